@@ -18,7 +18,7 @@ from ..ir.graph import COPY, NOP, Graph
 from .columns import intern, slot_nid
 from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels
 from .globs import matching
-from .types import Placement
+from .types import Placement, Pricing
 
 if TYPE_CHECKING:
     from ..costs import Machine
@@ -98,7 +98,10 @@ def place(
     if not said.all():
         _inputs_follow(graph, devices, pinned, did, cause_id, causes)
     require_kernels(graph, devices, did, kernels)
-    return Placement(graph, devices, did, cause_id, tuple(causes.texts), tuple(warnings), asked, problem)
+    pricing = Pricing(tuple(inputs), formats, kernels, host, objective, constants)
+    return Placement(
+        graph, devices, did, cause_id, tuple(causes.texts), tuple(warnings), asked, problem, pricing
+    )
 
 
 def _require_known(placement: str | Callable[..., Any] | None, objective: str) -> None:

@@ -7,6 +7,7 @@ input.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +19,34 @@ from ..ir.graph import Graph
 from ..ir.ops.numerics import Numerics
 
 if TYPE_CHECKING:
+    from ..costs import Machine
     from .placing.problem import PlacementProblem
 
-__all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Storage"]
+__all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Pricing", "Storage"]
 
 _MOST_MEMORIES = 16  # of a device
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pricing:
+    """What the times of a placement stand on, words of make_problem: ``inputs`` that every run sets anew,
+    ``formats``, ``kernels``, the ``host``'s constants, the ``objective``, and ``constants``."""
+
+    inputs: tuple[str, ...] = ()
+    formats: Mapping[str, str] | None = None
+    kernels: Mapping[str, Collection[str]] | None = None
+    host: Machine | None = None
+    objective: str = "serial"
+    constants: Collection[str] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Placement:
     """The device of each node. ``did`` int32 [nodes] indexes ``devices`` (the caller's list, order kept);
     ``cause_id`` int32 [nodes] indexes ``causes``, one sentence each. ``asked`` int32 [nodes]: the device that
-    a pin or the file asks for, -1: neither; None: not known. ``problem``: what a policy decided about."""
+    a pin or the file asks for, -1: neither; None: not known. ``problem``: what a policy decided about; None:
+    ``pricing`` says how to make it. ``before``: the placement that was decided, where the graph was rewritten
+    for its devices since then: bounds are of that, as nodes made for one device run nowhere else."""
 
     graph: Graph
     devices: tuple[Device, ...]
@@ -39,6 +56,8 @@ class Placement:
     warnings: tuple[str, ...] = ()
     asked: np.ndarray | None = None
     problem: PlacementProblem | None = None
+    pricing: Pricing = Pricing()
+    before: Placement | None = None
 
     def __repr__(self) -> str:
         counts = np.bincount(self.did[self.graph.func_id >= 0], minlength=len(self.devices))
@@ -59,7 +78,9 @@ class Placement:
         are elsewhere than asked, and of each objective the ns, the bound and the best single device."""
         from .placing import rows
 
-        said = {**rows.totals(self.report()), "predictions": rows.predictions(self._problem(), self.did)}
+        decided = self.before or self
+        predictions = rows.predictions(decided._problem(), decided.did)
+        said = {**rows.totals(self.report()), "predictions": predictions}
         return {**said, "warnings": list(self.warnings)}
 
     def _problem(self) -> PlacementProblem:
@@ -67,7 +88,18 @@ class Placement:
             return self.problem
         from .placing.problem import make_problem
 
-        return make_problem(self.graph, self.devices, pin=self.did)
+        said = self.pricing
+        return make_problem(
+            self.graph,
+            self.devices,
+            pin=self.asked,
+            inputs=said.inputs,
+            formats=said.formats,
+            kernels=said.kernels,
+            host=said.host,
+            objective=said.objective,
+            constants=said.constants,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

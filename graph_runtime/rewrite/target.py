@@ -42,7 +42,8 @@ def target(model: Model, placement: Placement, measure: Measure | None = None) -
 
 
 def _placed(made: Model, placement: Placement) -> Placement:
-    """The placement of the rewritten graph, whose nodes are all pinned; causes by name."""
+    """The placement of the rewritten graph; causes by name. Its nodes run as they are, whatever constants are
+    known, and what was decided is kept: a bound is of that."""
     old = {name: nid for nid, name in enumerate(placement.graph.names)}
     index = {str(device): did for did, device in enumerate(placement.devices)}
     nids = np.array([old.get(name, -1) for name in made.graph.names])
@@ -51,6 +52,15 @@ def _placed(made: Model, placement: Placement) -> Placement:
     asked = placement.asked
     if asked is not None:
         asked = np.where(nids < 0, -1, asked[nids]).astype(np.int32)
+    inputs = tuple(name for name in placement.pricing.inputs if name in set(made.graph.input_names))
     return Placement(
-        made.graph, placement.devices, did, cause, (*placement.causes, _ADDED), placement.warnings, asked
+        made.graph,
+        placement.devices,
+        did,
+        cause,
+        (*placement.causes, _ADDED),
+        placement.warnings,
+        asked,
+        pricing=replace(placement.pricing, inputs=inputs, constants=None),
+        before=placement,
     )

@@ -90,6 +90,11 @@ def totals(rows: list[Row]) -> dict[str, list[Row]]:
     return {"devices": list(devices.values()), "copies": list(ways.values()), "elsewhere": elsewhere}
 
 
+def _free(problem: PlacementProblem) -> PlacementProblem:
+    """The problem without the pins of what runs."""
+    return replace(problem, pin=np.where(problem.graph.func_id < 0, problem.pin, -1).astype(np.int32))
+
+
 def _bound(problem: PlacementProblem, did: np.ndarray, alone: np.ndarray) -> int:
     """ns that no placement goes below: what a cut or a search proves, else that of free copies."""
     if problem.objective == "serial" and problem.num_devices == 2:
@@ -99,22 +104,27 @@ def _bound(problem: PlacementProblem, did: np.ndarray, alone: np.ndarray) -> int
 
 
 def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
-    """One row an objective: ns of this placement, ns that none goes below, "optimal" where the two are equal,
-    which proves it, else "feasible"; the best single device and its ns."""
-    alone = singles(problem)
+    """One row an objective: ns of this placement, ns that none goes below, pins or not; "optimal" where the
+    two are equal, which proves it, "optimal within pins" where that is proved for what pins leave, else
+    "feasible"; the best single device, within pins, and its ns."""
+    alone, free = singles(problem), _free(problem)
+    pinned = bool((free.pin != problem.pin).any())
     did = np.where(problem.graph.func_id < 0, problem.pin, did)
     times = measure(problem, did[None])
     rows = []
     for objective, ns in zip(OBJECTIVES, (times.serial, times.makespan, times.bottleneck), strict=True):
         other = replace(problem, objective=objective)
         found = evaluate(other, alone)
-        bound = _bound(other, did, alone)
+        bound = _bound(replace(free, objective=objective), did, alone)
+        status = "optimal" if ns[0] == bound else "feasible"
+        if pinned and status == "feasible" and ns[0] == _bound(other, did, alone):
+            status = "optimal within pins"
         rows.append(
             {
                 "objective": objective,
                 "ns": int(ns[0]),
                 "bound_ns": bound,
-                "status": "optimal" if ns[0] == bound else "feasible",
+                "status": status,
                 "single": str(problem.devices[int(np.argmin(found))]),
                 "single_ns": int(found.min()),
             }
