@@ -13,6 +13,7 @@ from .formulas import pnorm
 from .links import dram_cycles, ethernet_ns, pcie_ns
 from .noc import noc_cycles, reshard_cycles
 from .opmodel import tile_cycles
+from .rates import rates_of
 from .types import Cost, worst
 from .weights_file import load
 
@@ -48,7 +49,7 @@ def _over_pcie(
     board: Descriptor, layout: Layout, type: TensorType, to_device: bool, host: Machine | None
 ) -> Cost:
     nbytes = _nbytes(layout, type)
-    wire = pcie_ns(nbytes, to_device=to_device, arch=board.arch)
+    wire = pcie_ns(nbytes, to_device=to_device, arch=board.arch, board=board)
     convert = host_copy_ns(max(nbytes, type.nbytes), host)
     basis = worst(wire.basis, "assumed") if convert > wire.cycles else wire.basis
     return Cost(wire.cycles + convert, basis, f"{wire.note}, and the host's conversion")
@@ -95,6 +96,7 @@ def _reshard(board: Descriptor, source: Layout, target: Layout, type: TensorType
         target=(target.shard.kind, target.shard.extent),
         shape=(rows // 32, columns // 32),
         page_bytes=pages(target, type.shape).nbytes,
+        rates=rates_of(board),
     )
     if board.arch == "wormhole_b0":
         return found
@@ -112,7 +114,15 @@ def _streams(board: Descriptor, source: Layout, target: Layout, type: TensorType
             page = pages(layout, type.shape)
             busiest = max(1, math.ceil(page.count / cores))
             nbytes = max(1, page.nbytes)
-            parts.append(noc_cycles(board.arch, nbytes=nbytes, transactions=busiest, direction=direction))
+            parts.append(
+                noc_cycles(
+                    board.arch,
+                    nbytes=nbytes,
+                    transactions=busiest,
+                    direction=direction,
+                    rates=rates_of(board),
+                )
+            )
     if not parts:
         return Cost(0.0, "assumed", "shards stay on their cores")
     basis = worst(*(p.basis for p in parts))

@@ -15,6 +15,7 @@ from ..base.machine.descriptors import boards
 from ..base.machine.layout import L1
 from . import buda
 from .formulas import PRODUCT, pnorm
+from .rates import FITTED, Rates
 from .types import Cost
 from .weights_file import load
 
@@ -85,24 +86,31 @@ def gemm_cycles(
     grid: tuple[int, int] = (8, 8),
     sharded: bool = False,
     tuned: bool = True,
+    rates: Rates = FITTED,
 ) -> Cost:
     """Device cycles of an m x k by k x n product (elements) on a grid (rows, columns) of cores.
 
     ``sharded``: input 0 and output lie sharded in L1, else all tensors in DRAM. ``tuned``: with a program
-    configuration; without one the library spreads short matrices over all cores. Raises PlanError for an
-    unknown architecture, format or fidelity.
+    configuration; without one the library spreads short matrices over all cores. ``rates``: of the board.
+    Raises PlanError for an unknown architecture, format or fidelity.
     """
     buda.known_ops(arch)
     x = gemm_columns(m=m, k=k, n=n, format=format, fidelity=fidelity, grid=grid, sharded=sharded, tuned=tuned)
-    weights = gemm_weights(arch)
+    weights = gemm_weights(arch, rates)
     basis = "assumed" if arch in _STANDS_FOR else "fitted" if fidelity != "HiFi3" else "extrapolated"
     return Cost(float(gemm(weights, x)), basis, f"whole-grid GEMM on {grid[0]}x{grid[1]} {arch} cores")
 
 
-def gemm_weights(arch: str) -> dict[str, float]:
-    """The fitted weights of gemm for an architecture."""
-    found = load("grid")["gemm"][_STANDS_FOR.get(arch, arch)]
-    return {**found["weights"], "product": PRODUCT[arch]}
+def gemm_weights(arch: str, rates: Rates = FITTED) -> dict[str, float]:
+    """The fitted weights of gemm for an architecture, with the rates of a board. The last results leave the
+    cores by the NoC for DRAM: the slower of the two holds them up."""
+    found = load("grid")["gemm"][_STANDS_FOR.get(arch, arch)]["weights"]
+    scaled = {
+        "dram": found["dram"] * rates.dram,
+        "multicast": found["multicast"] * rates.noc,
+        "out": found["out"] * min(rates.dram, rates.noc),
+    }
+    return {**found, **scaled, "product": PRODUCT[arch]}
 
 
 def gemm_columns(
@@ -157,11 +165,13 @@ def sharded_matmul(w: Values, x: Values) -> Any:
 
 
 @lru_cache(maxsize=1 << 14)
-def sharded_matmul_cycles(m: int, k: int, n: int, cores: int) -> Cost:
+def sharded_matmul_cycles(m: int, k: int, n: int, cores: int, rates: Rates = FITTED) -> Cost:
     """Device cycles of a bf16 matmul on Wormhole whose input 0 and output are height-sharded over
-    ``cores``."""
+    ``cores``; input 1 comes from DRAM by the NoC."""
     x = sharded_columns(m=m, k=k, n=n, cores=cores)
-    cycles = sharded_matmul(load("grid")["sharded_matmul"]["weights"], x)
+    weights = load("grid")["sharded_matmul"]["weights"]
+    multicast = weights["multicast"] / min(rates.dram, rates.noc)
+    cycles = sharded_matmul({**weights, "multicast": multicast}, x)
     return Cost(float(cycles), "fitted", f"height-sharded matmul on {cores} cores")
 
 

@@ -12,6 +12,7 @@ from ..ir.ops.numerics import Numerics
 from .grid import gemm, gemm_columns, gemm_parts, gemm_weights, tile_bytes
 from .links import dram_cycles
 from .noc import noc_cycles
+from .rates import rates_of
 from .tt import NO_FIDELITY, nbytes_moved, pass_cycles
 from .work import Product, tiles_of, work_of
 
@@ -43,7 +44,7 @@ def tt_limits(
     if spread:
         count = math.ceil(sum(tiles_of(t.shape) for t, _ in spread) / cores)
         nbytes = max(tile_bytes(at.format) for _, at in spread)
-        noc = noc_cycles(board.arch, nbytes=nbytes, transactions=count).cycles
+        noc = noc_cycles(board.arch, nbytes=nbytes, transactions=count, rates=rates_of(board)).cycles
     dram = dram_cycles(
         board, sum(nbytes_moved(t, at) for t, at in placed if at.memory == DRAM), placed=False
     ).cycles
@@ -57,7 +58,7 @@ def _product(
     rows, columns = board.grid
     cores = rows * columns
     sharded = product.batch > 1 or (layouts[0].memory == L1 and layouts[-1].memory == L1)
-    weights, found = gemm_weights(board.arch), []
+    weights, found = gemm_weights(board.arch, rates_of(board)), []
     for grid in ((1, 1),) if product.batch > 1 else ((rows, columns), (cores, 1), (1, cores)):
         x = gemm_columns(
             m=product.m,

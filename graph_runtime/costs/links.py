@@ -8,6 +8,7 @@ from typing import Any
 from ..base.errors import PlanError
 from ..base.machine.descriptors import Descriptor
 from ..base.machine.layout import DRAM
+from .rates import pcie_ratio
 from .types import Cost
 from .weights_file import load
 
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 # of a channel's peak, where it was measured whole: 10.5 of 12.8 GiB/s; 500.5 of 512 GB/s, best placement
+_GEN4_X16 = 31.5  # GB/s of 16 lanes at 16 GT/s, 128 of 130 bits
 _MEASURED = {"grayskull": 10.5 / 12.8, "blackhole": 500.5 / 512}
 
 
@@ -118,14 +120,32 @@ def pcie_bandwidth(
     return Cost(pcie(load("links")["pcie"]["weights"], x), "fitted", f"{operation}, {where}")
 
 
-def pcie_ns(nbytes: int, *, to_device: bool, arch: str = "wormhole_b0") -> Cost:
-    """ns for one DMA of ``nbytes`` between the host and device DRAM."""
+def pcie_ns(
+    nbytes: int, *, to_device: bool, arch: str = "wormhole_b0", board: Descriptor | None = None
+) -> Cost:
+    """ns for one DMA of ``nbytes`` between the host and device DRAM. ``board``: whose link and DRAM channels
+    count, None: those that were measured."""
     facts = load("links")["pcie"]
     name = "DMA to device" if to_device else "DMA from device"
-    rate = pcie_bandwidth(operation=name).cycles
+    rate = pcie_bandwidth(operation=name).cycles if board is None else _pcie_rate(board, to_device)
     basis = "fitted" if arch == "wormhole_b0" else "assumed"
-    note = f"{name} at {rate:.1f} GB/s, Wormhole's PCIe gen4"
+    note = f"{name} at {rate:.1f} GB/s, by Wormhole's PCIe gen4"
     return Cost(facts["latency_ns"][name] + nbytes / rate, basis, note)
+
+
+def _pcie_rate(board: Descriptor, to_device: bool) -> float:
+    """Bytes per ns, as pcie() puts them together: into the board the slower of its link and a DRAM channel.
+    From it a window of bytes is on the way for a round trip, in which a link of another rate is faster or
+    slower in what it takes for the window itself."""
+    links = load("links")
+    w, ratio = links["pcie"]["weights"], pcie_ratio(board.pcie)
+    if to_device:
+        channel = board.dram.channel_gb_per_s / links["dram"]["weights"]["peak"] if board.dram else 1.0
+        return float(min(w["posted"]["DMA"] * ratio, w["dram_channel"] * channel))
+    window = w["window"]["DMA"]
+    trip = w["round_trip"]["DMA"] + w["farther"]["DRAM tile"]
+    wire = window / _GEN4_X16
+    return float(window / max(trip - wire + wire / ratio, wire / ratio))
 
 
 def ethernet_ns(nbytes: int, *, arch: str = "wormhole_b0", links: int = 1, clock_mhz: float = 1000.0) -> Cost:

@@ -13,6 +13,7 @@ import numpy as np
 from ..base.errors import PlanError, did_you_mean
 from .buda import ARCHES
 from .formulas import pnorm
+from .rates import FITTED, Rates
 from .types import Cost
 from .weights_file import load
 
@@ -42,12 +43,13 @@ def noc_cycles(
     direction: str = "read",
     memory: str = "l1",
     same_axis: bool = False,
+    rates: Rates = FITTED,
 ) -> Cost:
     """Cycles until ``transactions`` of ``nbytes`` each have arrived, one initiating core, no contention.
 
     ``direction`` "read" | "write" as the initiator sees it; ``memory`` "l1" of another core or "dram"
-    (interleaved); ``same_axis``: both ends in one row or column. Raises PlanError for an unknown
-    architecture.
+    (interleaved); ``same_axis``: both ends in one row or column; ``rates``: of the board. Raises PlanError
+    for an unknown architecture.
     """
     table = load("noc")["unicast"]
     axis = "same" if same_axis else "diff"
@@ -58,7 +60,9 @@ def noc_cycles(
         raise PlanError(f"unknown architecture {arch!r}{did_you_mean(arch, ARCHES)}", got=arch)
     key = next(k for k in keys if k in table)
     basis = table[key].get("basis", "fitted") if key == keys[0] else "assumed"
-    cycles = float(unicast(table[key]["weights"], {"n": transactions, "b": nbytes}))
+    weights = table[key]["weights"]
+    weights = {**weights, "bandwidth": weights["bandwidth"] * rates.noc}
+    cycles = float(unicast(weights, {"n": transactions, "b": nbytes}))
     return Cost(cycles, basis, f"NoC {key}")
 
 
@@ -76,7 +80,14 @@ def multicast_cycles(arch: str, nbytes: int, *, linked: bool = True) -> Cost:
 # ---------------------------------------------------------------- reshards
 
 
-def reshard_cycles(*, source: Shards | None, target: Shards, shape: tuple[int, int], page_bytes: int) -> Cost:
+def reshard_cycles(
+    *,
+    source: Shards | None,
+    target: Shards,
+    shape: tuple[int, int],
+    page_bytes: int,
+    rates: Rates = FITTED,
+) -> Cost:
     """Cycles from the first to the last event of a kernel in which each core of ``target`` reads its pages
     of a tensor of ``shape`` (rows, columns) pages, from the shards of ``source`` or from interleaved DRAM
     (None). Wormhole.
@@ -85,7 +96,8 @@ def reshard_cycles(*, source: Shards | None, target: Shards, shape: tuple[int, i
     """
     name = "dram" if source is None else "l1"
     x = dict(zip(("link", "sent", "received"), _loads(source, target, _coarse(shape)), strict=True))
-    per_page = shape[0] * shape[1] * page_bytes
+    scale = rates.noc if source is not None else min(rates.noc, rates.dram)
+    per_page = shape[0] * shape[1] * page_bytes / scale
     cycles = reshard(load("noc")["reshard"][name]["weights"], {k: v * per_page for k, v in x.items()})
     return Cost(float(cycles), "fitted", f"busiest link, sender and receiver of a reshard from {name}")
 

@@ -15,6 +15,7 @@ from .grid import gemm_cycles, sharded_matmul_cycles, tile_bytes
 from .links import dram_cycles
 from .noc import noc_cycles
 from .opmodel import tile_cycles
+from .rates import rates_of
 from .types import Cost, worst
 from .weights_file import load
 from .work import Pass, Product, tiles_of, work_of
@@ -70,7 +71,8 @@ def _moved(types: Types, layouts: tuple[Layout, ...], board: Descriptor, cores: 
     if not spread:
         return dram
     pages = math.ceil(sum(tiles_of(t.shape) for t, _ in spread) / cores)
-    noc = noc_cycles(board.arch, nbytes=max(tile_bytes(at.format) for _, at in spread), transactions=pages)
+    nbytes = max(tile_bytes(at.format) for _, at in spread)
+    noc = noc_cycles(board.arch, nbytes=nbytes, transactions=pages, rates=rates_of(board))
     return Cost(pnorm(2.0, dram.cycles, noc.cycles), worst(dram.basis, noc.basis), noc.note)
 
 
@@ -88,7 +90,8 @@ def _product(product: Product, layouts: tuple[Layout, ...], fidelity: str, board
     if not product.gathered:
         return cost
     nbytes = 2 * product.m * product.k / (board.grid[0] * board.grid[1])
-    reads = noc_cycles(board.arch, nbytes=2048, transactions=math.ceil(nbytes / 2048))
+    count = math.ceil(nbytes / 2048)
+    reads = noc_cycles(board.arch, nbytes=2048, transactions=count, rates=rates_of(board))
     basis = worst(cost.basis, "extrapolated")
     return Cost(pnorm(_SHARP, cost.cycles, reads.cycles), basis, f"{cost.note}, windows gathered")
 
@@ -97,10 +100,10 @@ def _spread(product: Product, layouts: tuple[Layout, ...], fidelity: str, board:
     """The grid cuts both sides, or the rows only, or the columns only, whichever is fastest; a shard says
     it. Of a batch each core takes whole products."""
     left, (rows, columns) = layouts[0], board.grid
-    cores = rows * columns
+    cores, rates = rows * columns, rates_of(board)
     shard = left.shard if left.shard is not None and left.shard.kind == "height" else None
     if shard is not None and (board.arch, left.format, product.batch) == ("wormhole_b0", "bf16", 1):
-        return sharded_matmul_cycles(product.m, product.k, product.n, shard.cores)
+        return sharded_matmul_cycles(product.m, product.k, product.n, shard.cores, rates_of(board))
 
     def cut(grid: tuple[int, int], in_l1: bool) -> Cost:
         return gemm_cycles(
@@ -112,6 +115,7 @@ def _spread(product: Product, layouts: tuple[Layout, ...], fidelity: str, board:
             fidelity=fidelity,
             grid=grid,
             sharded=in_l1,
+            rates=rates,
         )
 
     if product.batch > 1:

@@ -1,5 +1,5 @@
-"""What a placement says that no placement goes below: never above what some placement takes, and "optimal" only
-where that is so."""
+"""What a placement says that no placement goes below: never above what some placement takes, and "optimal"
+only where that is so."""
 
 from __future__ import annotations
 

@@ -6,8 +6,9 @@ of ``vary``; everything else is a new JSON file.
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -85,6 +86,20 @@ class Descriptor:
     kernels: str = ""
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
+    def __post_init__(self) -> None:
+        """Raises DeviceError for a number that no board can have, with its path."""
+        for path, value, least in _numbers(self):
+            number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+            whole = path.endswith("channel_gb_per_s") or isinstance(value, int)
+            if not (number and whole and (value >= least if least is not None else value > 0)):
+                kind = "a number above 0" if least is None else f"a whole number from {least}"
+                raise DeviceError(
+                    f"descriptor of {self.name}: {path} is {value!r}: {kind}",
+                    path=path,
+                    got=value,
+                    wanted=kind,
+                )
+
     @property
     def name(self) -> str:
         """How a device is given it: the board, with its stack where that is not the board's default."""
@@ -112,6 +127,34 @@ class Descriptor:
         )
 
 
+def _numbers(board: Descriptor) -> Iterator[tuple[str, Any, int | None]]:
+    """Path, value and the least that it may be (None: above 0) of every number of a descriptor."""
+    yield "$.clock_mhz", board.clock_mhz, int(bool(board.arch))
+    yield "$.tile_header_bytes", board.tile_header_bytes, 0
+    if len(board.grid) != 2:
+        yield "$.grid", board.grid, 1
+    yield from ((f"$.grid[{i}]", cores, 1) for i, cores in enumerate(board.grid))
+    for i, memory in enumerate(board.memories):
+        at = f"$.memories[{i}]"
+        yield f"{at}.banks", memory.banks, 1
+        yield f"{at}.base", memory.base, 0
+        yield f"{at}.bank_bytes", memory.bank_bytes, memory.base + 1 if isinstance(memory.base, int) else 1
+        yield f"{at}.alignment", memory.alignment, 1
+        yield f"{at}.budget", memory.budget, 0
+    if board.dram is not None:
+        yield "$.dram.channel_gb_per_s", board.dram.channel_gb_per_s, None
+    if board.noc is not None:
+        yield "$.noc.count", board.noc.count, 1
+        yield "$.noc.flit_bytes", board.noc.flit_bytes, 1
+        yield from ((f"$.noc.nodes[{i}]", count, 1) for i, count in enumerate(board.noc.nodes))
+    if board.pcie is not None:
+        yield "$.pcie.generation", board.pcie.generation, 1
+        yield "$.pcie.lanes", board.pcie.lanes, 1
+    if board.dispatch_ns is not None:
+        yield "$.dispatch_ns.traced", board.dispatch_ns.traced, 0
+        yield "$.dispatch_ns.untraced", board.dispatch_ns.untraced, 0
+
+
 @cache
 def boards() -> dict[str, Descriptor]:
     """All descriptors by name ("n150", "wormhole_b0/buda"), from the package's schemas/devices. Raises
@@ -129,12 +172,19 @@ def boards() -> dict[str, Descriptor]:
 
 
 def read_descriptor(data: bytes) -> Descriptor:
-    """A Descriptor from its JSON. A cpu's bank_bytes may be null: 80 % of the machine's memory."""
+    """A Descriptor from its JSON. A cpu's bank_bytes may be null: 80 % of the machine's memory. Raises
+    DeviceError for a number that no board can have."""
     raw = parse_json(data, "a device's descriptor")
     raw.pop("$schema", None)
     header = raw.get("tile_header_bytes", 0)
     memories = tuple(
-        Memory(**{**m, "bank_bytes": m["bank_bytes"] or _host_bytes(), "tile_header": header})
+        Memory(
+            **{
+                **m,
+                "bank_bytes": _host_bytes() if m["bank_bytes"] is None else m["bank_bytes"],
+                "tile_header": header,
+            }
+        )
         for m in raw.pop("memories")
     )
     kinds: Any = (("dram", Dram), ("noc", Noc), ("pcie", Pcie), ("dispatch_ns", Dispatch))
