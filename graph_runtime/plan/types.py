@@ -59,6 +59,18 @@ class Placement:
     pricing: Pricing = Pricing()
     before: Placement | None = None
 
+    def __post_init__(self) -> None:
+        """An input that a problem has on the caller's machine, which is none of the list, is kept where its
+        first reader runs."""
+        afar = np.flatnonzero((self.did >= len(self.devices)) & (self.graph.func_id < 0))
+        if len(afar):
+            graph, did = self.graph, self.did.copy()
+            reader = np.repeat(np.arange(graph.num_nodes), np.diff(graph.in_ptr))
+            for nid in afar.tolist():
+                reads = reader[graph.in_eid == graph.row_ptr[nid]]
+                did[nid] = did[reads[0]] if len(reads) else 0
+            object.__setattr__(self, "did", did)
+
     def __repr__(self) -> str:
         counts = np.bincount(self.did[self.graph.func_id >= 0], minlength=len(self.devices))
         parts = [f"{count} on {device}" for device, count in zip(self.devices, counts, strict=True)]

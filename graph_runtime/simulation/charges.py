@@ -121,7 +121,7 @@ def link_bytes(plan: Plan, nids: Iterable[int]) -> Links:
     found: Links = {}
     graph = plan.graph
     for nid in nids:
-        if graph.funcs[graph.func_id[nid]].name != COPY:
+        if graph.func_id[nid] < 0 or graph.funcs[graph.func_id[nid]].name != COPY:
             continue
         source, made = int(graph.in_eid[graph.in_ptr[nid]]), int(graph.row_ptr[nid])
         ends = int(plan.did[graph.maker(source)]), int(plan.did[nid])

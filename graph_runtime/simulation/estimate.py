@@ -138,6 +138,8 @@ def bounds(timeline: Timeline) -> dict[int, str]:
         nid = int(timeline.nid[at])
         if 2 * timeline.dispatch[at] > timeline.end[at] - timeline.start[at]:
             found[nid] = "dispatch"
+        elif plan.graph.func_id[nid] < 0:
+            found[nid] = "host" if plan.devices[plan.did[nid]].descriptor.on_host else "PCIe"
         elif is_copy[nid]:
             found[nid] = _of_copy(plan, nid, entry_did)
         else:

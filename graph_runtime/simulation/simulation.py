@@ -35,6 +35,7 @@ from ..plan.lanes import Lanes, lanes
 from ..plan.types import Plan
 from .residency import Residency, residency
 from .timeline import Timeline
+from .uploads import with_uploads
 
 __all__ = ["IN_FLIGHT", "critical_chain", "needs_of", "node_times", "simulate"]
 
@@ -47,15 +48,16 @@ def simulate(
     *,
     traced: bool = True,
     runs: int = 1,
-    inputs: Collection[str] = (),
+    inputs: Collection[str] | None = None,
     in_flight: int = IN_FLIGHT,
     host: Machine | None = None,
 ) -> Timeline:
     """The timeline of ``runs`` runs that are submitted at once.
 
     ``traced``: ops of stack ttnn are replayed from a trace, else the host enqueues each. ``inputs``: graph
-    inputs that every run sets anew, so that their copies to devices are part of it. ``in_flight``: how many
-    runs may have begun and not ended. ``host``: constants of the machine. Raises InputError.
+    inputs that every run sets anew, so that their copies to devices are part of it (uploads.py); None: those
+    that the plan was placed for. ``in_flight``: how many runs may have begun and not ended. ``host``:
+    constants of the machine. Raises InputError.
     """
     for what, number in (("runs", runs), ("in_flight", in_flight)):
         if not isinstance(number, int) or number < 1:
@@ -66,7 +68,9 @@ def simulate(
             "graph_runtime.plan.plan(graph, devices)",
             got=type(plan).__name__,
         )
-    found = lanes(plan, _positions(plan, inputs))
+    if inputs is None:
+        inputs = plan.placement.pricing.inputs if plan.placement is not None else ()
+    found, brought = with_uploads(plan, lanes(plan), _positions(plan, inputs), host)
     if runs * len(found.nid) > _MOST_EVENTS:
         raise InputError(
             f"{runs} runs of {len(found.nid)} instructions are more than {_MOST_EVENTS:,} "
@@ -76,8 +80,11 @@ def simulate(
         )
     resident = residency(plan)
     kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, host=host, resident=resident)
-    time = kernel + dispatch
     needs = needs_of(plan, found)
+    for row, cost in brought.items():
+        kernel[row], dispatch[row], basis[row] = round(cost.cycles), 0, BASES.index(cost.basis)
+        needs[row] = []
+    time = kernel + dispatch
     handoffs = _Handoffs.of(plan, found, host or machine())
     start, cause = _Schedule(found, time.tolist(), needs, handoffs, resident).fill(runs, in_flight)
     count = len(found.nid)
@@ -161,6 +168,8 @@ def _time(
     plan: Plan, nid: int, traced: bool, host: Machine | None, from_memory: bool
 ) -> tuple[int, int, int]:
     graph = plan.graph
+    if graph.func_id[nid] < 0:
+        return 0, 0, 0  # an input: uploads.py knows
     reads = graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]].tolist()
     makes = range(int(graph.row_ptr[nid]), int(graph.row_ptr[nid + 1]))
     device = plan.devices[plan.did[nid]]

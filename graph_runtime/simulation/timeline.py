@@ -174,12 +174,12 @@ class Timeline:
         rows = []
         for at in first[np.argsort(-self.duration[first], kind="stable")].tolist():
             nid, ns = int(self.nid[at]), int(self.end[at] - self.start[at])
-            func = self.plan.graph.funcs[self.plan.graph.func_id[nid]]
+            func = self.plan.graph.node(nid).func
             rows.append(
                 {
                     "nid": nid,
                     "name": self.plan.graph.names[nid],
-                    "op": func.op or func.name,
+                    "op": "input" if func is None else func.op or func.name,
                     "queue": names[self.queue[at]],
                     "ns": ns,
                     "share": ns / max(self.latency_ns, 1),

@@ -26,6 +26,10 @@ def best_cut(
     cost = np.where(problem.allowed, cost, UNSUPPORTED)
     if problem.num_devices == 2:
         return expand(problem, cost, np.zeros(problem.num_nodes, np.int16), 1)
+    if len(problem.running) == 2:  # inputs stay on a third, which is exact, too
+        one, other = problem.running.tolist()
+        begin = np.where(problem.graph.func_id < 0, problem.pin, one).astype(np.int16)
+        return expand(problem, cost, begin, other)
     found = [_expansions(problem, cost, start) for start in starts]
     return min(found, key=lambda did: serial_ns(problem, did, cost))
 

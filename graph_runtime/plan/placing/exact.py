@@ -36,7 +36,7 @@ def lower_bound(problem: PlacementProblem) -> int:
     """ns that no assignment goes below, with every node on its fastest device and free copies: all of them
     (serial), the longest chain or a k-th of all (makespan), a k-th of all (throughput)."""
     least, tail = _least(problem)
-    share = -(-int(least.sum()) // problem.num_devices)
+    share = -(-int(least.sum()) // max(len(problem.running), 1))
     chain = int((least + tail).max(initial=0))
     return {"serial": int(least.sum()), "makespan": max(share, chain), "throughput": share}[problem.objective]
 
@@ -103,7 +103,8 @@ class _Bounds:
 
     def __init__(self, problem: PlacementProblem):
         least, self.tail = _least(problem)
-        self.kind, self.k = problem.objective, problem.num_devices
+        self.kind, self.k = problem.objective, max(len(problem.running), 1)
+        self.count = problem.num_devices
         self.rest = int(least.sum()) - np.cumsum(least)
 
     def of(self, times: Times, nid: int) -> np.ndarray:
@@ -111,7 +112,7 @@ class _Bounds:
         rest = int(self.rest[nid])
         if self.kind == "serial":
             return times.serial + rest
-        share = -((times.load[:, : self.k].sum(1) + rest) // -self.k)
+        share = -((times.load[:, : self.count].sum(1) + rest) // -self.k)
         if self.kind == "throughput":
             return np.maximum(times.bottleneck, share)
         return np.maximum(np.maximum(times.over[:, nid] + self.tail[nid], share), times.makespan)

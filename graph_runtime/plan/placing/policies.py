@@ -52,7 +52,7 @@ def mincut(problem: PlacementProblem) -> np.ndarray:
     starts = singles(problem)
     plain = best_cut(problem, starts)
     if problem.objective == "serial":
-        return plain if problem.num_devices == 2 else refine(problem, [plain])
+        return plain if len(problem.running) <= 2 else refine(problem, [plain])
     found = [plain]
     for device in range(problem.num_devices):
         for tilt in _TILTS if problem.num_nodes < _MANY else _TILTS[1::3]:

@@ -2,7 +2,9 @@
 
 A value is copied once to each device that reads it and does not hold it. Inputs of the graph are constants,
 whose copies are made when they are set and cost no run anything, unless every run sets them anew or writes
-them.
+them. What is set anew lies on the first host, wherever a plan keeps it, and each other device that reads it
+gets it from there; simulation/uploads.py has the same rule. A list without a host has one more device in the
+problem then, the caller's machine, on which nothing runs.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.errors import InputError, PlanError, did_you_mean
-from ...base.machine.devices import Device
+from ...base.machine.devices import Device, parse
 from ...base.machine.layout import ROW_MAJOR, Layout, same_image
 from ...base.unique import unique_values
 from ...costs import Machine, copy_cost, dispatch_ns, machine, node_cost, weights_from_memory
@@ -70,6 +72,11 @@ class PlacementProblem:
         return len(self.devices)
 
     @property
+    def running(self) -> np.ndarray:
+        """int64: the devices that can run something."""
+        return np.flatnonzero((self.cost < UNSUPPORTED)[self.graph.func_id >= 0].any(0))
+
+    @property
     def allowed(self) -> np.ndarray:
         """bool [nodes, k]: the device can run the node, and no pin says another."""
         asked = self.pin[:, None]
@@ -104,12 +111,15 @@ def make_problem(
     Raises InputError for an input that the graph does not have.
     """
     devices = tuple(devices)
+    set_anew = _set_anew(graph, inputs)
+    afar = bool(len(set_anew)) and not any(d.descriptor.on_host for d in devices)
+    devices = (*devices, parse("cpu:0")) if afar else devices
     prices = _Prices(graph, devices, formats or {}, kernels or {}, host, _known(graph, constants))
     pin = np.full(graph.num_nodes, -1, np.int32) if pin is None else np.array(pin, np.int32)
     on_host = np.array([d.descriptor.on_host for d in devices])
     null = graph.func_id < 0
-    pin[null & (pin < 0)] = int(np.argmax(on_host))
-    owner, ready = _owners(graph, inputs)
+    pin[null & (pin < 0)] = pin[set_anew] = int(np.argmax(on_host))
+    owner, ready = _owners(graph, set_anew)
     value_of = np.full(graph.num_entries, -1, np.int64)
     read = unique_values(graph.in_eid)
     eid = read[owner[read] >= 0]
@@ -118,11 +128,14 @@ def make_problem(
     uses = uses[uses[:, 0] != owner[eid][uses[:, 1]]]
     constant = graph.func_id < 0
     constant[graph.entry_nid[owner >= 0]] = False
+    cost = prices.nodes(constant)
+    if afar:
+        cost[~null, -1] = UNSUPPORTED
     host = host or machine()
     return PlacementProblem(
         graph,
         devices,
-        prices.nodes(constant),
+        cost,
         pin,
         on_host,
         eid,
@@ -159,18 +172,22 @@ def _distinct(reads: np.ndarray) -> np.ndarray:
     return reads[np.sort(np.unique(keys, return_index=True)[1])]
 
 
-def _owners(graph: Graph, inputs: Collection[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Of each entry the node on whose device it lies (-1: a constant, it lies wherever it is read), and the
-    node that makes it (-1: the caller)."""
-    names = graph.input_names
+def _set_anew(graph: Graph, inputs: Collection[str]) -> np.ndarray:
+    """int64: nodes of the inputs that every run sets anew."""
+    names, chosen = graph.input_names, set(inputs)
     for name in inputs:
         if name not in names:
             raise InputError(f"the graph has no input {name!r}{did_you_mean(name, names)}", got=name)
+    return graph.inputs[[i for i, name in enumerate(names) if name in chosen]]
+
+
+def _owners(graph: Graph, set_anew: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of each entry the node on whose device it lies (-1: a constant, it lies wherever it is read), and the
+    node that makes it (-1: the caller)."""
     owner = graph.entry_nid.copy()
     constant = graph.func_id[owner] < 0
     ready = np.where(constant, -1, owner)
-    set_anew = np.isin(owner, graph.inputs[[i for i, name in enumerate(names) if name in set(inputs)]])
-    owner[constant & ~set_anew] = -1
+    owner[constant & ~np.isin(owner, set_anew)] = -1
     for out, into in graph.hints.aliases:  # what is written lies where its writer runs
         if 0 <= out < len(graph.outputs) and 0 <= into < len(graph.inputs):
             owner[graph.input_eids[into]] = graph.entry_nid[graph.outputs[out]]

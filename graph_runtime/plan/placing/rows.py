@@ -97,7 +97,7 @@ def _free(problem: PlacementProblem) -> PlacementProblem:
 
 def _bound(problem: PlacementProblem, did: np.ndarray, alone: np.ndarray) -> int:
     """ns that no placement goes below: what a cut or a search proves, else that of free copies."""
-    if problem.objective == "serial" and problem.num_devices == 2:
+    if problem.objective == "serial" and len(problem.running) <= 2:
         return serial_ns(problem, best_cut(problem, alone))
     small = int((problem.graph.func_id >= 0).sum()) <= _SMALL
     return solve(problem, did).bound if small else lower_bound(problem)

@@ -24,12 +24,14 @@ _STARTS = 3  # assignments that are improved
 
 def singles(problem: PlacementProblem) -> np.ndarray:
     """int16 [k, nodes]: on each device all that it can run; the rest on the first host that can, else where
-    it is fastest."""
+    it is fastest. A device that runs nothing stands for the first that runs something."""
     allowed = problem.allowed
     at_home = allowed & problem.on_host
     fastest = np.argmin(np.where(allowed, problem.cost, UNSUPPORTED), 1)
     other = np.where(at_home.any(1), np.argmax(at_home, 1), fastest)
-    return np.stack([np.where(allowed[:, d], d, other) for d in range(problem.num_devices)]).astype(np.int16)
+    running = problem.running.tolist() or [0]
+    chosen = [d if d in running else running[0] for d in range(problem.num_devices)]
+    return np.stack([np.where(allowed[:, d], d, other) for d in chosen]).astype(np.int16)
 
 
 def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,0 +1,117 @@
+"""How well predicted times of place order placements as simulate does: rank correlation over random ones.
+
+    python tests/bench/bench_rank.py [--placements 500] [--objective makespan]
+
+A JSON line a model and device list: placements, rank (Spearman), worst (largest relative difference).
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from collections.abc import Callable
+
+import numpy as np
+
+from graph_runtime import GraphBuilder
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.ir.graph import Graph
+from graph_runtime.plan import plan
+from graph_runtime.plan.placement import place
+from graph_runtime.plan.placing import evaluate
+from graph_runtime.simulation.simulation import simulate
+
+_NUMBERS = itertools.count()  # names of weights
+_REUSE = {"serial": "serial", "makespan": "safe"}  # what runs on queues does not wait for storage
+LISTS = (("cpu:0", "tt:0=n150"), ("tt:0=n150", "tt:1=p150"), ("cpu:0", "tt:0=n150", "tt:1=p150"))
+
+
+def _stack(b: GraphBuilder, x, widths, op="relu"):
+    for width in widths:
+        x = b.op(op, b.op("matmul", x, b.param(f"w{next(_NUMBERS)}", (x.type.shape[-1], width))))
+    return x
+
+
+def _network(make: Callable) -> Graph:
+    b = GraphBuilder()
+    b.output(make(b, b.input("x", (512, 512))))
+    return b.build()
+
+
+def _branches(b, x, count, depth):
+    ends = [_stack(b, x, [256] * depth, "tanh") for _ in range(count)]
+    return b.op("concatenate", *ends, axis=1)
+
+
+def _residual(b, x, blocks):
+    for _ in range(blocks):
+        x = b.op("add", x, _stack(b, x, (1024, 512)))
+    return x
+
+
+def _attention(b, x):
+    q, k, v = (_stack(b, x, [512], "tanh") for _ in range(3))
+    return b.op("add", x, b.op("matmul", b.op("softmax", b.op("matmul", q, b.op("transpose", k))), v))
+
+
+def _two_inputs(b, x):
+    return b.op("add", _stack(b, x, (512, 512)), _stack(b, b.input("y", (512, 512)), (512, 512)))
+
+
+MODELS: dict[str, Callable] = {
+    "mlp": lambda b, x: _stack(b, x, (2048, 2048, 512)),
+    "thin": lambda b, x: _stack(b, x, (64, 64, 64, 64)),
+    "branches": lambda b, x: _branches(b, x, 3, 2),
+    "wide": lambda b, x: _branches(b, x, 6, 1),
+    "residual": lambda b, x: _residual(b, x, 3),
+    "attention": _attention,
+    "two inputs": _two_inputs,
+    "elementwise": lambda b, x: b.op("softmax", b.op("add", b.op("exp", x), b.op("tanh", b.op("relu", x)))),
+}
+
+
+def ranks(values: np.ndarray) -> np.ndarray:
+    """Ranks from 0, of equal values their mean."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts + 1) / 2)[inverse]
+
+
+def measure(
+    model: str, devices: tuple[str, ...], count: int, objective: str = "makespan", seed: int = 0
+) -> dict:
+    """Predicted and simulated times of ``count`` random placements."""
+    graph, rng = _network(MODELS[model]), np.random.default_rng(seed)
+    listed, inputs = parse_list(devices), [n for n in ("x", "y") if n in _network(MODELS[model]).input_names]
+    said, seen = [], []
+    for _ in range(count):
+        weights = rng.dirichlet(np.ones(3))
+
+        def drawn(problem, weights=weights):
+            chances = np.where(problem.allowed, np.resize(weights, problem.num_devices), 0)
+            return (rng.random((problem.num_nodes, 1)) * chances.sum(1)[:, None] >= chances.cumsum(1)).sum(1)
+
+        placed = place(graph, listed, placement=drawn, inputs=inputs, objective=objective)
+        rows = np.where(graph.func_id < 0, placed.problem.pin, placed.did)
+        said.append(int(evaluate(placed.problem, rows[None])[0]))
+        timeline = simulate(plan(graph, listed, placed=placed, reuse=_REUSE[objective]))
+        seen.append(timeline.latency_ns if objective == "makespan" else int(timeline.duration.sum()))
+    a, b = np.array(said), np.array(seen)
+    equal = (a == a[0]).all() or (b == b[0]).all()
+    rank = 1.0 if equal and (a == b).all() else float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+    worst = float(np.abs(a / b - 1).max())
+    return {"model": model, "devices": devices, "placements": count, "rank": round(rank, 4), "worst": worst}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--placements", type=int, default=500)
+    parser.add_argument("--objective", default="makespan", choices=("serial", "makespan"))
+    options = parser.parse_args()
+    for devices in LISTS:
+        for model in MODELS:
+            print(json.dumps(measure(model, devices, options.placements, options.objective)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

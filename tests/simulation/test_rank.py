@@ -1,0 +1,51 @@
+"""What place predicts of a placement and what simulate says of its plan: one rule for inputs, one order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from graph_runtime import GraphBuilder
+from graph_runtime.plan import plan
+from graph_runtime.plan.placement import place
+from graph_runtime.simulation.simulation import simulate
+
+BENCH = Path(__file__).resolve().parents[1] / "bench"
+LISTS = (["tt:0"], ["cpu:0", "tt:0"], ["tt:0=n150", "tt:1=p150"], ["tt:0", "cpu:0"])
+
+
+@pytest.fixture
+def bench(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCH))
+    import bench_rank
+
+    return bench_rank
+
+
+@pytest.mark.parametrize("objective", ["serial", "makespan"])
+def test_predictions_order_random_placements_as_simulations_do(bench, objective):
+    for devices in bench.LISTS:
+        for model in bench.MODELS:
+            found = bench.measure(model, devices, 25, objective)
+            assert found["rank"] >= 0.98, found
+
+
+@pytest.mark.parametrize("devices", LISTS, ids=str)
+def test_an_input_that_is_set_anew_is_charged_by_both(devices):
+    b = GraphBuilder()
+    x = b.input("x", (512, 2048))
+    b.output(b.op("relu", b.op("matmul", x, b.param("w", (2048, 2048)))))
+    graph = b.build()
+    times = {}
+    for inputs in ((), ("x",)):
+        placed = place(graph, devices, placement="single", inputs=inputs)
+        serial, makespan, _ = placed.summary()["predictions"]
+        timeline = simulate(plan(graph, devices, placed=placed))
+        assert serial["ns"] == timeline.duration.sum()
+        assert makespan["ns"] == timeline.latency_ns
+        times[inputs] = timeline.latency_ns
+    assert times["x",] > times[()]
+    names = [row["name"] for row in timeline.nodes()]
+    assert len(names) == 3
+    assert timeline.summary()["queues"]
