@@ -15,7 +15,7 @@ from ..base.machine.descriptors import boards
 from ..base.machine.layout import L1
 from . import buda
 from .formulas import PRODUCT, pnorm
-from .rates import FITTED, Rates
+from .rates import FITTED, BoardRates
 from .types import Cost
 from .weights_file import load
 
@@ -86,7 +86,7 @@ def gemm_cycles(
     grid: tuple[int, int] = (8, 8),
     sharded: bool = False,
     tuned: bool = True,
-    rates: Rates = FITTED,
+    rates: BoardRates = FITTED,
 ) -> Cost:
     """Device cycles of an m x k by k x n product (elements) on a grid (rows, columns) of cores.
 
@@ -101,7 +101,7 @@ def gemm_cycles(
     return Cost(float(gemm(weights, x)), basis, f"whole-grid GEMM on {grid[0]}x{grid[1]} {arch} cores")
 
 
-def gemm_weights(arch: str, rates: Rates = FITTED) -> dict[str, float]:
+def gemm_weights(arch: str, rates: BoardRates = FITTED) -> dict[str, float]:
     """The fitted weights of gemm for an architecture, with the rates of a board. The last results leave the
     cores by the NoC for DRAM: the slower of the two holds them up."""
     found = load("grid")["gemm"][_STANDS_FOR.get(arch, arch)]["weights"]
@@ -165,7 +165,7 @@ def sharded_matmul(w: Values, x: Values) -> Any:
 
 
 @lru_cache(maxsize=1 << 14)
-def sharded_matmul_cycles(m: int, k: int, n: int, cores: int, rates: Rates = FITTED) -> Cost:
+def sharded_matmul_cycles(m: int, k: int, n: int, cores: int, rates: BoardRates = FITTED) -> Cost:
     """Device cycles of a bf16 matmul on Wormhole whose input 0 and output are height-sharded over
     ``cores``; input 1 comes from DRAM by the NoC."""
     x = sharded_columns(m=m, k=k, n=n, cores=cores)

@@ -13,7 +13,7 @@ import numpy as np
 from ..base.errors import PlanError, did_you_mean
 from .buda import ARCHES
 from .formulas import pnorm
-from .rates import FITTED, Rates
+from .rates import FITTED, BoardRates
 from .types import Cost
 from .weights_file import load
 
@@ -43,7 +43,7 @@ def noc_cycles(
     direction: str = "read",
     memory: str = "l1",
     same_axis: bool = False,
-    rates: Rates = FITTED,
+    rates: BoardRates = FITTED,
 ) -> Cost:
     """Cycles until ``transactions`` of ``nbytes`` each have arrived, one initiating core, no contention.
 
@@ -86,7 +86,7 @@ def reshard_cycles(
     target: Shards,
     shape: tuple[int, int],
     page_bytes: int,
-    rates: Rates = FITTED,
+    rates: BoardRates = FITTED,
 ) -> Cost:
     """Cycles from the first to the last event of a kernel in which each core of ``target`` reads its pages
     of a tensor of ``shape`` (rows, columns) pages, from the shards of ``source`` or from interleaved DRAM

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..base.machine.descriptors import Descriptor, Pcie
 from ..base.machine.layout import DRAM
 
-__all__ = ["FITTED", "Rates", "pcie_ratio", "rates_of"]
+__all__ = ["FITTED", "BoardRates", "pcie_ratio", "rates_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +21,14 @@ class _Fitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
+class BoardRates:
     """Bytes a cycle over those of the fitted board: of ``dram``, of links of the ``noc``."""
 
     dram: float = 1.0
     noc: float = 1.0
 
 
-FITTED = Rates()
+FITTED = BoardRates()
 # these are facts of the fits, not of any board's file: a file that is edited differs from them
 _BOARDS = {
     "wormhole_b0": _Fitted(1000, 12 * 24.0, 32),
@@ -38,16 +38,16 @@ _BOARDS = {
 _LINK = Pcie(4, 16)  # of the host whose transfers were fitted
 
 
-def rates_of(board: Descriptor) -> Rates:
+def rates_of(board: Descriptor) -> BoardRates:
     """The ratios of a board; 1 where its file or its architecture has no number."""
     fitted = _BOARDS.get(board.arch)
     if fitted is None:
         return FITTED
     noc = board.noc.flit_bytes / fitted.flit_bytes if board.noc else 1.0
     if board.dram is None:
-        return Rates(1.0, noc)
+        return BoardRates(1.0, noc)
     whole = board.dram.channel_gb_per_s * board.memory(DRAM).banks / fitted.dram_gb_per_s
-    return Rates(whole * fitted.clock_mhz / board.clock_mhz, noc)  # DRAM has a clock of its own
+    return BoardRates(whole * fitted.clock_mhz / board.clock_mhz, noc)  # DRAM has a clock of its own
 
 
 def pcie_ratio(link: Pcie | None) -> float:
