@@ -1,28 +1,33 @@
-"""Element types: TVM's dtype strings, numpy dtypes and the codes of native/include/gr_abi.h.
-
-A logical dtype is what the host sees and op rules use. A physical format is how a device stores it; on cpu
-both are one.
-"""
+"""Element types: TVM's dtype strings, and the numpy dtypes of the formats that formats.py lists."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from .errors import DocumentError, did_you_mean
+from .formats import BY_DTYPE, CONVERTED, FLOATS, FORMATS, NARROW_FLOATS, ROWS, TILED, Format
 
 __all__ = [
+    "BY_DTYPE",
+    "CONVERTED",
+    "FLOATS",
     "FORMATS",
+    "NARROW_FLOATS",
+    "ROWS",
+    "TILED",
     "DType",
     "Format",
     "as_numpy",
     "canonical",
     "format_of",
     "from_numpy",
+    "is_extension",
     "parse",
     "to_numpy",
 ]
@@ -49,42 +54,6 @@ class DType:
         return (self.bits * self.lanes + 7) // 8
 
 
-@dataclass(frozen=True, slots=True)
-class Format:
-    """A physical element format. ``code`` is enum gr_format; ``itemsize`` in bytes, None for block formats,
-    whose 32x32 tile takes ``tile_bytes`` (block exponents included)."""
-
-    name: str
-    code: int
-    itemsize: int | None
-    tile_bytes: int
-
-
-_ELEMENT = [
-    "float32",
-    "float64",
-    "float16",
-    "bfloat16",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bool",
-]
-_SIZES = [4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1]
-_SHORT = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16"}
-
-# name -> Format. Floats go by their short names (f32, bf16), integers by their dtype names.
-FORMATS: dict[str, Format] = {
-    _SHORT.get(n, n): Format(_SHORT.get(n, n), i, s, 1024 * s)
-    for i, (n, s) in enumerate(zip(_ELEMENT, _SIZES, strict=True))
-}
-FORMATS["bfp8_b"] = Format("bfp8_b", 32, None, 64 + 1024)
-FORMATS["bfp4_b"] = Format("bfp4_b", 33, None, 64 + 512)
 OPAQUE = 255
 
 
@@ -98,7 +67,7 @@ def parse(text: str) -> DType:
         return DType("void", 3, 0, 0)
     match = _PATTERN.match(text)
     if match is None:
-        raise DocumentError(f"unknown type {text!r}{did_you_mean(text, _ELEMENT)}", got=text)
+        raise DocumentError(f"unknown type {text!r}{did_you_mean(text, BY_DTYPE)}", got=text)
     kind, bits, lanes = match.groups()
     if kind == "bool":
         kind, bits = "uint", bits or "1"
@@ -122,41 +91,43 @@ def canonical(text: str) -> str:
 
 @cache
 def to_numpy(name: str) -> np.dtype:
-    """The numpy dtype of a canonical name (bfloat16 from ml_dtypes); 4-bit integers take one byte, as in TVM.
+    """The numpy dtype of a canonical name; 4-bit integers take one byte, as in TVM.
 
     Raises DocumentError for dtypes that have no array form (handles, lanes, odd widths).
     """
-    if name == "bfloat16":
-        from ml_dtypes import bfloat16  # takes 5 ms, and most graphs have none
-
-        return np.dtype(bfloat16)
-    if name in _ELEMENT:
-        return np.dtype(name)
+    own = BY_DTYPE.get(name)
+    if own is not None:
+        # importing takes 5 ms, and most graphs have none
+        return np.dtype(getattr(import_module(own.extension), name) if own.extension else name)
     if name in ("int4", "uint4"):
         return np.dtype(name[:-1] + "8")
     dtype = parse(name)
     if dtype.name != name:
         return to_numpy(dtype.name)
-    raise DocumentError(f"dtype {name!r} has no host array form; use one of {', '.join(_ELEMENT)}", got=name)
+    raise DocumentError(f"dtype {name!r} has no host array form; use one of {', '.join(BY_DTYPE)}", got=name)
 
 
 def as_numpy(dtype: Any) -> np.dtype:
-    """What numpy takes for a dtype, as a dtype. numpy itself knows the name "bfloat16" only once ml_dtypes is
-    imported. Raises TypeError as np.dtype."""
-    return to_numpy(dtype) if isinstance(dtype, str) and dtype == "bfloat16" else np.dtype(dtype)
+    """What numpy takes for a dtype, as a dtype. numpy itself knows the name of an extension's dtype only once
+    that is imported. Raises TypeError as np.dtype."""
+    return to_numpy(dtype) if is_extension(dtype) else np.dtype(dtype)
+
+
+def is_extension(dtype: Any) -> bool:
+    """Whether it is the name of a dtype that numpy has from an extension."""
+    return isinstance(dtype, str) and dtype in BY_DTYPE and bool(BY_DTYPE[dtype].extension)
 
 
 def from_numpy(dtype: Any) -> str:
     """The canonical name of a numpy dtype. Raises DocumentError where there is none."""
     name = as_numpy(dtype).name
-    if name not in _ELEMENT:
+    if name not in BY_DTYPE:
         raise DocumentError(
-            f"numpy dtype {name!r} is not supported; use one of {', '.join(_ELEMENT)}", got=name
+            f"numpy dtype {name!r} is not supported; use one of {', '.join(BY_DTYPE)}", got=name
         )
     return name
 
 
-@cache
 def format_of(dtype: str) -> Format | None:
     """The format in which a cpu stores a canonical dtype, None for one that kernels cannot compute with."""
-    return FORMATS.get(_SHORT.get(dtype, dtype))
+    return BY_DTYPE.get(dtype)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..base import dtypes
 from ..base.errors import InputError, did_you_mean
 from ..base.options import Options
 from ..base.writing import writing
@@ -175,8 +176,8 @@ def _against(
 
 
 def _storable(value: np.ndarray) -> np.ndarray:
-    """.npz knows no bfloat16: its values are exact in float32."""
-    return value.astype(np.float32) if value.dtype.name == "bfloat16" else value
+    """.npz knows no dtypes of extensions, as bfloat16: their values are exact in float32."""
+    return value.astype(np.float32) if dtypes.is_extension(value.dtype.name) else value
 
 
 def _show(

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..base.dtypes import FORMATS
 from ..base.errors import PlanError, did_you_mean
 from .weights_file import load
 
@@ -125,7 +126,8 @@ def _matmul(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
 def _streamed(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
     """Unary, binary, reduce and splice: a cost for each ublock and for each tile."""
     binary = op in ("add", "subtract", "multiply")
-    wide = {"f32": 4, "f16": 2, "bf16": 2}.get(b.formats[-1], 1) if binary else 1
+    made = FORMATS[b.formats[-1]]
+    wide = made.itemsize if binary and made.kind == "float" and made.itemsize else 1
     each = b.ublocks * w["ublock_weight"] + b.tiles * w["tile_weight"] * wide + w.get("z_weight", 0.0)
     return b.t * (b.z if "z_weight" in w else 1) * each
 
@@ -133,9 +135,8 @@ def _streamed(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
 def _sparse(op: str, arch: str, b: Blocking, w: dict[str, float]) -> float:
     if b.nonzero is None:
         raise PlanError("matmul_sparse needs the counts of its nonzero tiles, ublocks and strips", op=op)
-    bfp_lofi = b.formats[-1].startswith("bfp") and b.fidelity == "LoFi"
-    fp16 = b.formats[-1] in ("f16", "bf16") and b.fidelity != "LoFi"
-    if arch == "wormhole_b0" and (bfp_lofi or fp16):
+    made, lofi = FORMATS[b.formats[-1]].fit, b.fidelity == "LoFi"
+    if arch == "wormhole_b0" and ((made == "bfp" and lofi) or (made == "fp16" and not lofi)):
         return _sparse_v2(b, w, b.nonzero)
     return _sparse_v1(b, w, b.nonzero)
 

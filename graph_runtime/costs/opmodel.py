@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from ..base.dtypes import FORMATS
 from ..base.errors import PlanError
 from . import buda
 from .buda import Blocking, NonZero
@@ -164,7 +165,7 @@ def key_of(
     **others: Any,
 ) -> str:
     """The name of a fit within an op: class of formats, then what else tells sweeps apart ("fp16/l1_acc")."""
-    parts = [_class(formats[-1] if op in ("matmul", "matmul_sparse") else formats[0])]
+    parts = [class_of(formats[-1] if op in ("matmul", "matmul_sparse") else formats[0])]
     parts += [
         word
         for word, on in (
@@ -178,10 +179,9 @@ def key_of(
     return "/".join(parts)
 
 
-def _class(name: str) -> str:
-    if name.startswith("bfp"):
-        return "bfp"
-    return {"f16": "fp16", "bf16": "fp16", "uint8": "int8", "uint32": "int32"}.get(name, name)
+def class_of(name: str) -> str:
+    """The class of formats that fits speak of."""
+    return FORMATS[name].fit if name in FORMATS else name
 
 
 def attributes_of(
@@ -196,9 +196,9 @@ def attributes_of(
     # int32 names the result of a matmul, the operand of an elementwise op
     integer = formats[-1] if op == "matmul" else formats[0]
     has = {
-        "df_bfp": formats[0].startswith("bfp"),
-        "df_int8": integer in ("int8", "uint8"),
-        "df_int32": integer in ("int32", "uint32"),
+        "df_bfp": class_of(formats[0]) == "bfp",
+        "df_int8": class_of(integer) == "int8",
+        "df_int32": class_of(integer) == "int32",
         "l1_acc_en": l1_acc,
         "approx": approx,
         f"vector_{vector_mode}": vector_mode in ("r", "c"),

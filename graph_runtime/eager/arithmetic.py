@@ -169,12 +169,16 @@ def _mod(name: str, a: Any, b: Any, truncated: bool, more: dict[str, Any]) -> Te
     return apply("mod", (("fmod", truncated),), a, b)
 
 
+# integers that an int64 holds
+_EXPONENTS = {int, *(t for t, f in dtypes.BY_DTYPE.items() if f.kind in ("int", "uint") and f.digits < 64)}
+
+
 @device_first(np.ldexp)
 def ldexp(x: Any, exponent: Any, **more: Any) -> Tensor:
     """x times 2 to an integer; of float32 and float64, which have all exponents as numbers."""
     only(more)
     device, by = device_of("ldexp", x, exponent), dtype_key(exponent)
-    if by is not int and by not in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32"):
+    if by not in _EXPONENTS:
         raise Refused("an exponent is no integer")
     dtype = common(device, dtype_key(x))
     if dtype not in ("float32", "float64"):
@@ -258,7 +262,7 @@ def clip(
 def astype(x: Tensor, dtype: Any, copy: bool = True) -> Tensor:
     """The values in another dtype: float to integer truncates toward zero. A new handle, but x itself
     where the dtype is the same and ``copy`` is False."""
-    name = dtype if dtype == "bfloat16" else dtypes.from_numpy(dtype)
+    name = dtypes.from_numpy(dtype)
     if name == x.dtype and not copy:
         return x
     return _astype(x, name)
@@ -270,7 +274,7 @@ def _astype(x: Tensor, name: str) -> Tensor:
 
 
 def _is_float(x: Any) -> bool:
-    return tensor(x).dtype in ("float32", "float64", "float16", "bfloat16")
+    return tensor(x).dtype in dtypes.FLOATS
 
 
 def _numeric(x: Any) -> Tensor:

@@ -129,7 +129,7 @@ def var(
     device, wide = tensor(a).device, floating(tensor(a).device, a.dtype)
     if dtype is not None:
         raise Refused("argument dtype= is numpy's only")
-    x = on_device(a, device, "float32" if wide in ("float16", "bfloat16") else wide)
+    x = on_device(a, device, "float32" if wide in dtypes.NARROW_FLOATS else wide)
     axes = _axes(axis, len(a.shape))
     count = 1
     for d in axes:

@@ -57,7 +57,7 @@ def full(
     shape: int | tuple[int, ...], value: Any, device: Device | str = "cpu:0", dtype: Any = None
 ) -> Tensor:
     """A tensor of one value. Raises as array."""
-    return array(np.full(shape, value, None if dtype == "bfloat16" else dtype), device, dtype)
+    return array(np.full(shape, value, None if dtypes.is_extension(dtype) else dtype), device, dtype)
 
 
 def zeros(shape: int | tuple[int, ...], device: Device | str = "cpu:0", dtype: Any = "float32") -> Tensor:

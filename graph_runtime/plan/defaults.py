@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ..base.dtypes import FORMATS, format_of
+from ..base.dtypes import FORMATS, ROWS, TILED, format_of
 from ..base.errors import PlanError, did_you_mean
 from ..base.machine.descriptors import Descriptor
 from ..base.machine.devices import Device
@@ -15,8 +15,6 @@ __all__ = ["choose", "read_formats"]
 
 _LEAST_FILL = 32  # tile where at least 1/32 of its elements are real
 _TILE_SIZE = 32 * 32
-_NEAREST = {"float64": "float32", "float16": "float32 or bfloat16", "int64": "int32", "uint64": "uint32"}
-_FLOATS = ("float32", "bfloat16")
 
 
 def choose(type_: TensorType, device: Descriptor, fmt: str | None) -> tuple[Layout, str]:
@@ -30,16 +28,16 @@ def choose(type_: TensorType, device: Descriptor, fmt: str | None) -> tuple[Layo
         return host_layout(type_.dtype), "host memory"
     memory = device.memories[0].name
     if native is None or native.name not in device.formats:
-        nearest = _NEAREST.get(type_.dtype)
+        nearest = " or ".join(native.narrower) if native else ""
         raise PlanError(
             f"{device.kind} holds no {type_.dtype}: " + (f"use {nearest}" if nearest else "keep it on cpu")
         )
     if TILE not in device.layouts:
         return Layout(memory, ROW_MAJOR, native.name), f"row-major: {device.kind} has no other layout"
-    if type_.dtype not in _FLOATS:
+    if type_.dtype not in TILED:
         return Layout(memory, ROW_MAJOR, native.name), "row-major: integers and bools are indices and masks"
     stored = fmt or native.name
-    rows = stored if FORMATS[stored].itemsize else "bf16"
+    rows = stored if FORMATS[stored].itemsize else ROWS
     if len(type_.shape) < 2:
         return Layout(memory, ROW_MAJOR, rows), "row-major: fewer than two dimensions"
     if _fill(type_.shape) * _LEAST_FILL < 1:
@@ -62,7 +60,7 @@ def read_formats(devices: Sequence[Device], formats: Mapping[str, str]) -> list[
                 f"{did_you_mean(name, [*dict.fromkeys(kinds), *map(str, devices)])}",
                 got=name,
             )
-        known = [f for f in owners[0].descriptor.formats if f.startswith(("f", "b")) and f != "bool"]
+        known = [f for f in owners[0].descriptor.formats if FORMATS[f].kind == "float"]
         if owners[0].descriptor.layouts == (ROW_MAJOR,):
             raise PlanError(
                 f"format {name}={fmt}: {name} stores tensors in their own dtype; cast them in the graph",

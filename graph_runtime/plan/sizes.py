@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import FORMATS
 from ..base.errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
 from ..base.machine.devices import Device
 from ..base.machine.layout import HOST, L1, TILE, Layout, Memory, footprint, matrix
@@ -107,7 +108,7 @@ def remedy(device: Device, memory: Memory, layout: Layout | None, node: str) -> 
     if memory.name == L1:
         cores = "shard it over more cores, or " if layout is not None and layout.shard else "shard it, or "
         return f"{cores}keep it in dram (--layout '{node}=dram')"
-    blocks = layout is not None and layout.format.startswith("bfp")
+    blocks = layout is not None and FORMATS[layout.format].shared_exponent
     formats = "" if blocks else f"--format {device.kind}=bfp8_b, "
     return f"change: {formats}a smaller batch, or place less on {device}"
 

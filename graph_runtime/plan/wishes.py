@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtypes import FORMATS
+from ..base.dtypes import FORMATS, ROWS
 from ..base.errors import DeviceError, GraphRuntimeError, PlanError, did_you_mean
 from ..base.machine.devices import Descriptor
 from ..base.machine.layout import DRAM, L1, ROW_MAJOR, TILE, Layout, matrix
@@ -142,10 +142,10 @@ def _merged(type_: TensorType, layout: Layout, wish: _Wish, descriptor: Descript
     """The layout with what the wish says; a sharding needs l1, a block format tiles."""
     memory = descriptor.memory(wish.memory or (L1 if wish.shard else layout.memory)).name
     fmt = wish.format or layout.format
-    block = FORMATS[fmt].itemsize is None
+    block = FORMATS[fmt].shared_exponent
     tiled = wish.layout or (TILE if block else layout.layout)
     if block and tiled == ROW_MAJOR and wish.format is None:
-        fmt = "bf16"
+        fmt = ROWS
     made = Layout(memory, tiled, fmt)
     if wish.shard:
         shard = resolve(wish.shard, *matrix(made, type_.shape), tiled == TILE, descriptor.grid)
@@ -160,7 +160,7 @@ def _fault(type_: TensorType, layout: Layout, descriptor: Descriptor) -> str | N
     if layout.format not in descriptor.formats:
         known = descriptor.formats
         return f"{descriptor.kind} stores no {layout.format}{did_you_mean(layout.format, known)}"
-    if layout.layout == ROW_MAJOR and FORMATS[layout.format].itemsize is None:
+    if layout.layout == ROW_MAJOR and FORMATS[layout.format].shared_exponent:
         return f"{layout.format} exists in tiles only"
     if layout.shard is None:
         return None

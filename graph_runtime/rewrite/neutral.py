@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base import dtypes
 from ..ir.ops import registry
 from .net import Net, NetNode, NetValue
 
@@ -48,47 +49,14 @@ def casts(net: Net) -> None:
                 net.replace(node.output, net.add("cast", [source], before=node, to=node.output.dtype))
 
 
-# dtype -> those that hold all its values
-_WIDER = {
-    "bool": (
-        "int8",
-        "uint8",
-        "int16",
-        "uint16",
-        "int32",
-        "uint32",
-        "int64",
-        "uint64",
-        "float16",
-        "bfloat16",
-        "float32",
-        "float64",
-    ),
-    "int8": ("int16", "int32", "int64", "float16", "bfloat16", "float32", "float64"),
-    "uint8": (
-        "int16",
-        "uint16",
-        "int32",
-        "uint32",
-        "int64",
-        "uint64",
-        "float16",
-        "bfloat16",
-        "float32",
-        "float64",
-    ),
-    "int16": ("int32", "int64", "float32", "float64"),
-    "uint16": ("int32", "uint32", "int64", "uint64", "float32", "float64"),
-    "int32": ("int64", "float64"),
-    "uint32": ("int64", "uint64", "float64"),
-    "float16": ("float32", "float64"),
-    "bfloat16": ("float32", "float64"),
-    "float32": ("float64",),
-}
-
-
 def _holds(dtype: str, through: str) -> bool:
-    return through in _WIDER.get(dtype, ())
+    """Whether a dtype holds all values of another."""
+    made, wide = dtypes.format_of(dtype), dtypes.format_of(through)
+    if made is None or wide is None or made is wide:
+        return False
+    if made.kind == "float":
+        return wide.kind == "float" and made.digits <= wide.digits and made.exponent <= wide.exponent
+    return wide.kind != "bool" and (made.kind, wide.kind) != ("int", "uint") and made.digits <= wide.digits
 
 
 # ---------------------------------------------------------------- reshapes

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import FORMATS
 from ..ir.builder import GraphBuilder
 from ..ir.ops import registry
 from ..run.factory import create
@@ -89,7 +90,7 @@ def _magnitude(op: str, arrays: list[np.ndarray], format: str) -> np.ndarray:
     all its elements have."""
     made = registry.require("add" if op == "subtract" else op)
     out = made.reference([np.abs(a.astype(np.float64)) for a in arrays], made.decode(CASES[op][1]))[0]
-    if not format.startswith("bfp"):
+    if not FORMATS[format].shared_exponent:
         return out
     cols = out.shape[-1]
     blocks = np.pad(out, [(0, 0)] * (out.ndim - 1) + [(0, -cols % 16)]).reshape(*out.shape[:-1], -1, 16)

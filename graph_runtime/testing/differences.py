@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import FORMATS
 from ..ir.graph import TensorType
 from ..ir.ops.inputs import nmse
 from ..ir.ops.numerics import Numerics
@@ -17,14 +18,7 @@ __all__ = ["Comparison", "EntryDifference", "bounds_of", "distances"]
 # Normalised mean squared error that values may have, by the coarsest format in which a float was stored: of a
 # network's outputs, where errors add up (2e-2 is a correlation of 0.99), and of what one node makes of right
 # inputs.
-_BOUNDS = {
-    "f64": (1e-20, 1e-20),
-    "f32": (1e-8, 1e-8),
-    "f16": (1e-4, 1e-4),
-    "bf16": (2e-2, 5e-3),
-    "bfp8_b": (5e-2, 2e-2),
-    "bfp4_b": (2e-1, 2e-1),
-}
+_BOUNDS = {name: f.bounds for name, f in FORMATS.items() if f.bounds}
 
 
 @dataclass(frozen=True, slots=True)

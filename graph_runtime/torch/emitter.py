@@ -21,7 +21,6 @@ from .store import devices
 __all__ = ["CPU", "GraphEmitter", "Lowered", "Output", "Turned"]
 
 CPU = "cpu:0"
-_NOT_ON_TT = ("float64", "int64", "float16", "uint64")
 
 
 @dataclass(frozen=True)
@@ -158,13 +157,14 @@ class GraphEmitter:
         try:
             decoded = entry.decode(attrs)
             types = [value.type for value in given]
-            kind = next(d.kernels for d in devices() if str(d) == wanted)
+            there = next(d for d in devices() if str(d) == wanted)
             made = entry.infer(types, decoded)
             stored = [*types, *made]
-            missing = next((t.dtype for t in stored if t.dtype in _NOT_ON_TT), None)
+            known = [dtypes.format_of(t.dtype) for t in stored]
+            missing = next((f.dtype for f in known if f and f.name not in there.descriptor.formats), None)
             if missing is not None:
                 raise UnsupportedOpError(f"{wanted} has no {missing}")
-            select(entry, decoded, kind, types, made)
+            select(entry, decoded, there.kernels, types, made)
         except (GraphError, UnsupportedOpError) as error:
             if self.strict:
                 raise Unsupported(str(error)) from error

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from ..base import dtypes
+from ..base.machine.devices import parse
 
 __all__ = ["Kind", "array_of", "kind_of", "tensor_of", "torch_dtype", "values_of"]
 
@@ -29,22 +30,20 @@ class Kind:
     bits: int
 
 
+def _stored(dtype: str, f: dtypes.Format) -> Kind:
+    """As it is where a tt device has it, else its bits as integers that it has, of 32 bits or fewer."""
+    own, code, bits = getattr(torch, dtype), f.dlpack, 8 * f.tile_bytes // 1024
+    if f.name in parse("tt:0").descriptor.formats:
+        return Kind(own, dtype, 1, False, code, bits)
+    word = min(bits, 32)
+    return Kind(own, f"int{word}", bits // word, True, code, bits)
+
+
 _KINDS = {
     k.dtype: k
     for k in (
-        Kind(torch.float32, "float32", 1, False, 2, 32),
-        Kind(torch.bfloat16, "bfloat16", 1, False, 4, 16),
-        Kind(torch.int32, "int32", 1, False, 0, 32),
-        Kind(torch.int16, "int16", 1, False, 0, 16),
-        Kind(torch.int8, "int8", 1, False, 0, 8),
-        Kind(torch.uint8, "uint8", 1, False, 1, 8),
-        Kind(torch.uint16, "uint16", 1, False, 1, 16),
-        Kind(torch.uint32, "uint32", 1, False, 1, 32),
-        Kind(torch.bool, "bool", 1, False, 6, 8),
-        Kind(torch.int64, "int32", 2, True, 0, 64),
-        Kind(torch.uint64, "int32", 2, True, 1, 64),
-        Kind(torch.float64, "int32", 2, True, 2, 64),
-        Kind(torch.float16, "int16", 1, True, 2, 16),
+        *(_stored(dtype, f) for dtype, f in dtypes.BY_DTYPE.items()),
+        # torch has them, and no op of ours takes them
         Kind(torch.complex64, "int32", 2, True, 5, 64),
         Kind(torch.complex128, "int32", 4, True, 5, 128),
         Kind(torch.float8_e4m3fn, "uint8", 1, True, 10, 8),
@@ -52,7 +51,7 @@ _KINDS = {
     )
 }
 _OF_STORED = {k.stored: k.dtype for k in _KINDS.values() if not k.raw}
-# numpy has no bfloat16 that torch knows: bits go by integers of their width
+# numpy has no bfloat16 that torch knows, as no dtype of an extension: bits go by integers of their width
 _BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int32, 16: torch.int32}
 
 
@@ -79,7 +78,7 @@ def array_of(tensor: torch.Tensor) -> np.ndarray:
         tensor = tensor.clone(memory_format=torch.contiguous_format)
     if tensor.dim() == 0:
         tensor = tensor.reshape(1) if kind.words > 1 else tensor
-    if not kind.raw and kind.stored not in ("bfloat16",):
+    if not kind.raw and not dtypes.is_extension(kind.stored):
         return tensor.numpy()
     shape = (*tensor.shape[:-1], tensor.shape[-1] * kind.words) if kind.words > 1 else tuple(tensor.shape)
     bits = tensor.view(_BITS[tensor.element_size()]).numpy().reshape(shape)
@@ -98,7 +97,7 @@ def values_of(tensor: torch.Tensor) -> np.ndarray:
 def tensor_of(array: np.ndarray, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
     """A CPU tensor of ``dtype`` and ``shape`` over the memory of what array_of made."""
     kind = kind_of(dtype)
-    if not kind.raw and kind.stored != "bfloat16":
+    if not kind.raw and not dtypes.is_extension(kind.stored):
         return torch.from_numpy(array.reshape(shape))
     bits = array.reshape(-1).view(dtypes.to_numpy(str(_BITS[dtype.itemsize]).removeprefix("torch.")))
     return torch.from_numpy(bits).view(dtype).reshape(shape)

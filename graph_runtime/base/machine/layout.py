@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..dtypes import FORMATS, format_of
+from ..dtypes import FORMATS, ROWS, format_of
 from ..errors import PlanError, did_you_mean
 from .shards import Shard
 
@@ -123,7 +123,7 @@ def pages(layout: Layout, shape: tuple[int, ...]) -> Pages:
         return Pages(outer * _ceil(rows) * _ceil(cols), fmt.tile_bytes)
     if fmt.itemsize is None:
         raise PlanError(
-            f"format {layout.format} exists in tile layout only; use layout tile or format bf16",
+            f"format {layout.format} exists in tile layout only; use layout tile or format {ROWS}",
             got=str(layout),
         )
     cols = shape[-1] if shape else 1

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ...base import dtypes
+from ...base.dtypes import FLOATS
 from ...base.errors import UnsupportedOpError
 from ...ir.graph import TensorType
 from ...ir.model import Constant
@@ -27,7 +28,6 @@ from .tape import Tape, TapeValue
 
 __all__ = ["FLOATS", "Context", "Converter", "Results", "UnknownValueError", "converter", "table"]
 
-FLOATS = ("float32", "float64", "float16", "bfloat16")
 Results = TapeValue | None | tuple[TapeValue | None, ...]
 _MISSING: Any = object()
 

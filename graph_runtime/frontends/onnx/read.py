@@ -25,29 +25,7 @@ from .wire import Span, split
 __all__ = ["DTYPES", "ModelFile", "check_size", "dtype_name", "open_model", "tensor_constant"]
 
 # TensorProto.DataType -> canonical dtype
-DTYPES = {
-    1: "float32",
-    2: "uint8",
-    3: "int8",
-    4: "uint16",
-    5: "int16",
-    6: "int32",
-    7: "int64",
-    9: "bool",
-    10: "float16",
-    11: "float64",
-    12: "uint32",
-    13: "uint64",
-    16: "bfloat16",
-}
-# the typed field that holds a dtype's values, where they are not raw; 16-bit floats are bits in int32_data
-_FIELD = {
-    "float32": "float_data",
-    "float64": "double_data",
-    "int64": "int64_data",
-    "uint32": "uint64_data",
-    "uint64": "uint64_data",
-}
+DTYPES = {f.onnx: dtype for dtype, f in dtypes.BY_DTYPE.items() if f.onnx}
 MOST_BYTES = 2**44  # of one tensor: more than any machine that will run this, less than overflows
 MOST_DIMS = 32  # as many as a parameter file may say
 
@@ -184,14 +162,14 @@ def _inline(tensor: Any, kind: TensorType, what: str) -> np.ndarray:
         raw = tensor.raw_data
         _sized(kind, len(raw), what)
         return np.frombuffer(raw, np.uint8).view(dtype).reshape(kind.shape)
-    values = getattr(tensor, _FIELD.get(kind.dtype, "int32_data"))
+    values = getattr(tensor, dtypes.BY_DTYPE[kind.dtype].onnx_field)
     if len(values) != kind.size:
         raise GraphError(
             f"{what} is {kind}, {kind.size} elements, but its data has {len(values)}",
             got=len(values),
             wanted=kind.size,
         )
-    if kind.dtype in ("float16", "bfloat16"):
+    if kind.dtype in dtypes.NARROW_FLOATS:  # their bits
         return np.array(values, np.int64).astype(np.uint16).view(dtype).reshape(kind.shape)
     wide = np.array(values, np.uint64 if dtype.kind == "u" and dtype.itemsize > 2 else None)
     return (wide if len(values) else np.zeros(0)).astype(dtype).reshape(kind.shape)

@@ -39,21 +39,7 @@ def view(cursor: Cursor, data: memoryview, dtype: np.dtype, shape: tuple[int, ..
 
 # ---------------------------------------------------------------- .safetensors
 
-_SAFE = {
-    "F64": "float64",
-    "F32": "float32",
-    "F16": "float16",
-    "BF16": "bfloat16",
-    "I64": "int64",
-    "I32": "int32",
-    "I16": "int16",
-    "I8": "int8",
-    "U64": "uint64",
-    "U32": "uint32",
-    "U16": "uint16",
-    "U8": "uint8",
-    "BOOL": "bool",
-}
+_SAFE = {f.safetensors: dtype for dtype, f in dtypes.BY_DTYPE.items() if f.safetensors}
 
 
 def read_safetensors(cursor: Cursor) -> dict[str, np.ndarray]:

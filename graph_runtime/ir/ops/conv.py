@@ -30,12 +30,8 @@ __all__ = ["window_count"]
 
 _TYPES = (*rules.FLOATS, "int32")
 _NMSE = rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}
-_TYPED = {
-    "float64": _NMSE | {"cpu": 1e-24},
-    "float16": _NMSE | {"cpu": 1e-6},
-    "bfloat16": _NMSE | {"cpu": 1e-4},
-    "int32": _NMSE | {"cpu": 0.0},
-}
+_TYPED = {t: bound for t, bound in rules.summed(_NMSE).items() if t != "float32"}
+_TYPED["int32"] = _NMSE | {"cpu": 0.0}
 
 
 def window_count(op: str, size: int, window: int, stride: int, pads: int, ceil_mode: bool, begin: int) -> int:

@@ -45,9 +45,8 @@ def _cases():
     ):
         yield Case(name, tuple(("float32", s) for s in shapes), {"body": body}, nmse=rules.ROUNDED)
     ints = [["multiply", [0, 1], {}], ["maximum", [-1, 0], {}], ["add", [-2, 1], {}]]
-    typed = {"float16": 1e-6, "bfloat16": 1e-4}
     for t in steps.DTYPES[1:]:
-        bound = rules.ROUNDED | {"cpu": typed.get(t, 0.0 if t in rules.INTS else 1e-24)}
+        bound = rules.SUMMED[t] if t in rules.FLOATS else rules.ROUNDED | {"cpu": 0.0}
         yield Case(t, ((t, (9, 65)), (t, (65,))), {"body": ints}, nmse=bound)
 
 

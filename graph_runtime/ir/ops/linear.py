@@ -24,10 +24,7 @@ _TYPES = (*rules.FLOATS, "int32")
 _MATMUL_TYPES = (*_TYPES, *(t for t in rules.INTS if t != "int32"))
 _NMSE = rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}
 _TYPED = {
-    "float32": _NMSE,
-    "float64": _NMSE | {"cpu": 1e-24},
-    "float16": _NMSE | {"cpu": 1e-6},
-    "bfloat16": _NMSE | {"cpu": 1e-4},
+    **rules.summed(_NMSE),
     **dict.fromkeys(rules.INTS, _NMSE | {"cpu": 0.0}),
 }
 _PANEL = 16  # no panel of native/kernels/cpu/gemm.h has more rows or columns than this

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base import dtypes
 from ..graph import TensorType
 from . import rules
 from .numerics import ATTRS
@@ -48,9 +49,8 @@ def _paces(pace: tuple[str, str]) -> dict[str, str]:
 
 def _typed(nmse: dict[str, float], dtype: str) -> dict[str, float]:
     # a function within a few ulp may round to the neighbour in a 16-bit result
-    if nmse["cpu"] and dtype in ("float16", "bfloat16"):
-        return nmse | {"cpu": 1e-6 if dtype == "bfloat16" else 1e-8}
-    return nmse
+    own = dtypes.BY_DTYPE[dtype].function
+    return nmse | {"cpu": own} if own and nmse["cpu"] else nmse
 
 
 # ---------------------------------------------------------------- two inputs

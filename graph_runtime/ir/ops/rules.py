@@ -39,15 +39,16 @@ __all__ = [
     "narrow_indices",
     "one_dtype",
     "rank",
+    "summed",
     "wide",
     "wide_floats",
 ]
 
-FLOATS = ("float32", "float64", "float16", "bfloat16")
-SIGNED = ("int8", "int16", "int32", "int64")
-INTS = (*SIGNED, "uint8", "uint16", "uint32", "uint64")
-ALL = (*FLOATS, *INTS, "bool")
-TT_FLOATS = ("float32", "bfloat16")
+FLOATS = dtypes.FLOATS
+SIGNED = tuple(dtype for dtype, f in dtypes.BY_DTYPE.items() if f.kind == "int")
+INTS = (*SIGNED, *(dtype for dtype, f in dtypes.BY_DTYPE.items() if f.kind == "uint"))
+ALL = tuple(dtypes.BY_DTYPE)
+TT_FLOATS = dtypes.TILED
 TT_ARITH = (*TT_FLOATS, "int32")
 TT_COMPARED = (*TT_ARITH, "int16", "uint16", "int8", "uint8", "bool")  # all that fit an int32, and floats
 TT_MOVED = (*TT_FLOATS, "int32", "uint32", "int16", "uint16", "int8", "uint8", "bool")
@@ -57,21 +58,20 @@ MAX_DIMS = 16  # GR_MAX_DIMS of native/kernels/cpu/common.h
 # Largest normalised mean squared error by device kind and tt format. Rounding an operand to bf16 (8
 # significant bits) costs about 1e-6, to bfp8_b (one exponent for 16 values) about 1e-4; both bounds leave
 # room for two operands and a result.
-EXACT = {"cpu": 0.0, "tt/f32": 0.0, "tt/bf16": 1e-4, "tt/bfp8_b": 1e-3}
-ROUNDED = {"cpu": 1e-12, "tt/f32": 1e-12, "tt/bf16": 1e-4, "tt/bfp8_b": 2e-3}
-# Elements that are only moved: what a copy to the device in that format costs, nothing more.
-MOVED = {"cpu": 0.0, "tt/f32": 0.0, "tt/bf16": 1e-5, "tt/bfp8_b": 1e-3}
+EXACT, ROUNDED, MOVED = (
+    {"cpu": cpu, **{f"tt/{name}": f.rounding[i] for name, f in dtypes.FORMATS.items() if f.rounding}}
+    for i, cpu in enumerate((0.0, 1e-12, 0.0))  # MOVED: what a copy to the device costs, nothing more
+)
 
-# Floats of a dtype that were added up in a wider one and rounded once.
-SUMMED = {
-    "float32": ROUNDED,
-    "float64": ROUNDED | {"cpu": 1e-24},
-    "float16": ROUNDED | {"cpu": 1e-6},
-    "bfloat16": ROUNDED | {"cpu": 1e-4},
-}
 
-_SUFFIX = {"float32": "f32", "float64": "f64", "float16": "f16", "bfloat16": "bf16", "bool": "bool"}
-_SUFFIX |= {name: name.replace("uint", "u").replace("int", "i") for name in INTS}
+def summed(nmse: dict[str, float], of: float = 1.0) -> dict[str, dict[str, float]]:
+    """{dtype: bounds of floats that were added up in a wider one and rounded once}, of a share of the usual
+    error; ``nmse`` is that of the widest tt has."""
+    sums = {dtype: dtypes.BY_DTYPE[dtype].sum for dtype in FLOATS}
+    return {dtype: nmse | ({"cpu": at * of} if at else {}) for dtype, at in sums.items()}
+
+
+SUMMED = summed(ROUNDED)
 
 
 def fail(op: str, text: str, **fields: Any) -> NoReturn:
@@ -104,7 +104,7 @@ def one_dtype(op: str, inputs: Sequence[TensorType], allowed: Sequence[str]) -> 
 
 def by_dtype(inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> str:
     """Body suffix of a template over the first input's dtype: f32, bf16, i8, bool, ..."""
-    return _SUFFIX[inputs[0].dtype]
+    return dtypes.BY_DTYPE[inputs[0].dtype].suffix
 
 
 def by_bytes(inputs: Sequence[TensorType], outputs: Sequence[TensorType]) -> str:

@@ -37,7 +37,7 @@ def _scatter(data: np.ndarray, at: tuple[Any, ...], updates: np.ndarray, reducti
 
 
 _NMSE = rules.ROUNDED
-_NARROW = {"float16": _NMSE | {"cpu": 1e-6}, "bfloat16": _NMSE | {"cpu": 1e-4}}
+_NARROW = {t: rules.SUMMED[t] for t in dtypes.NARROW_FLOATS}
 
 
 # ---------------------------------------------------------------- along an axis

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base import dtypes
 from ...base.errors import did_you_mean
 from ..graph import TensorType
 from . import registry, rules
@@ -115,7 +116,7 @@ def run(
 ) -> np.ndarray:
     """What a program makes, each step by its op's reference. 16-bit floats are rounded once, at the end."""
     dtype = (arrays[0] if product is None else product).dtype
-    narrow = dtype.name in ("float16", "bfloat16")
+    narrow = dtype.name in dtypes.NARROW_FLOATS
     arrays = [a.astype(np.float32) if narrow and a.dtype == dtype else a for a in arrays]
     made = [] if product is None else [product.astype(np.float32) if narrow else product]
     for name, reads, attrs in program:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ...base.dtypes import FORMATS
 from ...base.errors import PlanError, UnsupportedOpError
 from ...base.machine.devices import Device
 from ...costs.work import vector_op
@@ -92,7 +93,7 @@ def result(
     asked for; products are full where no fidelity is named."""
     eid = node.outputs[0]
     fmt, asked = view.format(eid), Numerics.of(node.callee.attrs).over(view.numerics)
-    wide = fmt in ("f32", "int32", "uint32") or asked.dst == "fp32"
+    wide = FORMATS[fmt].itemsize == 4 or asked.dst == "fp32"
     made = dict(
         out=view.tiles(eid),
         users=view.users(node),

@@ -14,9 +14,6 @@ from .facts import Facts, refuse
 
 __all__ = ["check_copies", "check_devices", "check_layouts", "check_nops", "check_order"]
 
-_FLOATS = ("float32", "bfloat16")
-_FLOAT_FORMATS = ("f32", "bf16", "bfp8_b", "bfp4_b")
-
 
 def check_order(facts: Facts) -> None:
     """Every input is made by an earlier node."""
@@ -87,9 +84,9 @@ def _layout_fault(type_: TensorType, layout: Layout, descriptor) -> str | None:
         return None if layout.format == own else f"host memory stores it as {own}"
     if layout.format not in descriptor.formats:
         return f"the device has no format {layout.format} (it has {', '.join(descriptor.formats)})"
-    if layout.format != own and not (type_.dtype in _FLOATS and layout.format in _FLOAT_FORMATS):
+    if layout.format != own and not (type_.dtype in dtypes.TILED and layout.format in dtypes.CONVERTED):
         return f"a {type_.dtype} cannot be stored as {layout.format}"
-    if dtypes.FORMATS[layout.format].itemsize is None and layout.layout != TILE:
+    if dtypes.FORMATS[layout.format].shared_exponent and layout.layout != TILE:
         return f"block format {layout.format} exists in tiles only"
     return None if layout.shard is None else _shard_fault(type_, layout, layout.shard, descriptor.grid)
 

@@ -48,8 +48,6 @@ def axes_of(axis: Any, ndim: int) -> tuple[int, ...]:
 
 def dtype_name(dtype: Any) -> str:
     """The canonical name of what a caller gave as a dtype. Raises Refused for one that no device holds."""
-    if isinstance(dtype, str) and dtype == "bfloat16":
-        return dtype
     try:
         return dtypes.from_numpy(dtype)
     except DocumentError as error:

@@ -30,7 +30,8 @@ def common(device: Device, *operands: Any) -> str:
 
 def floating(device: Device, dtype: str) -> str:
     """The dtype in which a float function of ``dtype`` values computes: numpy takes float64 for integers."""
-    if dtype.startswith(("int", "uint")) or dtype == "bool":
+    own = dtypes.format_of(dtype)
+    if own is not None and own.kind != "float":
         dtype = "float64"
     return _held(device, np.dtype(dtypes.to_numpy(dtype)))
 

@@ -150,8 +150,11 @@ def check_layout(type_: TensorType, device: Device, layout: Layout) -> None:
             device=str(device),
             got=layout.format,
         )
-    floating = {"f32", "bf16", "bfp8_b", "bfp4_b"}
-    if native is not None and native.name != layout.format and not {native.name, layout.format} <= floating:
+    if (
+        native is not None
+        and native.name != layout.format
+        and not (native.converts and dtypes.FORMATS[layout.format].converts)
+    ):
         raise DeviceError(
             f"{type_.dtype} cannot be stored as {layout.format}: formats change among floats only",
             device=str(device),

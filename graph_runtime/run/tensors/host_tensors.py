@@ -30,7 +30,7 @@ from .transfers import to
 __all__ = ["ALIASES", "TensorDesc", "cast", "describe", "dump", "load", "memcpy", "owned"]
 
 # dtypes that no tt device stores -> what an owned tensor of them becomes (tt-mlir's rule)
-ALIASES = {"float64": "float32", "float16": "bfloat16", "int64": "int32", "uint64": "uint32"}
+ALIASES = {dtype: f.narrower[-1] for dtype, f in dtypes.BY_DTYPE.items() if f.narrower}
 
 
 class TensorDesc(NamedTuple):

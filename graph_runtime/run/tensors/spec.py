@@ -12,9 +12,6 @@ from .. import core
 
 __all__ = ["TensorSpec", "default_spec", "held", "spec_of"]
 
-_NARROWER = {"float64": "float32", "float16": "float32", "int64": "int32", "uint64": "uint32"}
-_FLOATS = ("float32", "bfloat16")
-
 
 class TensorSpec:
     """``device``, ``type``, ``layout``; ``handle`` the opened device; ``memory`` the layout's memory as an
@@ -77,7 +74,7 @@ def default_spec(device: Device, type_: TensorType, like: Layout | None = None) 
             got=type_.dtype,
         )
     fmt = None
-    if like is not None and type_.dtype in _FLOATS and like.format in ("f32", "bf16", "bfp8_b", "bfp4_b"):
+    if like is not None and type_.dtype in dtypes.TILED and like.format in dtypes.CONVERTED:
         fmt = like.format
     if device.descriptor.layouts == (ROW_MAJOR,):
         fmt = None  # the format is the dtype's own
@@ -90,7 +87,6 @@ def held(device: Device, dtype: str) -> str:
     stored = dtypes.format_of(dtype)
     if stored is not None and stored.name in device.descriptor.formats:
         return dtype
-    narrower = _NARROWER.get(dtype)
-    if narrower is None:
+    if stored is None or not stored.narrower:
         raise DeviceError(f"{device} has no dtype for {dtype}", device=str(device), got=dtype)
-    return held(device, narrower)
+    return held(device, stored.narrower[0])

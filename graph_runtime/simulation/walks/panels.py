@@ -67,7 +67,7 @@ def _mod(call: KernelCall) -> Moves:
 
 
 def _floats(x: KernelArg) -> bool:
-    return FORMATS[x.layout.format].itemsize is None or x.layout.format in ("f32", "bf16")
+    return FORMATS[x.layout.format].converts
 
 
 def _bias_add(call: KernelCall) -> Moves:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ...base.dtypes import FLOATS
 from ..counters import Unsupported
 
 __all__ = [
@@ -25,8 +26,6 @@ __all__ = [
     "scalar_like",
     "shape_of",
 ]
-
-FLOATS = ("float32", "bfloat16", "float64", "float16")
 
 
 def name_of(dtype: torch.dtype) -> str:

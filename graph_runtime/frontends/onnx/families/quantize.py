@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ....base.dtypes import NARROW_FLOATS
 from ..context import Context, Results, converter
 from ..read import DTYPES
 from ..tape import TapeValue
@@ -47,9 +48,7 @@ def _quantize(ctx: Context) -> Results:
     code = ctx.attr("output_dtype", 0)
     dtype = zero.dtype if zero is not None else DTYPES.get(code, "uint8") if code else "uint8"
     axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
-    x, scale = (
-        ctx.cast(v, "float32" if precision in ("float16", "bfloat16") else precision) for v in (x, scale)
-    )
+    x, scale = (ctx.cast(v, "float32" if precision in NARROW_FLOATS else precision) for v in (x, scale))
     scale = _along(ctx, scale, x, axis, block)
     return _quantized(ctx, x, scale, None if zero is None else _along(ctx, zero, x, axis, block), dtype)
 

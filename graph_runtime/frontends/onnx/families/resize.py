@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ....base.dtypes import NARROW_FLOATS
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .shapes import MOST_RANGE
@@ -187,7 +188,7 @@ def _mixed(
     moved = ctx.transpose(x, perm)
     lead = moved.shape[:-1]
     flat = ctx.reshape(moved, (math.prod(lead), n))
-    exact = "float32" if dtype in ("float16", "bfloat16") else dtype
+    exact = "float32" if dtype in NARROW_FLOATS else dtype
     made = ctx.op("matmul", ctx.cast(flat, exact), ctx.const(matrix, exact), transpose_b=True)
     made = ctx.cast(ctx.reshape(made, (*lead, len(positions))), dtype)
     return ctx.transpose(made, [perm.index(d) for d in range(x.rank)])

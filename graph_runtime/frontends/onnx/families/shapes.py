@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from ....base.dtypes import NARROW_FLOATS
 from ....ir.model import Constant
 from ..context import Context, Results, converter
 from ..read import dtype_name
@@ -67,7 +68,7 @@ def _range(ctx: Context) -> Results:
     if (count := max(count, 0)) > MOST_RANGE:
         ctx.fail(f"it has {count} elements, at most {MOST_RANGE} are supported")
     ctx.fits(count)
-    if dtype in ("float16", "bfloat16"):
+    if dtype in NARROW_FLOATS:
         if stash != 1:
             ctx.fail(f"stash_type is {stash}")
         start, delta = np.float32(start), np.float32(delta)
