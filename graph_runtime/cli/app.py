@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import typer
 
-from .bench import bench
-from .cache import cache
-from .compile import compile_
-from .devices import devices
-from .estimate import estimate
-from .export import export
-from .inspect import inspect
-from .plan import plan
-from .run import run
-from .trust import trust
-from .verify import verify
-
-__all__ = ["UsageError", "app"]
+__all__ = ["COMMANDS", "UsageError", "app"]
 
 UsageError: Any = typer.BadParameter.__base__  # click's, which typer brings along or has inside
 
@@ -31,14 +20,30 @@ app = typer.Typer(
     "Exit codes: 0 all is well, 1 a comparison or verification failed, 2 bad usage or bad input, "
     "3 out of memory, 4 a kernel failed, 130 Ctrl-C.",
 )
-app.command(name="compile")(compile_)
-app.command()(run)
-app.command()(plan)
-app.command()(estimate)
-app.command()(verify)
-app.command()(inspect)
-app.command()(export)
-app.command()(devices)
-app.command()(cache)
-app.command()(bench)
-app.add_typer(trust)
+# in the order of --help; each is the module of its name, with a function or a Typer of its own that is called so
+COMMANDS = (
+    "compile",
+    "run",
+    "plan",
+    "estimate",
+    "verify",
+    "inspect",
+    "export",
+    "devices",
+    "cache",
+    "bench",
+    "trust",
+)
+
+
+def _add(name: str) -> None:
+    module = import_module(f".{name}", __package__)
+    made = getattr(module, module.__all__[0])
+    if isinstance(made, typer.Typer):
+        app.add_typer(made, name=name)
+    else:
+        app.command(name=name)(made)
+
+
+for _name in COMMANDS:
+    _add(_name)

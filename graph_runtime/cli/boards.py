@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
 import typer
 
 from ..base.errors import InputError, did_you_mean
+from ..base.machine.devices import Descriptor
+from ..base.machine.devices import boards as known
 from ..base.options import Options
 from ..base.progress import Tell
 from ..simulation.estimate import Estimate, compare_boards
@@ -16,7 +18,7 @@ from ..views import report
 from . import options as opt
 from .sources import OpenedProgram
 
-__all__ = ["show_boards"]
+__all__ = ["show_boards", "stored_as"]
 
 _SHOWN = 5
 
@@ -26,6 +28,7 @@ def show_boards(
     boards: str,
     options: Options,
     *,
+    dtype: str | None,
     batch: int,
     traced: bool,
     runs: int,
@@ -36,11 +39,13 @@ def show_boards(
     host. Raises InputError for a board that is unknown."""
     names = _names(boards)
     options = replace(options, fallback="host")
+    kinds = [_described(board).kind for board in names]
 
     def plan_on(board: str) -> Any:
         tell("estimating", names.index(board), len(names))
-        there = replace(program, devices=[f"tt:0={board}", "cpu:0"])
-        return there.prepare(options).plan
+        kind = kinds[names.index(board)]
+        there = replace(program, devices=[f"{kind}:0={board}", "cpu:0"])
+        return there.prepare(stored_as(dtype, [kind], options)).plan
 
     found = compare_boards(plan_on, names, traced=traced, runs=runs)
     if json:
@@ -48,13 +53,25 @@ def show_boards(
             {"model": program.name, "batch": batch, "boards": [one.as_dict(batch, _SHOWN) for one in found]}
         )
     else:
-        typer.echo(_text(found, batch))
+        typer.echo(_text(found, batch, set(kinds)))
+
+
+def stored_as(dtype: str | None, devices: Sequence[str], options: Options) -> Options:
+    """The options with floats stored so on the simulated kinds of a list of devices."""
+    if not dtype:
+        return options
+    simulated = {board.kind for board in known().values() if board.simulated}
+    named = {name.partition(":")[0] for name in devices} & simulated
+    return replace(options, formats={**options.formats, **dict.fromkeys(sorted(named or simulated), dtype)})
+
+
+def _described(name: str) -> Descriptor:
+    """The descriptor of a board that may have a stack and parameters."""
+    return known()[name.partition("/")[0].partition("[")[0]]
 
 
 def _names(boards: str) -> list[str]:
-    from ..base.machine.devices import boards as known
-
-    there = [name for name, board in known().items() if board.kind == "tt"]
+    there = [name for name, board in known().items() if board.simulated]
     names = [name.strip() for name in boards.split(",") if name.strip()]
     for name in names:
         if name.partition("/")[0].partition("[")[0] not in there:
@@ -68,10 +85,10 @@ def _names(boards: str) -> list[str]:
     return names
 
 
-def _text(found: Sequence[Estimate], batch: int) -> str:
+def _text(found: Sequence[Estimate], batch: int, kinds: Collection[str]) -> str:
     rows = []
     for one in found:
-        tt = [row for row in one.memories if row["device"].startswith("tt")]
+        board = [row for row in one.memories if row["device"].partition(":")[0] in kinds]
         rows.append(
             {
                 "board": one.board,
@@ -79,7 +96,7 @@ def _text(found: Sequence[Estimate], batch: int) -> str:
                 "of each bank": ", ".join(
                     f"{row['memory']} {row['needed'] / 2**20:,.1f} of "
                     f"{row['available'] / 2**20:,.1f} MiB".strip()
-                    for row in tt
+                    for row in board
                 ),
                 "latency ms": f"{one.latency_ns / 1e6:,.3f}" if one.fits else "",
                 "runs/s": f"{one.throughput:,.1f}" if one.fits else "",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +12,7 @@ from ..simulation.estimate import bounds
 from ..simulation.simulation import IN_FLIGHT, simulate
 from ..views import report
 from . import options as opt
-from .boards import show_boards
+from .boards import show_boards, stored_as
 from .pictures import Html, Trace, write_pictures
 from .progress import progress
 from .sources import open_program
@@ -74,8 +73,6 @@ def estimate(
 
     Example: graph-runtime estimate net.json --device tt:0=p150 --trace net.trace.json --html net.html
     """
-    if dtype:
-        options = replace(options, formats={**options.formats, "tt": dtype})
     if board is not None and device:
         raise InputError(
             "--board and --device exclude each other: a board is tt:0, beside its host", got=board
@@ -87,6 +84,7 @@ def estimate(
                 program,
                 board,
                 options,
+                dtype=dtype,
                 batch=batch or 1,
                 traced=not untraced,
                 runs=max(runs, IN_FLIGHT),
@@ -94,7 +92,7 @@ def estimate(
                 tell=tell,
             )
             return
-        planned = program.prepare(options, tell).plan
+        planned = program.prepare(stored_as(dtype, program.devices, options), tell).plan
         timeline = simulate(planned, traced=not untraced, runs=runs, inputs=input or ())
     write_pictures(timeline, program.name, trace, html)
     facts, bound = timeline.summary(), bounds(timeline)

@@ -15,6 +15,7 @@ from onnx.backend.base import Backend, BackendRep
 
 from ..base import dtypes
 from ..base.errors import GraphRuntimeError, InputError
+from ..base.machine.devices import boards
 from ..frontends.onnx import load_model
 from ..frontends.onnx.context import UnknownValueError
 from ..frontends.onnx.read import DTYPES
@@ -154,7 +155,8 @@ class GraphRuntimeBackend(Backend):
     @classmethod
     def supports_device(cls, device: str) -> bool:
         """Whether the kind of every device is there. CUDA is not."""
-        return all(name.partition(":")[0] in ("cpu", "tt") for name in _devices(device))
+        kinds = {board.kind for board in boards().values() if not board.test_only}
+        return all(name.partition(":")[0] in kinds for name in _devices(device))
 
 
 def _devices(device: str) -> list[str]:

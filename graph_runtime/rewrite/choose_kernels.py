@@ -6,6 +6,7 @@ holds: what packs an operand first is worth it when enough rows use it (ir/ops/t
 
 from __future__ import annotations
 
+from ..base.machine.devices import HOST_KERNELS
 from ..ir.ops import registry
 from ..ir.ops.select import able
 from ..ir.ops.targets import kernel_by_rule
@@ -19,10 +20,12 @@ def choose_kernels(net: Net, measure: Measure | None = None) -> None:
     """Name the kernels of nodes on cpu for which there are several."""
     why = "the fastest when measured" if measure else "many rows use what it packs"
     chosen: dict[str, list[NetNode]] = {}
-    for node in net.nodes(*(op.name for op in registry.all_ops().values() if op.variants.get("cpu"))):
+    for node in net.nodes(*(op.name for op in registry.all_ops().values() if op.variants.get(HOST_KERNELS))):
         if not is_host(node) or "kernel" in node.attrs or not node.output.type.size:
             continue
-        names = able(registry.require(node.op_name), node.attrs, "cpu", node.input_types, node.output_types)
+        names = able(
+            registry.require(node.op_name), node.attrs, HOST_KERNELS, node.input_types, node.output_types
+        )
         if len(names) < 2:
             continue
         attrs = {name: value for name, value in node.attrs.items() if value is not None}

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ..base.errors import GraphError
+from ..base.machine.devices import kernel_kinds
 from ..ir.documents.draft import call_attrs, op_call
 from ..ir.graph import Func, TensorType
 from ..ir.model import Constant, Model, Note
@@ -29,15 +30,15 @@ __all__ = ["Net", "NetNode", "NetValue"]
 class Net:
     """A model while rules rewrite it. ``inputs``: the graph's inputs and constants; ``outputs``: its heads.
 
-    ``kinds``: the device kinds whose support a rule must not take away from what it rewrites.
+    ``kinds``: the device kinds whose support a rule must not take away from what it rewrites; None: all.
     """
 
     kinds: tuple[str, ...]
     source: Model
     changed: bool
 
-    def __init__(self, model: Model, kinds: Sequence[str] = ("cpu", "tt")):
-        self.source, self.kinds = model, tuple(kinds)
+    def __init__(self, model: Model, kinds: Sequence[str] | None = None):
+        self.source, self.kinds = model, kernel_kinds() if kinds is None else tuple(kinds)
         self.notes: list[Note] = []
         self.changed = False
         self._functions: dict[tuple[Any, ...], tuple[Func, tuple[TensorType, ...]]] = {}

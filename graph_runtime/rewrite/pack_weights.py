@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.machine.devices import HOST_KERNELS, kernels_of
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry
@@ -31,8 +32,8 @@ Measure = Callable[[str, Mapping[Any, Any], Sequence[TensorType], Sequence[str]]
 
 
 def is_host(node: NetNode) -> bool:
-    """Whether it runs on a cpu."""
-    return (node.device or "").partition(":")[0] == "cpu"
+    """Whether it runs the kernels of a cpu."""
+    return kernels_of((node.device or "").partition(":")[0]) == HOST_KERNELS
 
 
 def pack_weights(net: Net, measure: Measure | None = None) -> None:

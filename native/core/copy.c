@@ -114,10 +114,6 @@ static int32_t move_reshaped(const copy_job *job, int64_t first, int64_t last) {
 
 /* ---------------------------------------------------------------- choice */
 
-static int is_converted(uint8_t format) {
-  return format == GR_F32 || format == GR_BF16 || format == GR_BFP8_B || format == GR_BFP4_B;
-}
-
 static int same_shape(const gr_arg *a, const gr_arg *b) {
   return a->ndim == b->ndim &&
          (a->ndim == 0 || memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0);
@@ -144,7 +140,7 @@ static int32_t choose(copy_job *job) {
   if (elements(&job->src) != elements(&job->dst))
     return gr_fail(GR_ERR_ARGUMENT, "copy: the source has %lld elements, the destination %lld",
                    (long long)elements(&job->src), (long long)elements(&job->dst));
-  if (src->format != dst->format && !(is_converted(src->format) && is_converted(dst->format)))
+  if (src->format != dst->format && !(gr_format_converts(src->format) && gr_format_converts(dst->format)))
     return gr_fail(GR_ERR_ARGUMENT, "copy: format %d cannot be converted to format %d", src->format,
                    dst->format);
   if (!same_shape(src, dst)) {

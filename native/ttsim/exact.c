@@ -22,7 +22,7 @@ static int32_t check_mode(int32_t phases, int32_t dst_bits) {
 }
 
 static int is_tile_format(int32_t format) {
-  return format == GR_F32 || format == GR_BF16 || format == GR_BFP8_B || format == GR_BFP4_B;
+  return format >= 0 && format <= UINT8_MAX && gr_format_converts((uint8_t)format);
 }
 
 /* Two-bit data: a sign and the top bit of a 7-bit magnitude. */

@@ -7,7 +7,7 @@
  * the unpacker does.
  *
  * Read by tile.h; static inline and without state.
- * defines: gr_bits_of, gr_float_of, gr_bf16_*, gr_block_*, gr_decode_block_datum
+ * defines: gr_bits_of, gr_float_of, gr_format_bytes, gr_format_converts, gr_block_bits, gr_bf16_*, gr_block_*, gr_decode_block_datum
  */
 #ifndef GR_FORMATS_H
 #define GR_FORMATS_H
@@ -47,6 +47,20 @@ static inline uint32_t gr_format_bytes(uint8_t format) {
     case GR_BOOL: return 1;
     default: return 0;
   }
+}
+
+/* Bits of an element of a block float, its sign included; 0 for other formats. */
+static inline uint32_t gr_block_bits(uint8_t format) {
+  switch (format) {
+    case GR_BFP8_B: return 8;
+    case GR_BFP4_B: return 4;
+    default: return 0;
+  }
+}
+
+/* Whether copies convert between it and the others that do, and cores compute with it as floats. */
+static inline int gr_format_converts(uint8_t format) {
+  return format == GR_F32 || format == GR_BF16 || gr_block_bits(format) > 0;
 }
 
 /* ---------------------------------------------------------------- bf16 */

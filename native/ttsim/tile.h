@@ -27,8 +27,8 @@ static inline int32_t gr_tile_index(int32_t r, int32_t c) {
 
 /* Bytes of a tile, block exponents included; 0 for a format that has no tiles. */
 static inline uint32_t gr_tile_bytes(uint8_t format) {
-  if (format == GR_BFP8_B) return GR_TILE_EXPONENTS + GR_TILE_ELEMENTS;
-  if (format == GR_BFP4_B) return GR_TILE_EXPONENTS + GR_TILE_ELEMENTS / 2;
+  uint32_t bits = gr_block_bits(format);
+  if (bits) return GR_TILE_EXPONENTS + GR_TILE_ELEMENTS / 8 * bits;
   return GR_TILE_ELEMENTS * gr_format_bytes(format);
 }
 
@@ -81,7 +81,7 @@ static inline void gr_tile_untilize(uint32_t itemsize, const void *tile, int32_t
 
 /* ---------------------------------------------------------------- values */
 
-/* One face row of 16 elements at element index `from` of a tile of f32, bf16, bfp8_b or bfp4_b. f32 and bf16
+/* One face row of 16 elements at element index `from` of a tile of f32, bf16 or a block float. f32 and bf16
  * keep their bits; block floats as gr_decode_block_datum. */
 static inline void gr_tile_unpack_half(uint8_t format, const void *tile, int32_t from, float *to) {
   const uint8_t *exponents = (const uint8_t *)tile, *data = exponents + GR_TILE_EXPONENTS;
@@ -94,6 +94,13 @@ static inline void gr_tile_unpack_half(uint8_t format, const void *tile, int32_t
 #pragma GCC unroll 1                           /* unrolled, it would not be vectorised */
     for (int i = 0; i < 16; ++i)
       to[i] = gr_decode_block_datum(exponents[from / 16], data[from + i] >> 7, data[from + i] & 0x7Fu);
+  } else if (format != GR_BFP4_B) {
+    uint32_t bits = gr_block_bits(format), each = 8 / bits, mask = (1u << (bits - 1)) - 1u;
+    for (uint32_t i = 0; i < 16; ++i) {
+      uint32_t datum = data[((uint32_t)from + i) / each] >> (bits * (i % each));
+      uint32_t magnitude = (datum & mask) << (8 - bits);
+      to[i] = gr_decode_block_datum(exponents[from / 16], datum >> (bits - 1) & 1u, magnitude);
+    }
   } else {
     float low[8], high[8];
 #pragma GCC unroll 1
@@ -117,7 +124,8 @@ static inline void gr_tile_unpack_to(uint8_t format, const void *tile, float *ou
     case GR_F32: GR_EACH_HALF(GR_F32); break;
     case GR_BF16: GR_EACH_HALF(GR_BF16); break;
     case GR_BFP8_B: GR_EACH_HALF(GR_BFP8_B); break;
-    default: GR_EACH_HALF(GR_BFP4_B); break;
+    case GR_BFP4_B: GR_EACH_HALF(GR_BFP4_B); break;
+    default: GR_EACH_HALF(format); break;
   }
 #undef GR_EACH_HALF
 }
@@ -127,13 +135,18 @@ static inline void gr_tile_unpack(uint8_t format, const void *tile, float *out) 
   gr_tile_unpack_to(format, tile, out, 32, 16);
 }
 
-/* Writes a half row of 16 sign-magnitude data (sign on top of `format`'s magnitude) at element index at. */
-static inline void gr_tile_put_data(uint8_t format, uint8_t *data, int32_t at, const uint8_t *values) {
-  if (format == GR_BFP8_B) {
+/* Writes a half row of 16 sign-magnitude data (sign on top of the magnitude) at element index at. */
+static inline void gr_tile_put_data(uint32_t bits, uint8_t *data, int32_t at, const uint8_t *values) {
+  if (bits == 8) {
     memcpy(data + at, values, 16);
-    return;
+  } else if (bits == 4) {
+    for (int i = 0; i < 8; ++i) data[at / 2 + i] = (uint8_t)(values[2 * i] | values[2 * i + 1] << 4);
+  } else {
+    uint32_t each = 8 / bits;
+    memset(data + (uint32_t)at / each, 0, 16 / each);
+    for (uint32_t i = 0; i < 16; ++i)
+      data[((uint32_t)at + i) / each] |= (uint8_t)(values[i] << (bits * (i % each)));
   }
-  for (int i = 0; i < 8; ++i) data[at / 2 + i] = (uint8_t)(values[2 * i] | values[2 * i + 1] << 4);
 }
 
 /* Row r of a tile of 16-bit elements. */
@@ -142,16 +155,17 @@ static inline void gr_tile_put_row16(void *tile, int32_t r, const uint16_t *valu
   memcpy((uint16_t *)tile + gr_tile_half_row(r, 1), values + 16, 32);
 }
 
-/* Packs 16 bf16 patterns as one block; bfp4_b is bfp8_b cut to its top bits. */
+/* Packs 16 bf16 patterns as one block; those of fewer bits are bfp8_b cut to its top bits. */
 static inline void gr_tile_pack_block(uint8_t format, const uint16_t *values, uint8_t *tile, int32_t at) {
   uint8_t data[16];
+  uint32_t bits = gr_block_bits(format), sign = 1u << (bits - 1);
   tile[at / 16] = gr_block_pack(values, data);
-  if (format == GR_BFP4_B)
+  if (bits < 8)
     for (int i = 0; i < 16; ++i) {
-      uint32_t magnitude = (data[i] >> 4) & 7u;
-      data[i] = (uint8_t)(magnitude ? (data[i] >> 4 & 8u) | magnitude : 0u);
+      uint32_t top = (uint32_t)data[i] >> (8 - bits);
+      data[i] = (uint8_t)(top & (sign - 1u) ? top : 0u);
     }
-  gr_tile_put_data(format, tile + GR_TILE_EXPONENTS, at, data);
+  gr_tile_put_data(bits, tile + GR_TILE_EXPONENTS, at, data);
 }
 
 /* What the packer writes of in[1024] (row-major) in a 32-bit Dst: f32 as it is, bf16 by gr_bf16_pack,
@@ -201,8 +215,9 @@ static inline void gr_tile_encode(uint8_t format, const void *in, uint64_t row_b
       for (int32_t h = 0; h < 2; ++h) {
         int32_t at = gr_tile_half_row(r, h);
         uint8_t data[16];
-        ((uint8_t *)tile)[at / 16] = gr_block_encode(from + 16 * h, format == GR_BFP8_B ? 7 : 3, data);
-        gr_tile_put_data(format, (uint8_t *)tile + GR_TILE_EXPONENTS, at, data);
+        uint32_t bits = gr_block_bits(format);
+        ((uint8_t *)tile)[at / 16] = gr_block_encode(from + 16 * h, (int)bits - 1, data);
+        gr_tile_put_data(bits, (uint8_t *)tile + GR_TILE_EXPONENTS, at, data);
       }
     }
   }

@@ -18,8 +18,20 @@ from ..json_text import parse_json
 from ..packaged import data_folder
 from .layout import HOST, L1, Memory
 
-__all__ = ["NO_KERNELS", "Descriptor", "Dispatch", "Dram", "Noc", "Pcie", "boards", "read_descriptor", "vary"]
+__all__ = [
+    "HOST_KERNELS",
+    "NO_KERNELS",
+    "Descriptor",
+    "Dispatch",
+    "Dram",
+    "Noc",
+    "Pcie",
+    "boards",
+    "read_descriptor",
+    "vary",
+]
 
+HOST_KERNELS = "cpu"  # the kind whose kernels work on host pointers: functions of TVM's are such
 NO_KERNELS = "null"  # as a descriptor's ``kernels``: every op does nothing
 _MOST_CLOCK = 10_000
 
@@ -109,6 +121,11 @@ class Descriptor:
     def on_host(self) -> bool:
         """Whether its tensors are host pointers."""
         return self.memories[0].name == HOST
+
+    @property
+    def simulated(self) -> bool:
+        """Whether it is a board of an architecture, whose times are predicted; else it is what it runs on."""
+        return bool(self.arch)
 
     @property
     def l1_budget(self) -> int:

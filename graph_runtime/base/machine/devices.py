@@ -15,12 +15,13 @@ from operator import index
 from typing import Any
 
 from ..errors import DeviceError, did_you_mean
-from .descriptors import NO_KERNELS, Descriptor, boards, vary
+from .descriptors import HOST_KERNELS, NO_KERNELS, Descriptor, boards, vary
 from .layout import Memory
 
 __all__ = [
     "DLTYPE_CPU",
     "DL_NAMES",
+    "HOST_KERNELS",
     "NO_KERNELS",
     "Descriptor",
     "Device",
@@ -30,6 +31,8 @@ __all__ = [
     "dl_kinds",
     "dl_types",
     "is_test_only",
+    "kernel_kinds",
+    "kernels_of",
     "null",
     "of_type",
     "parse",
@@ -106,6 +109,17 @@ def dl_kinds() -> dict[int, str]:
         if found.setdefault(number, kind) != kind:
             raise DeviceError(f"kinds {found[number]} and {kind} both have dl_type {number}", got=number)
     return found
+
+
+def kernel_kinds() -> tuple[str, ...]:
+    """The kinds that kernels are made for: those that the descriptors' kinds run."""
+    return tuple(sorted({d.kernels for d in boards().values()} - {NO_KERNELS}))
+
+
+@cache
+def kernels_of(kind: str) -> str:
+    """The kind whose kernels a kind runs, "" for a kind that is not known."""
+    return next((d.kernels for d in boards().values() if d.kind == kind), "")
 
 
 def dl_types() -> dict[str, int]:

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ...base.errors import ForeignMachineError, LibraryError, as_path
+from ...base.machine.descriptors import HOST_KERNELS
 from ...base.mapped import open_file
 from . import isa
 from .elf import SharedObject, read_elf
@@ -82,7 +83,7 @@ class LibraryFile:
         system library that is not open, those whose name is in its file."""
         if self.manifest is not None:
             return (name, kind) in self.kernels
-        return kind == "cpu" and (name in self.functions or self._registers(name))
+        return kind == HOST_KERNELS and (name in self.functions or self._registers(name))
 
     def _registers(self, name: str) -> bool:
         return self.system and b"\0" + name.encode() + b"\0" in bytes(self.contents())
@@ -90,7 +91,7 @@ class LibraryFile:
     def names(self, kind: str) -> list[str]:
         """Names of its functions for devices of ``kind``, sorted."""
         if self.manifest is None:
-            return sorted(self.functions) if kind == "cpu" else []
+            return sorted(self.functions) if kind == HOST_KERNELS else []
         return sorted(name for name, of in self.kernels if of == kind)
 
 

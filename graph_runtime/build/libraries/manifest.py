@@ -20,6 +20,7 @@ import orjson
 from ...base import dtypes
 from ...base.errors import DocumentError, LibraryError
 from ...base.json_text import parse_json
+from ...base.machine.descriptors import HOST_KERNELS
 from ...base.mapped import open_file
 from ...ir.documents.document import check_schema
 
@@ -84,7 +85,7 @@ class Manifest:
 
 def direct_symbol(name: str, kind: str) -> str:
     """The C symbol of a kernel's direct entry."""
-    return f"{name}__direct" if kind == "cpu" else f"{name}__{kind}__direct"
+    return f"{name}__direct" if kind == HOST_KERNELS else f"{name}__{kind}__direct"
 
 
 def find_manifest(path: str | os.PathLike[str]) -> Manifest | None:

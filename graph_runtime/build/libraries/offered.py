@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from ...base.machine.descriptors import HOST_KERNELS
+
 if TYPE_CHECKING:
     from .judge import LibraryFile
 
@@ -24,6 +26,6 @@ def library_kernels(libraries: Sequence[LibraryFile]) -> dict[str, set[str]]:
     for name, kind in (key for library in libraries for key in library.kernels):
         found.setdefault(name, set()).add(kind)
     for name, kinds in found.items():
-        if any(library.has(name, "cpu") for library in libraries):
-            kinds.add("cpu")
+        if any(library.has(name, HOST_KERNELS) for library in libraries):
+            kinds.add(HOST_KERNELS)
     return found

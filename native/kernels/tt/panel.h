@@ -72,7 +72,7 @@ static inline gr_tt_view gr_tt_view_of(const gr_arg *arg) {
 }
 
 static inline int gr_tt_is_float(uint8_t format) {
-  return format == GR_F32 || format == GR_BF16 || format == GR_BFP8_B || format == GR_BFP4_B;
+  return gr_format_converts(format);
 }
 
 /* nr x nc elements of one plane */
