@@ -28,6 +28,7 @@ __all__ = [
     "format_of",
     "from_numpy",
     "is_extension",
+    "is_integer",
     "parse",
     "to_numpy",
 ]
@@ -111,6 +112,11 @@ def as_numpy(dtype: Any) -> np.dtype:
     """What numpy takes for a dtype, as a dtype. numpy itself knows the name of an extension's dtype only once
     that is imported. Raises TypeError as np.dtype."""
     return to_numpy(dtype) if is_extension(dtype) else np.dtype(dtype)
+
+
+def is_integer(dtype: Any) -> bool:
+    """Whether it is the name of an integer dtype, signed or not."""
+    return isinstance(dtype, str) and dtype in BY_DTYPE and BY_DTYPE[dtype].kind in ("int", "uint")
 
 
 def is_extension(dtype: Any) -> bool:

@@ -20,7 +20,7 @@ app = typer.Typer(
     "Exit codes: 0 all is well, 1 a comparison or verification failed, 2 bad usage or bad input, "
     "3 out of memory, 4 a kernel failed, 130 Ctrl-C.",
 )
-# in the order of --help; each is the module of its name, with a function or a Typer of its own that is called so
+# in the order of --help; each is the module of its name, whose one public name is its function or its Typer
 COMMANDS = (
     "compile",
     "run",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.dtypes import FLOATS, is_integer
 from ..run.single.apply import Refused, apply
 from ..run.single.elementwise import binary
 from ..run.single.fallback import NumpyLike, device_first, only
@@ -43,9 +44,9 @@ def _compared(op: str, ufunc: np.ufunc, doc: str) -> Callable[..., Any]:
     def body(a: Any, b: Any, **more: Any) -> Tensor:
         only(more)
         keys = [dtype_key(x) for x in (a, b)]
-        whole = all(k in (int, bool) or (isinstance(k, str) and k.startswith(("int", "uint"))) for k in keys)
+        whole = all(k in (int, bool) or is_integer(k) for k in keys)
         to = common(device_of(op, a, b), *keys)
-        if whole and to.startswith("float"):
+        if whole and to in FLOATS:
             raise Refused("the integers have no common dtype")
         try:
             return apply(op, (), *together(op, a, b, dtype=to))

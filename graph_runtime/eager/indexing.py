@@ -99,7 +99,7 @@ def _one_array(index: Any, ndim: int) -> tuple[int, Any] | None:
         at = at if at == 0 else ndim - 1
     indices = items[arrays[0]]
     dtype = indices.dtype if isinstance(indices, Tensor) else np.asarray(indices).dtype.name
-    return (at, indices) if dtype.startswith(("int", "uint")) and at < ndim else None
+    return (at, indices) if dtypes.is_integer(dtype) and at < ndim else None
 
 
 def _region(x: Tensor, index: Any) -> BasicIndex:

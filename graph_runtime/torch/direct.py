@@ -72,7 +72,7 @@ class Eager:
 
 def _fitting(number: Any, dtype: str) -> Any:
     """The number, as an int where the dtype is one. Raises Unsupported where it would not stay itself."""
-    if dtype.startswith(("int", "uint")) and isinstance(number, (int, float)):
+    if dtypes.is_integer(dtype) and isinstance(number, (int, float)):
         if isinstance(number, float) and not number.is_integer():
             raise Unsupported("a fraction among integers")
         info = np.iinfo(dtypes.to_numpy(dtype))

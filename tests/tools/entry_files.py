@@ -21,15 +21,20 @@ from op_files import ROOT, Names, python_files
 from graph_runtime.base import dtypes
 from graph_runtime.base.machine import devices
 
-# {kind of entry: files whose tables are of other things by the same words}
+# {kind of entry: files and folders that say other things by the same words}
 _OTHER_WORDS = {
     "format": (
-        "graph_runtime/base/dtypes.py",  # TVM's grammar of dtype strings
         "graph_runtime/ir/ops/registry.py",  # kinds of attributes: "bool"
-        "graph_runtime/ir/ops/steps.py",
+        "graph_runtime/ir/ops/numerics.py",  # what Dst holds: "bf16"
     ),
-    "kind": (),
-    "board": (),
+    "kind": (
+        "graph_runtime/ir/ops/",  # bodies and paces, which are the op's
+        "graph_runtime/torch/",  # a front end of one kind, which torch calls "tt", beside torch's own "cpu"
+    ),
+    "board": (
+        "graph_runtime/costs/",  # architectures, which are named after a board
+        "graph_runtime/plan/balance/limits.py",
+    ),
     "command": ("graph_runtime/",),  # functions have the names of what they do
 }
 _C = {
@@ -72,17 +77,15 @@ class Entries(Names):
 
 def entries() -> dict[str, dict[str, tuple[str, ...]]]:
     """{kind of entry: {name: its spellings}}."""
-    from typer.main import get_command
-
-    from graph_runtime.cli.app import app
+    from graph_runtime.cli.app import COMMANDS
 
     boards = devices.boards()
-    words = {native.name: dtype for dtype in dtypes.ELEMENTS if (native := dtypes.format_of(dtype))}
+    words = {own.name: dtype for dtype, own in dtypes.BY_DTYPE.items()}
     return {
         "format": {name: (name, words[name]) if name in words else (name,) for name in dtypes.FORMATS},
         "kind": {d.kind: (d.kind,) for d in boards.values()},
-        "board": {d.board: (d.board,) for d in boards.values() if d.board != d.kind},
-        "command": {name: (name,) for name in get_command(app).commands},
+        "board": {d.board: (d.board,) for d in boards.values() if d.simulated},
+        "command": {name: (name,) for name in COMMANDS},
     }
 
 
@@ -124,10 +127,11 @@ def _described(kind: str, path: Path) -> set[str]:
     """The entries that a file of data is."""
     if kind != "command":
         return {json.loads(path.read_text())[kind]}
-    tree = ast.parse(path.read_text())
-    names = {n.name.rstrip("_") for n in tree.body if isinstance(n, ast.FunctionDef)} & {path.stem}
-    typed = {n.asname or n.name for node in tree.body if isinstance(node, ast.ImportFrom) for n in node.names}
-    return names | ({n.rstrip("_") for n in typed} if path.stem == "app" else set())
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("__all__", "COMMANDS"):
+            found |= {name.rstrip("_") for name in ast.literal_eval(node.value)}
+    return found if path.stem == "app" else found & {path.stem}
 
 
 def main() -> None:

@@ -98,7 +98,7 @@ def on_device(operand: Any, device: Device, dtype: str) -> Tensor:
     if array.ndim:
         array = array.astype(dtypes.to_numpy(dtype), order="C")
         return push(array, default_spec(device, TensorType(dtype, array.shape)))
-    if type(operand) is int and dtype.startswith(("int", "uint")):
+    if type(operand) is int and dtypes.is_integer(dtype):
         array = np.array(operand, dtypes.to_numpy(dtype))  # raises OverflowError
     return _constant(array.astype(dtypes.to_numpy(dtype)), device, dtype)
 

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from ....base.dtypes import NARROW_FLOATS
+from ....base.dtypes import NARROW_FLOATS, is_integer
 from ....ir.model import Constant
 from ..context import Context, Results, converter
 from ..read import dtype_name
@@ -61,7 +61,7 @@ def _range(ctx: Context) -> Results:
     dtype, stash = ctx.input(0).dtype, ctx.attr("stash_type", 1)
     if not delta or not np.isfinite([float(v) for v in (start, limit, delta)]).all():
         ctx.fail(f"it goes from {start} to {limit} by {delta}")
-    if dtype.startswith(("int", "uint")):
+    if is_integer(dtype):
         count = -((int(start) - int(limit)) // int(delta))  # exact, where floats would round
     else:
         count = math.ceil((float(limit) - float(start)) / float(delta))
