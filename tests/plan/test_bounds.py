@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder
-from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing import PlacementProblem, evaluate
@@ -42,23 +41,6 @@ def said_of(placement) -> dict[str, dict]:
 def every(problem: PlacementProblem) -> np.ndarray:
     options = [np.flatnonzero(row) for row in problem.allowed]
     return np.array(list(itertools.product(*options)), np.int16)
-
-
-def test_a_placement_of_a_rewritten_model_is_not_called_optimal_for_being_pinned():
-    model = network()
-    one, best = (prepare(model, PAIR, placement=p).plan.placement for p in (first, "mincut"))
-    assert one.graph is not one.before.graph, "weights are in panels"
-    slow, fast = said_of(one), said_of(best)
-    assert slow["serial"]["ns"] > 5 * fast["serial"]["ns"]
-    assert slow["serial"]["bound_ns"] == fast["serial"]["bound_ns"] == fast["serial"]["ns"]
-    assert fast["serial"]["status"] == "optimal"
-    assert {row["status"] for row in slow.values()} == {"feasible"}
-
-
-def test_what_a_rewritten_model_copies_every_run_is_told():
-    placed = prepare(network(), PAIR, placement="mincut").plan.placement
-    assert {row["device"] for row in placed.report() if row["op"] == "matmul"} == {"tt:0"}
-    assert [(row["from"], row["to"]) for row in placed.summary()["copies"]] == [("cpu:0", "tt:0")]
 
 
 def test_a_placement_without_a_policy_is_not_called_optimal():
