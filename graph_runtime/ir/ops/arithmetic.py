@@ -198,6 +198,7 @@ binary(
     rules.ALL,
     pace=("simple", "maximum"),
     step=6,
+    counts=True,
     torch="minimum",
 )
 for _name, _doc, _compute, _types, _tt in (

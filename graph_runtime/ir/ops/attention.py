@@ -17,8 +17,9 @@ import numpy as np
 from ..graph import TensorType
 from . import rules
 from .numerics import ATTRS
-from .packed import PANEL
+from .packed import PANEL, PANEL_ROWS
 from .registry import Attr, Body, Case, Op, register
+from .work import SOFTMAX, Product, Work, each, tiles_of
 
 _NMSE = rules.SUMMED | {"float32": rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}}
 
@@ -76,6 +77,19 @@ def _panels_scratch(i, o, a):
 _PANELS = Body("attention_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True)
 
 
+def _work(i, o, a):
+    """Both products are one of s x (d + e) by t in multiplications; between them a softmax of the scores."""
+    (rows, columns), (keys, depth) = o[0].shape[-2:], i[1].shape[-2:]
+    batch = math.prod(o[0].shape[:-2])
+    scores = (batch, rows, keys)
+    biased = each(tiles_of(scores), "add") if len(i) == 4 else ()
+    return Work(Product(batch, rows, depth + columns, keys), SOFTMAX.passes(scores) + biased)
+
+
+def _prefers(i, a):
+    return _PANELS.name if i[0].dtype == "float32" and i[0].shape[-2] >= PANEL_ROWS else None
+
+
 def _flops(i, o, a):
     rows, keys = o[0].size // max(o[0].shape[-1], 1), i[1].shape[-2]
     return rows * keys * (2 * i[0].shape[-1] + 2 * o[0].shape[-1] + 8)
@@ -120,6 +134,9 @@ register(
         },
         variants={"cpu": (_PANELS,)},
         pace={"cpu": "simple"},
+        work=_work,
+        parts="attention",
+        prefers=_prefers,
         cases=tuple(_cases()),
     )
 )

@@ -51,6 +51,9 @@ register(
         },
         inplace=(0,),
         pace={"cpu": "simple", "tt": "add"},
+        work=Chain(("add",)),
+        parts="bias",
+        weights=(1,),
         cases=(
             Case("channels", (("float32", (2, 33, 5, 40)), ("float32", (33,))), nmse=rules.EXACT),
             Case("last", (("float32", (65, 97)), ("float32", (97,))), {"axis": -1}, nmse=rules.EXACT),

@@ -186,6 +186,21 @@ def _words(i, o, a):
     return [*a["strides"], *a["pads"], *a["dilations"], a["group"], *kernel]
 
 
+def _work(i, o, a):
+    """Grouped weights are laid out as dense ones, zeros between groups, as ttnn does."""
+    image, weight = _geometry(i, a)
+    taps, out = math.prod(weight[2:]), weight[0]
+    product = Product(1, o[0].size // max(out, 1), image[1] * taps, out, gathered=taps > 1)
+    return with_bias(product, o[0], own_inputs(len(i), a) == 3)
+
+
+def _panels(i, o, a):
+    """Of one group, or one channel a group."""
+    (x, w), group = i[:2], a["group"]
+    able = a["layout"] == "NCHW" and min(w.shape) > 0 and not refuse_panels(i, o, a)
+    return w.shape[0] if able and (group == 1 or group == x.shape[1] == w.shape[0]) else 0
+
+
 _PACKED = Body(
     "conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed, epilogue=True, prebuilt=True
 )
@@ -301,6 +316,11 @@ register_product(
         },
         variants={"cpu": (_PACKED,)},
         pace={"cpu": "product"},
+        work=_work,
+        parts="conv2d",
+        weights=(1, 2),
+        panels=_panels,
+        sums=True,
         cases=tuple(_cases()),
     ),
     _split,

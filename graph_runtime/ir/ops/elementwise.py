@@ -23,6 +23,7 @@ from ..graph import TensorType
 from . import rules
 from .pointwise import binary, gated, sigmoid, unary
 from .registry import REQUIRED, Attr, Body, Case, Op, register
+from .work import Work, each, tiles_of
 
 
 def _divide(a: np.ndarray, b: np.ndarray, attrs: dict[Any, Any]) -> np.ndarray:
@@ -50,9 +51,19 @@ for _name, _doc, _compute, _step, _onnx, _torch in (
         pace=("simple", _name),
         walk="pair",
         step=_step,
+        counts=True,
         onnx=_onnx,
         torch=_torch,
     )
+
+
+def _divide_work(inputs, outputs, attrs):
+    """A multiplication by the reciprocal."""
+    return Work(
+        passes=each(tiles_of(inputs[-1].shape), "reciprocal") + each(tiles_of(outputs[0].shape), "multiply")
+    )
+
+
 binary(
     "divide",
     "a / b; integers truncate toward zero",
@@ -60,8 +71,10 @@ binary(
     rules.TT_FLOATS,
     make=("normal", "positive"),
     few=False,
-    pace=("function", "nop"),  # tt: costs.work has its chain
+    pace=("function", "nop"),
     walk="pair",
+    work=_divide_work,
+    parts="quotient",
     step=4,
     onnx="Div",
 )
@@ -75,6 +88,7 @@ binary(
     pace=("simple", "maximum"),
     walk="pair",
     step=5,
+    counts=True,
     torch="maximum",
 )
 
@@ -102,6 +116,7 @@ unary(
     few=False,
     pace=("simple", "nop"),
     step=16,
+    counts=True,
     onnx="Relu",
     torch="relu",
 )

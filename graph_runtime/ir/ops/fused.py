@@ -11,6 +11,7 @@ import numpy as np
 from ..graph import TensorType
 from . import rules, steps
 from .registry import REQUIRED, Attr, Body, Case, Op, register
+from .work import Work
 
 
 def _infer(inputs, attrs):
@@ -66,6 +67,9 @@ register(
         },
         inplace=tuple(range(steps.MOST_INPUTS)),
         pace={"cpu": "simple"},
+        work=lambda i, o, a: Work(),  # that of its steps
+        parts="program",
+        program="body",
         cases=tuple(_cases()),
     )
 )

@@ -15,10 +15,11 @@ import math
 
 from ..graph import TensorType
 from . import rules
-from .epilogue import register_product
+from .epilogue import own_inputs, register_product
 from .numerics import ATTRS, STREAM_DIRS
-from .packed import packed_attr, panel_type, refuse_packed, takes_packed, unpack
+from .packed import PANEL_ROWS, packed_attr, panel_type, refuse_packed, refuse_panels, takes_packed, unpack
 from .registry import Attr, Body, Case, Op
+from .work import Product, with_bias
 
 _TYPES = (*rules.FLOATS, "int32")
 _MATMUL_TYPES = (*_TYPES, *(t for t in rules.INTS if t != "int32"))
@@ -93,6 +94,16 @@ def _dense_flops(i, o, a):
 def _dense_scratch(i, o, a):
     n, k = i[1].shape
     return gemm_scratch(math.prod(i[0].shape[:-1]), n, k, i[0].dtype)
+
+
+def _dense_work(i, o, a):
+    n, k = _dense_sizes(i, a)
+    product = Product(1, math.prod(i[0].shape[:-1]), k, n)
+    return with_bias(product, o[0], own_inputs(len(i), a) == 3)
+
+
+def _dense_panels(i, o, a):
+    return 0 if refuse_panels(i, o, a) or len(i[1].shape) != 2 else i[1].shape[0]
 
 
 _PACKED = Body(
@@ -186,6 +197,11 @@ register_product(
         },
         variants={"cpu": (_PACKED, _DENSE_BLAS)},
         pace={"cpu": "product"},
+        work=_dense_work,
+        parts="dense",
+        weights=(1, 2),
+        panels=_dense_panels,
+        sums=True,
         cases=tuple(_dense_cases()),
     ),
     _dense_split,
@@ -246,6 +262,26 @@ def _panels_scratch(i, o, a):
     """The right operand's planes, in panels."""
     (_, k), (_, n) = _planes(i, a)
     return math.prod(i[1].shape[:-2]) * panel_type(n, k).nbytes
+
+
+def _matmul_work(i, o, a):
+    """Planes of A that meet the same B are the rows of one product."""
+    (_, k), (m, n) = _planes(i, a)[0], o[0].shape[-2:]
+    batch = math.prod(o[0].shape[:-2])
+    shared = math.prod(i[1].shape[:-2]) == 1
+    product = Product(1, batch * m, k, n) if shared else Product(batch, m, k, n)
+    return with_bias(product, o[0], own_inputs(len(i), a) == 3)
+
+
+def _matmul_panels(i, o, a):
+    able = len(i[1].shape) == 2 and not a["transpose_a"] and not refuse_panels(i, o, a)
+    return i[1].shape[0 if a["transpose_b"] else 1] if able else 0
+
+
+def _matmul_prefers(i, a):
+    if i[0].dtype != "float32" or a["epilogue"]:
+        return None
+    return _MATMUL_PANELS.name if _planes(i, a)[0][0] >= PANEL_ROWS else None
 
 
 _MATMUL_PANELS = Body("matmul_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True)
@@ -313,6 +349,11 @@ register_product(
         },
         variants={"cpu": (_MATMUL_PANELS, _MATMUL_BLAS)},
         pace={"cpu": "product"},
+        work=_matmul_work,
+        parts="matmul",
+        panels=_matmul_panels,
+        prefers=_matmul_prefers,
+        sums=True,
         cases=tuple(_matmul_cases()),
     ),
     _matmul_split,

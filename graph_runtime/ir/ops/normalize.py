@@ -18,11 +18,12 @@ import numpy as np
 
 from . import rules
 from .registry import REQUIRED, Attr, Body, Case, Op, register
+from .work import SOFTMAX, Chain
 
 # ---------------------------------------------------------------- softmax log_softmax
 
 
-def _softmax(name, doc, finish, axis_meaning, inplace=()):
+def _softmax(name, doc, finish, axis_meaning, work, inplace=()):
     """``finish(x, e, total)``: the result, from x less its maximum, exp of that, and the sum of that."""
 
     def infer(inputs, attrs):
@@ -62,6 +63,8 @@ def _softmax(name, doc, finish, axis_meaning, inplace=()):
             bodies={"cpu": Body(name, rules.FLOATS, rules.by_dtype), "tt": Body(name, rules.TT_FLOATS)},
             inplace=inplace,
             pace={"cpu": "function"},
+            work=work,
+            parts="softmax",
             walk="softmax",
             cases=(
                 *(
@@ -79,12 +82,14 @@ _softmax(
     "exp(x) / sum of exp(x) along an axis",
     lambda x, e, total: e / total,
     "the axis along which the result sums to 1",
+    SOFTMAX,
 )
 _softmax(
     "log_softmax",
     "the logarithm of softmax along an axis",
     lambda x, e, total: x - np.log(total),
     "the axis along which exp of the result sums to 1",
+    Chain(SOFTMAX.whole, (*SOFTMAX.rows, "log")),
     inplace=(0,),
 )
 
@@ -92,9 +97,10 @@ _softmax(
 # ---------------------------------------------------------------- layer_norm rms_norm
 
 
-def _norm(name, doc, parameters, compute, epsilon, flops, inplace=()):
+def _norm(name, doc, parameters, compute, epsilon, flops, whole, inplace=()):
     """Over the dimensions axis .. last. ``parameters``: the inputs after x, which have their shape.
-    ``compute(x, mean, epsilon, *parameters)``; mean(array): over those dimensions."""
+    ``compute(x, mean, epsilon, *parameters)``; mean(array): over those dimensions. ``whole``: what tt does to
+    all tiles of x."""
 
     def infer(inputs, attrs):
         x = inputs[0]
@@ -133,6 +139,9 @@ def _norm(name, doc, parameters, compute, epsilon, flops, inplace=()):
             bodies={"cpu": Body(name, rules.FLOATS, rules.by_dtype), "tt": Body(name, rules.TT_FLOATS)},
             inplace=inplace,
             pace={"cpu": "simple"},
+            work=Chain(whole, ("sqrt", "reciprocal")),
+            parts=name,
+            weights=tuple(range(1, 1 + len(parameters))),
             walk="layer_norm",
             cases=tuple(_norm_cases(len(parameters))),
         )
@@ -171,6 +180,7 @@ _norm(
     _layer_norm,
     "added to the variance",
     flops=8,
+    whole=("reduce", "subtract", "multiply", "reduce", "multiply", "multiply", "add"),
 )
 _norm(
     "rms_norm",
@@ -179,6 +189,7 @@ _norm(
     _rms_norm,
     "added to the mean square",
     flops=5,
+    whole=("multiply", "reduce", "multiply", "multiply"),
     inplace=(0,),
 )
 

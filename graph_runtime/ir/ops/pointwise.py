@@ -17,6 +17,7 @@ from ..graph import TensorType
 from . import rules
 from .numerics import ATTRS
 from .registry import Attr, Body, Case, Op, register
+from .work import Work
 
 __all__ = ["binary", "float_word_of", "gated", "sigmoid", "ternary", "unary"]
 
@@ -98,7 +99,10 @@ def binary(
     *,
     pace: tuple[str, str],
     walk: str = "together",
+    work: Callable[..., Work] | None = None,
+    parts: str = "",
     step: int = 0,
+    counts: bool = False,
     onnx: Names = "",
     torch: str = "",
     numerics: bool = False,
@@ -139,7 +143,10 @@ def binary(
             kind="elementwise",
             pace=_paces(pace),
             walk=walk,
+            work=work,
+            parts=parts,
             step=step,
+            counts=counts,
             onnx=_names(onnx),
             torch=tuple(torch.split()),
         )
@@ -251,6 +258,7 @@ def unary(
     words: Callable[..., Any] | None = None,
     pace: tuple[str, str],
     step: int = 0,
+    counts: bool = False,
     promotes: bool | None = None,
     onnx: Names = "",
     torch: str = "",
@@ -294,6 +302,7 @@ def unary(
             pace=_paces(pace),
             walk="map",
             step=step,
+            counts=counts,
             promotes=allowed == rules.FLOATS and result is None if promotes is None else promotes,
             onnx=_names(onnx),
             torch=tuple(torch.split()),

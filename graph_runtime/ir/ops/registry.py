@@ -16,6 +16,7 @@ import numpy as np
 
 from ...base.errors import GraphError, UnsupportedOpError, did_you_mean
 from ..graph import TensorType
+from .work import Work
 
 __all__ = [
     "KERNEL",
@@ -115,12 +116,21 @@ class Op:
 
     Traits, from which other tables follow:
     ``kind``: what work it is, for the costs of tt and the balancer: "elementwise" (each element alike),
-    "movement", "reduction" or "windows"; "" where those say it themselves.
+    "movement", "reduction" or "windows"; "" where ``work`` and ``parts`` say it.
     ``pace``: by device kind. cpu: which speed of costs.cpu.Machine its arithmetic goes at ("simple",
     "function", "product"). tt: which op of costs.op_cycles an elementwise op is as fast as.
+    ``work``: what the cores of tt do for it (work.py); None: what follows from ``kind``.
+    ``parts``: as what the balancer takes it apart, by a name of plan.balance's makers; "": by ``kind``.
+    ``weights``: the inputs that are a model's parameters wherever they are inputs of a graph.
+    ``program``: the attribute with the steps that it runs, as its body or behind its result; "": none.
+    ``panels``: how many columns input 1 has where the host keeps it in panels if it is constant, 0: not kept
+    so. ``prefers``: the variant that serves it on the host where none was measured, None: the default.
     ``gathers``: it reads no more of input 0 than it makes.
+    ``sums``: its result is a sum of products; where that cancels, errors are small against what was summed.
+    ``by_index``: its kernels fail on an index that is out of range.
     ``walk``: which pages its tt body moves, by a name of simulation/walks; "": the op's own.
-    ``step``: its code as a step of a program (steps.py), 0: it cannot be one.
+    ``step``: its code as a step of a program (steps.py), 0: it cannot be one; ``counts``: as a step it
+    takes integers, too.
     ``promotes``: where integers are accepted for it (numpy, torch), they are computed as floats.
     ``onnx``: {ONNX op: {ONNX's attribute: this op's}}, the defaults being the same.
     ``torch``: the aten operations that it is, by name, without arguments but its inputs.
@@ -141,9 +151,18 @@ class Op:
     cases: tuple[Case, ...] = ()
     kind: str = ""
     pace: Mapping[str, str] = field(default_factory=dict)
+    work: Callable[[Types, Types, Attrs], Work] | None = None
+    parts: str = ""
+    weights: tuple[int, ...] = ()
+    program: str = ""
+    panels: Callable[[Types, Types, Attrs], int] | None = None
+    prefers: Callable[[Types, Attrs], str | None] | None = None
     gathers: bool = False
+    sums: bool = False
+    by_index: bool = False
     walk: str = ""
     step: int = 0
+    counts: bool = False
     promotes: bool = False
     onnx: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     torch: tuple[str, ...] = ()

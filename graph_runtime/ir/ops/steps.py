@@ -45,7 +45,6 @@ MOST_INPUTS = 8  # of a node that only its program reads
 MOST_REGISTERS = 12  # GR_STEPS_REGISTERS of native/kernels/steps.h
 _LOAD = 0
 
-_INTS = ("add", "subtract", "multiply", "maximum", "minimum", "relu")
 DTYPES = rules.FLOATS + rules.INTS
 
 
@@ -94,7 +93,7 @@ def _elementwise(what: str, j: int, name: str) -> registry.Op:
 
 
 def _limits(what: str, program: Sequence[Step], dtype: str, epilogue: bool) -> None:
-    if dtype not in DTYPES or (dtype in rules.INTS and any(name not in _INTS for name, _, _ in program)):
+    if dtype not in DTYPES or (dtype in rules.INTS and not all(registry.require(name).counts for name, _, _ in program)):
         rules.fail(what, f"no program of these steps for {dtype}", got=dtype)
     inputs = len(extras(program))
     for count, most, text in (
@@ -150,9 +149,10 @@ def codes() -> dict[str, int]:
 
 
 def _parameters(op: registry.Op, attrs: dict[str, Any]) -> list[int]:
-    """The words of a step that has any are its op's, of floats: only floats have attributes."""
+    """The words of a step that has any are its op's, of floats: only floats have attributes. An
+    approximation is part of the code."""
     one = TensorType("float32", ())
-    return [] if op.words is None or op.name == "gelu" else op.words([one], [one], attrs)
+    return [] if op.words is None or "approximate" in attrs else op.words([one], [one], attrs)
 
 
 def words(program: Sequence[Step], epilogue: bool) -> list[int]:
