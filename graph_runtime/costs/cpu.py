@@ -17,7 +17,6 @@ __all__ = ["SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "machine", "pa
 
 _OUTSIDE = "simple_gflops"  # of ops that other packages register: their cost says that it is assumed
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
-_WEIGHTED = ("dense", "conv2d")  # input 1 is a weight
 _COLUMNS = 16
 SPIN_NS = 50_000  # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
 _SIMPLE = ("movement", "reduction", "windows")  # kinds of work that go at the simple pace
@@ -91,9 +90,10 @@ def cpu_node_cost(
         return Cost(0.0, host.basis, "no kernel")
     attrs = func.attrs
     if constant_weight is not None:
-        attrs = {**attrs, **attrs_to_come(op.name, inputs, outputs, attrs, constant_weight)}
+        attrs = {**attrs, **attrs_to_come(op, inputs, outputs, attrs, constant_weight)}
     work = _work_ns(op, func, inputs, outputs, attrs, host) / _width(outputs[0].dtype)
-    weight = inputs[1].nbytes if op.name in _WEIGHTED or attrs.get("packed") else 0
+    weighted = 1 in op.weights and op.panels is not None
+    weight = inputs[1].nbytes if weighted or attrs.get("packed") else 0
     traffic = (_traffic(op, inputs, outputs) - weight) / host.gb_per_s
     traffic += weight / (host.weight_gb_per_s if from_memory else host.cached_gb_per_s)
     if pace_of(op.name) is None:
@@ -120,7 +120,7 @@ def _work_ns(
 ) -> float:
     """ns of arithmetic in float32, by the kernel that ``attrs`` decide; that of a program step by step, as
     fast as each op alone."""
-    program = func.attrs["body"] if op.name == "fused" else func.attrs.get("epilogue", ())
+    program = func.attrs.get(op.program, ())
     flops, total = op.flops(list(inputs), list(outputs), func.attrs), 0.0
     for step in program:
         own = steps.flops([step], outputs[0])

@@ -14,7 +14,8 @@ from .links import dram_cycles
 from .noc import noc_cycles
 from .rates import rates_of
 from .tt import NO_FIDELITY, nbytes_moved, pass_cycles
-from .work import Product, tiles_of, work_of
+from ..ir.ops.work import Product, tiles_of
+from .work import work_of
 
 __all__ = ["tt_limits"]
 

@@ -18,7 +18,8 @@ from .opmodel import tile_cycles
 from .rates import rates_of
 from .types import Cost, worst
 from .weights_file import load
-from .work import Pass, Product, tiles_of, work_of
+from ..ir.ops.work import Pass, Product, tiles_of
+from .work import work_of
 
 __all__ = ["NO_FIDELITY", "modelled_node_cost", "nbytes_moved", "pass_cycles", "tt_node_cost"]
 

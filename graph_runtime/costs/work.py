@@ -17,23 +17,19 @@ __all__ = ["vector_op", "work_of"]
 def work_of(func: Func, inputs: tuple[TensorType, ...], outputs: tuple[TensorType, ...]) -> Work:
     """The work of a node, that of its epilogue last. Of a function that only a library knows, or an op
     registered from outside: its tensors pass through the cores once, ``known`` False."""
-    op, out = registry.get(func.op or ""), outputs[0]
-    own = _own(op, inputs, outputs, func.attrs)
-    if own is None:
+    op = registry.get(func.op or "")
+    own = None if op is None else _own(op, inputs, outputs, func.attrs)
+    if op is None or own is None:
         return Work(passes=tuple(Pass("nop", tiles_of(t.shape)) for t in outputs), known=False)
-    return replace(own, passes=own.passes + _steps(func.attrs.get("epilogue", ()), out))
+    return replace(own, passes=own.passes + _steps(func.attrs.get(op.program, ()), outputs[0]))
 
 
 def _own(
-    op: registry.Op | None,
+    op: registry.Op,
     inputs: Sequence[TensorType],
     outputs: Sequence[TensorType],
     attrs: registry.Attrs,
 ) -> Work | None:
-    if op is None:
-        return None
-    if op.body:
-        return Work(passes=_steps(attrs[op.body], outputs[0]))
     if op.work is not None:
         return op.work(inputs, outputs, attrs)
     made, read = tiles_of(outputs[0].shape), tiles_of(inputs[0].shape) if inputs else 0
@@ -60,6 +56,6 @@ def _steps(program: Sequence[Step], out: TensorType) -> tuple[Pass, ...]:
     """The passes of a program (ir/ops/steps.py): what each step's op alone makes of the whole output."""
     found: tuple[Pass, ...] = ()
     for name, reads, _ in program:
-        own = _own(registry.get(name), (out,) * len(reads), (out,), {})
+        own = _own(registry.require(name), (out,) * len(reads), (out,), {})
         found += (Pass("nop", tiles_of(out.shape)),) if own is None else own.passes
     return found

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.ops import steps
-from ..ir.ops.targets import packs_weight
+from ..ir.ops.targets import panel_columns
 from .net import Net, NetNode, NetValue
 from .pack_weights import is_host, packed_weight, without_defaults
 
@@ -137,6 +137,6 @@ class _Images:
 def _is_plain(node: NetNode) -> bool:
     """A convolution that the kernel for panels takes: float32, the weight constant, one group or one channel
     a group."""
-    return node.inputs[1].constant is not None and packs_weight(
-        node.op_name, node.input_types, node.output_types, node.attrs
-    )
+    op = registry.require(node.op_name)
+    columns = panel_columns(op, node.input_types, node.output_types, node.attrs)
+    return node.inputs[1].constant is not None and columns > 0

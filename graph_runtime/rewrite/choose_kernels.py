@@ -29,7 +29,7 @@ def choose_kernels(net: Net, measure: Measure | None = None) -> None:
         if len(names) < 2:
             continue
         attrs = {name: value for name, value in node.attrs.items() if value is not None}
-        kernel = kernel_by_rule(node.op_name, node.input_types, node.attrs)
+        kernel = kernel_by_rule(registry.require(node.op_name), node.input_types, node.attrs)
         if measure is not None:
             times = measure(node.op_name, attrs, node.input_types, names)
             kernel = min(times, key=times.__getitem__)

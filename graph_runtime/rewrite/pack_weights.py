@@ -19,7 +19,7 @@ from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry
 from ..ir.ops.packed import panel_type
-from ..ir.ops.targets import packs_weight
+from ..ir.ops.targets import panel_columns
 from .net import Net, NetNode, NetValue
 
 __all__ = ["Measure", "is_host", "pack_weights", "packed_weight", "without_defaults"]
@@ -80,7 +80,10 @@ def _takes_panels(node: NetNode) -> bool:
     return (
         is_host(node)
         and node.inputs[1].constant is not None
-        and packs_weight(node.op_name, node.input_types, node.output_types, node.attrs)
+        and panel_columns(
+            registry.require(node.op_name), node.input_types, node.output_types, node.attrs
+        )
+        > 0
     )
 
 

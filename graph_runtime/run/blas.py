@@ -56,7 +56,7 @@ def select_present(
     if reason is None:
         return selected
     others = {name: value for name, value in attrs.items() if name != registry.KERNEL}
-    if kernel := kernel_by_rule(op.name, inputs, others):
+    if kernel := kernel_by_rule(op, inputs, others):
         others[registry.KERNEL] = kernel
     other = select(op, others, kind, inputs, outputs)
     warnings.warn(

@@ -15,16 +15,19 @@ On tt it reads the words of numerics.py after these.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..graph import TensorType
 from . import rules
-from .epilogue import register_product
+from .epilogue import own_inputs, register_product
 from .linear import gemm_scratch
 from .numerics import ATTRS, STREAM_DIRS
-from .packed import packed_attr, panel_type, refuse_packed, takes_packed, unpack
+from .packed import packed_attr, panel_type, refuse_packed, refuse_panels, takes_packed, unpack
 from .registry import Attr, Body, Case, Op
+from .work import Product, with_bias
 
 __all__ = ["window_count"]
 

@@ -23,6 +23,7 @@ from ..graph import TensorType
 from . import rules
 from .conv import window_count
 from .registry import REQUIRED, Attr, Body, Case, Op, register
+from .work import Product, Work
 
 _NMSE = rules.SUMMED | {"float32": rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}}
 
@@ -59,7 +60,7 @@ def _check_bias(op, inputs, channels):
         rules.fail(op, text, got=inputs[2].shape, wanted=(channels,))
 
 
-def _register(op, doc, arity, infer, reference, flops, attrs, words, cases, tt=True):
+def _register(op, doc, arity, infer, reference, flops, attrs, words, cases, tt=True, **traits):
     bodies = {"cpu": Body(op, rules.FLOATS, rules.by_dtype)}
     if tt:
         bodies["tt"] = Body(op, rules.TT_FLOATS)
@@ -76,6 +77,7 @@ def _register(op, doc, arity, infer, reference, flops, attrs, words, cases, tt=T
             bodies=bodies,
             pace={"cpu": "simple"},
             cases=tuple(cases),
+            **traits,
         )
     )
 
@@ -196,6 +198,12 @@ def _transpose(arrays, attrs):
     return [rules.narrow(y, arrays[0].dtype.name)]
 
 
+def _transpose_work(i, o, a):
+    """The convolution of its input."""
+    x, w = i[0].shape, i[1].shape
+    return Work(Product(1, math.prod(x) // x[1], x[1], math.prod(w[1:]), gathered=True))
+
+
 def _transpose_cases():
     cases: Any = (
         ("same", (2, 5, 9, 33), (5, 4, 3, 3), True, {"pads": (1,) * 4}),
@@ -221,6 +229,8 @@ _register(
     _attrs(2, Attr("output_padding", "ints", (0, 0), "rows and columns added at the end of the result")),
     lambda i, o, a: [*a["strides"], *a["pads"][:2], *a["dilations"], a["group"]],
     _transpose_cases(),
+    work=_transpose_work,
+    parts="conv_transpose",
 )
 
 
@@ -263,6 +273,12 @@ def _weight(arrays, attrs):
     return [rules.narrow(out, arrays[0].dtype.name)]
 
 
+def _weight_work(i, o, a):
+    """One product over all pixels."""
+    grad, made = i[1].shape, o[0].shape
+    return Work(Product(1, made[0], math.prod(grad) // grad[1], math.prod(made[1:]), gathered=True))
+
+
 def _weight_cases():
     for name, x, grad, attrs in (
         ("same", (2, 3, 9, 33), (2, 4, 9, 33), {"kernel_shape": (3, 3), "pads": (1,) * 4}),
@@ -285,4 +301,6 @@ _register(
     (Attr("kernel_shape", "ints", REQUIRED, "height and width of the weight"), *_attrs(2)),
     lambda i, o, a: [*a["strides"], *a["pads"][:2], *a["dilations"], a["group"]],
     _weight_cases(),
+    work=_weight_work,
+    parts="conv_weight",
 )

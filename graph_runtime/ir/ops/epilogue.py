@@ -71,6 +71,7 @@ def register_product(op: Op, split: Split, cases: tuple[Case, ...] = ()) -> Op:
             flops=flops,
             words=words,
             attrs=(*op.attrs, ATTR),
+            program=ATTR.name,
             cases=(*op.cases, *cases),
             bodies={kind: _own_body(body) for kind, body in op.bodies.items()},
             variants={kind: tuple(map(_own_body, bodies)) for kind, bodies in op.variants.items()},

@@ -15,11 +15,12 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
-from .registry import Attr, Body, Case, Op, register
+from .registry import KERNEL, Attr, Body, Case, Op, register
 
-__all__ = ["PANEL", "packed_attr", "panel_type", "refuse_packed", "takes_packed", "unpack"]
+__all__ = ["PANEL", "PANEL_ROWS", "packed_attr", "panel_type", "refuse_packed", "refuse_panels", "takes_packed", "unpack"]
 
 PANEL = 32  # GR_PANEL of native/kernels/panels.h
+PANEL_ROWS = 12  # of the left operand, from which putting the right one into panels pays in each run
 
 
 def packed_attr(what: str) -> Attr:
@@ -35,6 +36,13 @@ def panel_type(n: int, k: int) -> TensorType:
 def refuse_packed(inputs, outputs, attrs) -> str | None:
     """Body.accepts of a kernel that reads plain weights."""
     return "it reads plain weights, these are in panels (packed)" if attrs["packed"] else None
+
+
+def refuse_panels(inputs, outputs, attrs) -> bool:
+    """Whether a plain node keeps its weight as it is even where that is a constant: it is no float32, names
+    its kernel, makes nothing or is packed already."""
+    float32 = inputs[0].dtype == "float32" and bool(outputs[0].size)
+    return not float32 or bool(attrs.get("packed")) or KERNEL in attrs
 
 
 def takes_packed(inputs, outputs, attrs) -> str | None:

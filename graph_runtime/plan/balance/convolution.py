@@ -249,10 +249,19 @@ def _pool(view: View, node: NodeView) -> list[Part]:
     ]
 
 
-def _gradient(view: View, node: NodeView) -> list[Part]:
+def _transposed(view: View, node: NodeView) -> list[Part]:
+    x, w = (t.shape for t in node.input_types[:2])
+    return _gradient(view, node, x[1] * math.prod(w[2:]))
+
+
+def _of_weight(view: View, node: NodeView) -> list[Part]:
+    grad = node.input_types[1].shape
+    return _gradient(view, node, math.prod(grad) // grad[1])
+
+
+def _gradient(view: View, node: NodeView, inner: int) -> list[Part]:
     """A product over channels and taps, or over all pixels."""
-    out, (x, w) = view.tiles(node.outputs[0]), (t.shape for t in node.input_types[:2])
-    inner = math.prod(w) // w[1] if node.op == "conv2d_backward_weight" else x[1] * math.prod(w[2:])
+    out = view.tiles(node.outputs[0])
     k = max(1, math.ceil(inner / 32))
     operands = [
         view.operand(node, 0, Tiles(out.z, out.rt, k)),
@@ -270,11 +279,10 @@ def _unpool(view: View, node: NodeView) -> list[Part]:
 
 MAKERS.update(
     {
-        "conv_transpose2d": _gradient,
-        "conv2d_backward_weight": _gradient,
-        "max_pool2d_backward": _unpool,
+        "conv_transpose": _transposed,
+        "conv_weight": _of_weight,
+        "unpool": _unpool,
         "conv2d": _conv2d,
-        "max_pool2d": _pool,
-        "avg_pool2d": _pool,
+        "pool": _pool,
     }
 )

@@ -142,7 +142,6 @@ MAKERS.update(
     {
         "attention": _attention,
         "softmax": _softmax,
-        "log_softmax": _softmax,
         "layer_norm": _layer_norm,
         "rms_norm": _rms_norm,
     }

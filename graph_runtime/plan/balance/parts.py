@@ -37,14 +37,14 @@ class Part:
     reads: tuple[int | None, ...] = ()
 
 
-# of ops that are more than their kind of work says
+# by the trait ``parts`` of ops that are more than their kind of work says
 MAKERS: dict[str, Callable[[View, NodeView], list[Part]]] = {}
 
 
 def maker_of(name: str) -> Callable[[View, NodeView], list[Part]] | None:
     """What makes the parts of an op's nodes; None where nothing is known of it."""
     op = registry.get(name)
-    return None if op is None else MAKERS.get(name) or _OF_KIND.get(op.kind)
+    return None if op is None else MAKERS[op.parts] if op.parts else _OF_KIND.get(op.kind)
 
 
 def parts_of(view: View, nid: int, device: Device) -> tuple[Part, ...]:
@@ -129,7 +129,7 @@ def _matmul(view: View, node: NodeView) -> list[Part]:
     k = source[0].rt if turned[0] else source[0].ct
     operands = [
         view.operand(node, 0, Tiles(out.z, out.rt, k), tms=turned[0]),
-        view.operand(node, 1, Tiles(out.z, k, out.ct), tms=turned[1]),
+        view.operand(node, 1, Tiles(out.z, k, out.ct), tms=turned[1], weight=True),
     ]
     if has_bias(node):
         operands.append(view.operand(node, 2, out))
@@ -241,14 +241,14 @@ def _moved(view: View, node: NodeView) -> list[Part]:
     rank = len(node.input_types[0].shape)
     perm = node.callee.attrs.get("perm") or range(rank)[::-1]
     swapped = [*range(rank - 2), rank - 1, rank - 2]
-    turned = node.op == "transpose" and rank > 1 and [p % rank for p in perm] == swapped
+    turned = "perm" in node.callee.attrs and rank > 1 and [p % rank for p in perm] == swapped
     operand = replace(operand, shape=view.tiles(node.outputs[0]), tms=(Tm("transpose"),) if turned else ())
     return [Part("nop", result(view, node, "eltwise", "nop", [operand]), True)]
 
 
 def _spliced(view: View, node: NodeView) -> list[Part]:
     out = view.tiles(node.outputs[0])
-    ports = range(len(node.inputs)) if node.op == "concatenate" else (0, 1)
+    ports = range(2 if "starts" in node.callee.attrs else len(node.inputs))
     shapes = [view.tiles(node.inputs[port]) for port in ports]
     dim = next(
         (d for d, same in zip("zrc", zip(out, *shapes, strict=True), strict=True) if len(set(same)) > 1), "z"
@@ -322,15 +322,14 @@ MAKERS.update(
     {
         "matmul": _matmul,
         "dense": _dense,
-        "bias_add": _bias_add,
-        "divide": _divide,
-        "concatenate": _spliced,
-        "slice_update": _spliced,
-        **dict.fromkeys(("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd"), _take),
-        **dict.fromkeys(("argmax", "argmin"), _arg),
-        "topk": _moved,
-        "cumsum": _elementwise,
-        **dict.fromkeys(("global_max_pool2d", "global_avg_pool2d"), _global_pool),
-        "fused": _fused,
+        "bias": _bias_add,
+        "quotient": _divide,
+        "splice": _spliced,
+        "embedding": _take,
+        "arg": _arg,
+        "lines": _elementwise,
+        "moved": _moved,
+        "global_pool": _global_pool,
+        "program": _fused,
     }
 )

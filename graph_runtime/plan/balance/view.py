@@ -20,20 +20,10 @@ from ...ir.ops import registry
 from ...ir.ops.numerics import Numerics
 from .op import Operand, Tiles, Tm, User
 
-__all__ = ["IMAGE_OPS", "View", "broadcasts", "tiles", "view_of"]
+__all__ = ["View", "broadcasts", "tiles", "view_of"]
 
 _TILE = 32
-IMAGE_OPS = ("conv2d", "max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
-# inputs that hold weights where they are graph inputs
-_WEIGHTS = {
-    "matmul": (1,),
-    "dense": (1, 2),
-    "conv2d": (1, 2),
-    "bias_add": (1,),
-    "layer_norm": (1, 2),
-    "rms_norm": (1,),
-    "take": (0,),
-}
+_IMAGES = ("conv2d", "pool", "global_pool")  # taken apart as these, ops read and make images
 
 
 def _up(n: int) -> int:
@@ -108,15 +98,18 @@ class View:
         shape: Tiles | None = None,
         source: Tiles | None = None,
         tms: tuple[Tm, ...] = (),
+        weight: bool = False,
     ) -> Operand:
         """An input of a node. ``source``: its tiles, as stored by default; ``shape``: as it is read; ``tms``
-        come before the broadcasts that are still missing."""
+        come before the broadcasts that are still missing; ``weight``: as an input of the graph it is a
+        parameter, as those are that the op says."""
         eid = node.inputs[port]
         made = source or self.tiles(eid)
         nid, _ = self.producer(eid)
         name = "op"
         if self.graph.func_id[nid] < 0:
-            name = "parameter" if port in _WEIGHTS.get(node.op, ()) else "queue"
+            weight = weight or port in registry.require(node.op or "").weights
+            name = "parameter" if weight else "queue"
         seen = made if not any(tm.kind == "transpose" for tm in tms) else Tiles(made.z, made.ct, made.rt)
         shape = shape or seen
         return Operand(shape, made, self.format(eid), name, (*tms, *broadcasts(seen, shape)))
@@ -134,13 +127,16 @@ class View:
     def _reads(self, nid: int, port: int, eid: int) -> tuple[Tm, ...]:
         reader = self.graph.node(nid)
         made, attrs = self.tiles(eid), {} if reader.func is None else reader.func.attrs
-        if reader.op == "matmul":
+        op = registry.get(reader.op or "")
+        if op is None:
+            return ()
+        if op.parts == "matmul":
             turned = attrs["transpose_a" if port == 0 else "transpose_b"]
             deep = Tiles(self.tiles(reader.outputs[0]).z, made.rt, made.ct)
             return (*((Tm("transpose"),) if turned else ()), *broadcasts(made, deep))
-        if reader.op == "dense" and port == 1:
+        if op.parts == "dense" and port == 1:
             return (Tm("transpose"),)
-        if _keeps_form(reader.op) and reader.op not in ("cast", "concatenate"):
+        if op.kind == "elementwise" or op.parts == "bias":
             return broadcasts(made, self.tiles(reader.outputs[0]))
         return ()
 
@@ -175,7 +171,7 @@ def view_of(
 def _keeps_form(name: str | None) -> bool:
     """Whether what an op makes has the form, image or matrix, of what it reads."""
     op = registry.get(name or "")
-    return op is not None and (op.kind == "elementwise" or name in ("bias_add", "concatenate"))
+    return op is not None and (op.kind == "elementwise" or op.parts in ("bias", "splice"))
 
 
 def _images(graph: Graph) -> np.ndarray:
@@ -185,7 +181,7 @@ def _images(graph: Graph) -> np.ndarray:
     rank4 = np.array([len(graph.entry_type(e).shape) == 4 for e in range(graph.num_entries)], bool)
     nodes = [graph.node(nid) for nid in range(graph.num_nodes) if graph.func_id[nid] >= 0]
     for node in nodes:
-        if node.op in IMAGE_OPS:
+        if registry.require(node.op or "").parts in _IMAGES:
             image[[node.inputs[0], *node.outputs]] = True
     for walk in (nodes, nodes[::-1]):
         for node in walk:

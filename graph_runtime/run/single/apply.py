@@ -15,8 +15,6 @@ from .launch import Moved, alias
 
 __all__ = ["Refused", "apply", "ready_call"]
 
-# ops whose result is a sum of products: where it cancels, an error is small against the sum of magnitudes
-_SUMS = frozenset({"avg_pool2d", "conv2d", "dense", "global_avg_pool2d", "matmul", "mean", "sum"})
 _LEAST_BOUND = 1e-12
 
 
@@ -106,7 +104,7 @@ def _cancelled(
     call: CachedCall, arrays: list[np.ndarray], got: np.ndarray, wanted: np.ndarray, bound: float
 ) -> bool:
     """Whether the error is within the bound of what was added up, though not of what was left of it."""
-    if call.op.name not in _SUMS or wanted.dtype.kind not in "fV":
+    if not call.op.sums or wanted.dtype.kind not in "fV":
         return False
     wide = dtypes.to_numpy("float64")
     (scale,) = call.op.reference([np.abs(a.astype(wide)) for a in arrays], call.attrs)

@@ -98,7 +98,7 @@ class CachedCall:
             (values,) = self.op.reference(gather(inputs), self.attrs)
         except KernelError as error:
             error.add_note(f"in {self.op.name}({', '.join(types)}) on {device}")
-            if self.op.name not in _BY_INDEX:
+            if not self.op.by_index:
                 raise
             raise IndexError(str(error)) from error
         made = push(values, tensor.spec)
@@ -111,8 +111,6 @@ class CachedCall:
         return [spec.type for spec in self.inputs]
 
 
-# ops whose kernels fail on an index that is out of range
-_BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")
 _calls: dict[tuple[Any, ...], CachedCall] = {}
 _MOST = 4096  # shapes that never come again must not be kept for good
 
