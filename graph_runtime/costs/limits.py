@@ -9,12 +9,12 @@ from ..base.machine.descriptors import Descriptor
 from ..base.machine.layout import DRAM, L1, Layout
 from ..ir.graph import Func, TensorType
 from ..ir.ops.numerics import Numerics
+from ..ir.ops.work import Product, tiles_of
 from .grid import gemm, gemm_columns, gemm_parts, gemm_weights, tile_bytes
 from .links import dram_cycles
 from .noc import noc_cycles
 from .rates import rates_of
 from .tt import NO_FIDELITY, nbytes_moved, pass_cycles
-from ..ir.ops.work import Product, tiles_of
 from .work import work_of
 
 __all__ = ["tt_limits"]

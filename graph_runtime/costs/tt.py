@@ -10,6 +10,7 @@ from ..base.machine.descriptors import Descriptor
 from ..base.machine.layout import DRAM, L1, TILE, Layout
 from ..ir.graph import Func, TensorType
 from ..ir.ops.numerics import Numerics
+from ..ir.ops.work import Pass, Product, tiles_of
 from .formulas import pnorm
 from .grid import gemm_cycles, sharded_matmul_cycles, tile_bytes
 from .links import dram_cycles
@@ -18,7 +19,6 @@ from .opmodel import tile_cycles
 from .rates import rates_of
 from .types import Cost, worst
 from .weights_file import load
-from ..ir.ops.work import Pass, Product, tiles_of
 from .work import work_of
 
 __all__ = ["NO_FIDELITY", "modelled_node_cost", "nbytes_moved", "pass_cycles", "tt_node_cost"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..ir.ops import steps
+from ..ir.ops import registry, steps
 from ..ir.ops.targets import panel_columns
 from .net import Net, NetNode, NetValue
 from .pack_weights import is_host, packed_weight, without_defaults

@@ -80,10 +80,7 @@ def _takes_panels(node: NetNode) -> bool:
     return (
         is_host(node)
         and node.inputs[1].constant is not None
-        and panel_columns(
-            registry.require(node.op_name), node.input_types, node.output_types, node.attrs
-        )
-        > 0
+        and panel_columns(registry.require(node.op_name), node.input_types, node.output_types, node.attrs) > 0
     )
 
 

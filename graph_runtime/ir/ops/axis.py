@@ -17,6 +17,7 @@ import numpy as np
 from ..graph import TensorType
 from . import rules
 from .registry import REQUIRED, Attr, Body, Case, Op, register
+from .work import Chain
 
 _NUMBERS = rules.FLOATS + rules.INTS
 _TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
@@ -92,6 +93,7 @@ def _arg(op: str, doc: str, compute) -> None:
                 "tt": Body(op, _TT_NUMBERS, accepts=_narrow_indices),
             },
             kind="reduction",
+            parts="arg",
             walk="arg",
             cases=tuple(_arg_cases()),
         )
@@ -140,6 +142,8 @@ register(
             "tt": Body("cumsum", _TT_NUMBERS),
         },
         pace={"cpu": "simple"},
+        work=Chain(("matmul",)),  # with a triangle of ones
+        parts="lines",
         cases=(
             *(
                 Case(name, (("float32", shape),), attrs, nmse=rules.ROUNDED)
@@ -216,6 +220,7 @@ register(
             "tt": Body("topk", _TT_NUMBERS, accepts=_topk_tt),
         },
         kind="reduction",
+        parts="moved",
         cases=(
             *(
                 Case(name + more, (("float32", shape),), attrs | dtype, make=(make,), nmse=rules.MOVED)

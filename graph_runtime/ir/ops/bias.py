@@ -11,6 +11,7 @@ import numpy as np
 from ..graph import TensorType
 from . import rules
 from .registry import Attr, Body, Case, Op, register
+from .work import Chain
 
 
 def _bias_infer(inputs, attrs):

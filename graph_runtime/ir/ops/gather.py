@@ -57,7 +57,9 @@ register(
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies=bodies("take_along_axis", rules.by_bytes),
         kind="movement",
+        parts="embedding",
         gathers=True,
+        by_index=True,
         cases=tuple(_take_along_cases()),
     )
 )
@@ -104,7 +106,9 @@ register(
         words=lambda i, o, a: [a["batch_dims"]],
         bodies=bodies("gather_nd", rules.by_bytes),
         kind="movement",
+        parts="embedding",
         gathers=True,
+        by_index=True,
         cases=tuple(_gather_nd_cases()),
     )
 )

@@ -139,6 +139,7 @@ register(
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies=bodies("concatenate"),
         kind="movement",
+        parts="splice",
         cases=tuple(_concatenate_cases()),
     )
 )
@@ -213,7 +214,10 @@ register(
             "tt": Body("take", rules.TT_MOVED, accepts=rules.narrow_indices),
         },
         kind="movement",
+        parts="embedding",
+        weights=(0,),
         gathers=True,
+        by_index=True,
         cases=tuple(_take_cases()),
     )
 )

@@ -17,7 +17,16 @@ from ..graph import TensorType
 from . import rules
 from .registry import KERNEL, Attr, Body, Case, Op, register
 
-__all__ = ["PANEL", "PANEL_ROWS", "packed_attr", "panel_type", "refuse_packed", "refuse_panels", "takes_packed", "unpack"]
+__all__ = [
+    "PANEL",
+    "PANEL_ROWS",
+    "packed_attr",
+    "panel_type",
+    "refuse_packed",
+    "refuse_panels",
+    "takes_packed",
+    "unpack",
+]
 
 PANEL = 32  # GR_PANEL of native/kernels/panels.h
 PANEL_ROWS = 12  # of the left operand, from which putting the right one into panels pays in each run

@@ -173,6 +173,7 @@ register(
         },
         variants={"cpu": _MAX_VARIANTS},
         kind="windows",
+        parts="pool",
         walk="pool",
         cases=(*_window_cases(_EXACT, _MAX_TYPES, ()), *dilated_cases(_MAX_TYPES)),
     )
@@ -193,6 +194,8 @@ register(
         },
         variants={"cpu": _AVG_VARIANTS},
         kind="windows",
+        parts="pool",
+        sums=True,
         walk="pool",
         cases=tuple(
             _window_cases(
@@ -240,7 +243,7 @@ def _infer_global(op, allowed):
     return infer
 
 
-def _global(op, doc, compute, allowed, nmse):
+def _global(op, doc, compute, allowed, nmse, **traits):
     def reference(arrays, attrs):
         axes = (2, 3) if attrs["layout"] == "NCHW" else (1, 2)
         return [rules.narrow(compute(rules.wide(arrays[0]), axes), arrays[0].dtype.name)]
@@ -264,7 +267,9 @@ def _global(op, doc, compute, allowed, nmse):
             bodies={"cpu": body, "tt": Body(op, rules.TT_FLOATS, accepts=images.nchw)},
             variants={"cpu": variants},
             kind="reduction",
+            parts="global_pool",
             walk="global_pool",
+            **traits,
             cases=(
                 *(Case(name, (("float32", s),), nmse=nmse["float32"]) for name, s in shapes),
                 *(
@@ -290,4 +295,5 @@ _global(
     lambda x, axes: x.mean(axis=axes, keepdims=True),
     _AVG_TYPES,
     _MEAN,
+    sums=True,
 )

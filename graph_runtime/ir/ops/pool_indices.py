@@ -116,6 +116,7 @@ register(
             "tt": Body("max_pool2d_backward", rules.TT_FLOATS),
         },
         kind="windows",
+        parts="unpool",
         cases=(
             Case(
                 "halves",

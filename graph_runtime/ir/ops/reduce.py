@@ -26,7 +26,7 @@ def _axes(op, attrs, ndim):
     return tuple(sorted(rules.axes_of(op, given, ndim)))
 
 
-def _reduction(op, doc, compute, allowed, empty_ok, tt=(), body=None):
+def _reduction(op, doc, compute, allowed, empty_ok, tt=(), body=None, **traits):
     """``body``: the kernels' name where it is not the op's."""
 
     def infer(inputs, attrs):
@@ -70,6 +70,7 @@ def _reduction(op, doc, compute, allowed, empty_ok, tt=(), body=None):
             bodies=bodies,
             kind="reduction",
             walk="reduce",
+            **traits,
             cases=tuple(_reduction_cases(allowed, exact, empty_ok)),
         )
     )
@@ -98,8 +99,8 @@ def _reduction_cases(allowed, exact, empty_ok):
 
 _NUMBERS = rules.FLOATS + rules.INTS
 _TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
-_reduction("sum", "sum over axes", np.sum, _NUMBERS, True, _TT_NUMBERS)
-_reduction("mean", "mean over axes", np.mean, rules.FLOATS, False, rules.TT_FLOATS)
+_reduction("sum", "sum over axes", np.sum, _NUMBERS, True, _TT_NUMBERS, sums=True)
+_reduction("mean", "mean over axes", np.mean, rules.FLOATS, False, rules.TT_FLOATS, sums=True)
 _reduction("prod", "product over axes", np.prod, _NUMBERS, True, _TT_NUMBERS)
 _reduction("max", "greatest element over axes", np.max, rules.ALL, False, rules.TT_MOVED)
 _reduction("min", "least element over axes", np.min, rules.ALL, False, rules.TT_MOVED)

@@ -100,6 +100,8 @@ register(
         bodies=bodies("scatter_elements", rules.by_dtype),
         inplace=(0,),
         kind="movement",
+        parts="embedding",
+        by_index=True,
         cases=(
             *_scatter_cases((20, 9), (20, 9), {"axis": 0}),
             *(
@@ -150,6 +152,8 @@ register(
         bodies=bodies("scatter_nd", rules.by_dtype),
         inplace=(0,),
         kind="movement",
+        parts="embedding",
+        by_index=True,
         cases=(
             *_scatter_cases((20, 1), (20, 9), {}),
             *(

@@ -183,6 +183,7 @@ register(
         bodies=bodies("slice_update"),
         inplace=(0,),
         kind="movement",
+        parts="splice",
         cases=tuple(_slice_update_cases()),
     )
 )

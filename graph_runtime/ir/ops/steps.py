@@ -93,7 +93,8 @@ def _elementwise(what: str, j: int, name: str) -> registry.Op:
 
 
 def _limits(what: str, program: Sequence[Step], dtype: str, epilogue: bool) -> None:
-    if dtype not in DTYPES or (dtype in rules.INTS and not all(registry.require(name).counts for name, _, _ in program)):
+    counts = all(registry.require(name).counts for name, _, _ in program)
+    if dtype not in DTYPES or (dtype in rules.INTS and not counts):
         rules.fail(what, f"no program of these steps for {dtype}", got=dtype)
     inputs = len(extras(program))
     for count, most, text in (
