@@ -1,4 +1,4 @@
-"""Elementwise functions: numpy's names over the registry's ops."""
+"""Elementwise functions of numpy that are more, or less, than an op (elementwise.py has the others)."""
 
 from __future__ import annotations
 
@@ -8,135 +8,24 @@ import numpy as np
 
 from ..base import dtypes
 from ..run.single.apply import Refused, apply
-from ..run.single.elementwise import binary
-from ..run.single.fallback import NumpyLike, device_first, only
-from ..run.single.operands import cast, device_of, dtype_key, dtype_name, on_device, tensor, together
-from ..run.single.promotion import common, floating
+from ..run.single.fallback import device_first, only
+from ..run.single.operands import cast, device_of, dtype_key, on_device, tensor, together
+from ..run.single.promotion import common
 from ..run.tensors.tensor import Tensor
+from .elementwise import ELEMENTWISE
 
 __all__ = [
-    "absolute",
-    "add",
-    "arccos",
-    "arccosh",
-    "arcsin",
-    "arcsinh",
-    "arctan",
-    "arctanh",
     "astype",
-    "cbrt",
-    "ceil",
     "clip",
-    "cos",
-    "cosh",
-    "deg2rad",
-    "divide",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
     "fmod",
-    "hypot",
-    "i0",
     "ldexp",
-    "log",
-    "log1p",
-    "log2",
-    "log10",
-    "logaddexp",
-    "logaddexp2",
-    "maximum",
-    "minimum",
-    "multiply",
-    "negative",
     "positive",
     "power",
-    "rad2deg",
     "reciprocal",
     "remainder",
-    "rint",
     "round",
-    "sign",
-    "sin",
-    "sinh",
-    "sqrt",
-    "square",
-    "subtract",
-    "tan",
-    "tanh",
-    "trunc",
-    "unary",
+    "where",
 ]
-
-add: NumpyLike = binary("add", np.add, "a + b")
-subtract: NumpyLike = binary("subtract", np.subtract, "a - b")
-multiply: NumpyLike = binary("multiply", np.multiply, "a * b")
-divide: NumpyLike = binary("divide", np.true_divide, "a / b; integers are divided as floats", floats=True)
-maximum: NumpyLike = binary("maximum", np.maximum, "The greater of a and b, NaN if either is.")
-minimum: NumpyLike = binary("minimum", np.minimum, "The lesser of a and b, NaN if either is.")
-hypot: NumpyLike = binary(
-    "hypot", np.hypot, "sqrt(a^2 + b^2), which overflows only where the result does.", floats=True
-)
-logaddexp2: NumpyLike = binary(
-    "logaddexp2", np.logaddexp2, "The logarithm to base 2 of 2^a + 2^b.", floats=True
-)
-logaddexp: NumpyLike = binary("logaddexp", np.logaddexp, "The logarithm of exp(a) + exp(b).", floats=True)
-
-
-def unary(op: str, host: Any, doc: str) -> Any:
-    """A float function of one input; integers are computed as floats."""
-
-    def body(x: Tensor, *, dtype: Any = None, **more: Any) -> Tensor:
-        only(more)
-        device = tensor(x).device
-        to = dtype_name(dtype) if dtype is not None else floating(device, x.dtype)
-        return apply(op, (), on_device(x, device, common(device, to)))
-
-    return device_first(host, doc)(body)
-
-
-exp: NumpyLike = unary("exp", np.exp, "e to the x.")
-expm1: NumpyLike = unary("expm1", np.expm1, "e to the x, less 1.")
-exp2: NumpyLike = unary("exp2", np.exp2, "2 to the x.")
-log: NumpyLike = unary("log", np.log, "The natural logarithm, NaN below 0.")
-log1p: NumpyLike = unary("log1p", np.log1p, "The logarithm of 1 + x.")
-log2: NumpyLike = unary("log2", np.log2, "The logarithm to base 2.")
-log10: NumpyLike = unary("log10", np.log10, "The logarithm to base 10.")
-sqrt: NumpyLike = unary("sqrt", np.sqrt, "The square root, NaN below 0.")
-cbrt: NumpyLike = unary("cbrt", np.cbrt, "The cube root.")
-i0: NumpyLike = unary("i0", np.i0, "The modified Bessel function of order 0.")
-sin: NumpyLike = unary("sin", np.sin, "The sine of radians.")
-cos: NumpyLike = unary("cos", np.cos, "The cosine of radians.")
-tan: NumpyLike = unary("tan", np.tan, "The tangent of radians.")
-rad2deg: NumpyLike = unary("rad2deg", np.rad2deg, "Radians as degrees.")
-deg2rad: NumpyLike = unary("deg2rad", np.deg2rad, "Degrees as radians.")
-arcsin: NumpyLike = unary("asin", np.arcsin, "The inverse sine.")
-arccos: NumpyLike = unary("acos", np.arccos, "The inverse cosine.")
-arctan: NumpyLike = unary("atan", np.arctan, "The inverse tangent.")
-sinh: NumpyLike = unary("sinh", np.sinh, "The hyperbolic sine.")
-cosh: NumpyLike = unary("cosh", np.cosh, "The hyperbolic cosine.")
-tanh: NumpyLike = unary("tanh", np.tanh, "The hyperbolic tangent.")
-arcsinh: NumpyLike = unary("asinh", np.arcsinh, "The inverse hyperbolic sine.")
-arccosh: NumpyLike = unary("acosh", np.arccosh, "The inverse hyperbolic cosine.")
-arctanh: NumpyLike = unary("atanh", np.arctanh, "The inverse hyperbolic tangent.")
-
-
-def _rounding(op: str, host: Any, doc: str) -> Any:
-    """A function that rounds floats; what numpy makes of integers is its own."""
-
-    def body(x: Tensor, **more: Any) -> Tensor:
-        only(more)
-        if not _is_float(x):
-            raise Refused("integers are rounded by numpy")
-        return apply(op, (), x)
-
-    return device_first(host, doc)(body)
-
-
-ceil: NumpyLike = _rounding("ceil", np.ceil, "The least integer not below x.")
-floor: NumpyLike = _rounding("floor", np.floor, "The greatest integer not above x.")
-rint: NumpyLike = _rounding("round", np.rint, "The nearest integer, halves to the even one.")
-trunc: NumpyLike = _rounding("trunc", np.trunc, "The integer part.")
 
 
 @device_first(np.round)
@@ -145,7 +34,7 @@ def round(a: Tensor, decimals: int = 0, **more: Any) -> Tensor:
     only(more)
     if decimals != 0:
         raise Refused("rounding to decimals has no kernel")
-    return rint.body(a)
+    return ELEMENTWISE["rint"].body(a)
 
 
 @device_first(np.remainder)
@@ -186,39 +75,11 @@ def ldexp(x: Any, exponent: Any, **more: Any) -> Tensor:
     return apply("ldexp", (), on_device(x, device, dtype), on_device(exponent, device, dtype))
 
 
-@device_first(np.negative)
-def negative(x: Tensor, **more: Any) -> Tensor:
-    """-x; exact, the sign of zero included; unsigned integers wrap."""
-    only(more)
-    return apply("negative", (), _numeric(x))
-
-
 @device_first(np.positive)
 def positive(x: Tensor, **more: Any) -> Tensor:
     """A copy of x."""
     only(more)
-    return multiply.body(_numeric(x), 1)
-
-
-@device_first(np.absolute)
-def absolute(x: Tensor, **more: Any) -> Tensor:
-    """|x|; the least integer stays itself, as in numpy."""
-    only(more)
-    return apply("abs", (), _numeric(x))
-
-
-@device_first(np.sign)
-def sign(x: Tensor, **more: Any) -> Tensor:
-    """-1, 0 or 1; NaN stays."""
-    only(more)
-    return apply("sign", (), _numeric(x))
-
-
-@device_first(np.square)
-def square(x: Tensor, **more: Any) -> Tensor:
-    """x * x; integers wrap."""
-    only(more)
-    return apply("square", (), _numeric(x))
+    return ELEMENTWISE["multiply"].body(_numeric(x), 1)
 
 
 @device_first(np.reciprocal)
@@ -227,7 +88,7 @@ def reciprocal(x: Tensor, **more: Any) -> Tensor:
     only(more)
     if not _is_float(x):
         raise Refused("an integer reciprocal has no kernel")
-    return divide.body(1, x)
+    return ELEMENTWISE["divide"].body(1, x)
 
 
 @device_first(np.power)
@@ -236,11 +97,11 @@ def power(a: Any, b: Any, **more: Any) -> Tensor:
     only(more)
     if isinstance(a, Tensor) and type(b) in (int, float) and not isinstance(b, bool):
         if b == 2 and (_is_float(a) or type(b) is int):
-            return multiply.body(a, a)
+            return ELEMENTWISE["multiply"].body(a, a)
         if b == 1 and (_is_float(a) or type(b) is int):
             return positive.body(a)
         if b == 0.5 and _is_float(a):
-            return sqrt.body(a)
+            return ELEMENTWISE["sqrt"].body(a)
     a, b = together("power", a, b)
     if not _is_float(a):
         raise Refused("a power of integers is numpy's")
@@ -255,8 +116,20 @@ def clip(
     only(more)
     low, high = a_min if min is None else min, a_max if max is None else max
     if low is not None:
-        a = maximum.body(a, low)
-    return a if high is None else minimum.body(a, high)
+        a = ELEMENTWISE["maximum"].body(a, low)
+    return a if high is None else ELEMENTWISE["minimum"].body(a, high)
+
+
+@device_first(np.where)
+def where(condition: Any, *choices: Any) -> Tensor:
+    """Elements of the first choice where the condition is true, of the second elsewhere. Without choices, the
+    indices of what is true: numpy's own."""
+    if len(choices) != 2:
+        raise Refused("where without choices has no kernel")
+    device = device_of("where", condition, *choices)
+    to = common(device, *map(dtype_key, choices))
+    chosen = [on_device(choice, device, to) for choice in choices]
+    return apply("where", (), on_device(condition, device, "bool"), *chosen)
 
 
 def astype(x: Tensor, dtype: Any, copy: bool = True) -> Tensor:

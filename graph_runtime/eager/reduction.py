@@ -14,7 +14,7 @@ from ..run.single.fallback import device_first, only
 from ..run.single.operands import axes_of, dtype_name, on_device, tensor, together
 from ..run.single.promotion import common, floating
 from ..run.tensors.tensor import Tensor
-from .arithmetic import divide, multiply, sqrt, subtract
+from .elementwise import ELEMENTWISE
 from .movement import reshape
 
 __all__ = [
@@ -136,9 +136,9 @@ def var(
         count *= a.shape[d]
     if count - ddof <= 0:
         raise Refused("there are fewer elements than degrees of freedom")
-    away = subtract.body(x, _reduce("mean", x, axes, True))
-    total = _reduce("sum", multiply.body(away, away), axes, keepdims)
-    return on_device(divide.body(total, builtins.float(count - ddof)), device, wide)
+    away = ELEMENTWISE["subtract"].body(x, _reduce("mean", x, axes, True))
+    total = _reduce("sum", ELEMENTWISE["multiply"].body(away, away), axes, keepdims)
+    return on_device(ELEMENTWISE["divide"].body(total, builtins.float(count - ddof)), device, wide)
 
 
 @device_first(np.std)
@@ -147,7 +147,7 @@ def std(
 ) -> Tensor:
     """The square root of the variance."""
     only(more)
-    return sqrt.body(var.body(a, axis, dtype, ddof=ddof, keepdims=keepdims))
+    return ELEMENTWISE["sqrt"].body(var.body(a, axis, dtype, ddof=ddof, keepdims=keepdims))
 
 
 @device_first(np.matmul)
@@ -173,7 +173,7 @@ def dot(a: Any, b: Any, **more: Any) -> Tensor:
     only(more)
     ndims = [np.ndim(x) if not isinstance(x, Tensor) else len(x.shape) for x in (a, b)]
     if 0 in ndims:
-        return multiply.body(a, b)
+        return ELEMENTWISE["multiply"].body(a, b)
     if ndims[1] > 2:
         raise Refused("dot of more than two dimensions has no kernel")
     return matmul.body(a, b)

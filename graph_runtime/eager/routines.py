@@ -19,7 +19,8 @@ from ..run.single.operands import device_of, dtype_name, tensor
 from ..run.single.upload import push
 from ..run.tensors.spec import default_spec, held
 from ..run.tensors.tensor import Tensor
-from . import arithmetic, comparison, movement, reduction
+from . import arithmetic, movement, reduction
+from .elementwise import ELEMENTWISE
 
 __all__ = [
     "DEVICE",
@@ -162,7 +163,7 @@ DEVICE: Functions = {
     np.take: movement.take,
     np.clip: arithmetic.clip,
     np.round: arithmetic.round,
-    np.where: comparison.where,
+    np.where: arithmetic.where,
     np.all: reduction.all,
     np.any: reduction.any,
     np.argmax: reduction.argmax,
@@ -173,11 +174,11 @@ DEVICE: Functions = {
     np.pad: movement.pad,
     np.tile: movement.tile,
     np.copy: copy,
-    np.i0: arithmetic.i0,
     np.zeros_like: zeros_like,
     np.ones_like: ones_like,
     np.full_like: full_like,
     np.empty_like: zeros_like,
+    **{f.host: f for f in ELEMENTWISE.values() if not isinstance(f.host, np.ufunc)},
 }
 HOST: Functions = {
     np.argsort: argsort,

@@ -7,14 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from . import arithmetic, comparison, reduction
+from . import arithmetic, reduction
+from .elementwise import ELEMENTWISE
 
 __all__ = ["UFUNCS"]
 
-# each function of these modules says which of numpy's it is
+# each function says which of numpy's it is
 UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
     function.host: function
-    for module in (arithmetic, comparison, reduction)
-    for function in vars(module).values()
+    for functions in (ELEMENTWISE, vars(arithmetic), vars(reduction))
+    for function in functions.values()
     if isinstance(getattr(function, "host", None), np.ufunc)
 }

@@ -21,7 +21,7 @@ import numpy as np
 from ...base.errors import KernelError
 from ..graph import TensorType
 from . import rules
-from .pointwise import binary, unary
+from .pointwise import binary, numpy_name, unary
 from .registry import Attr, Body, Case, Op, alias, register
 
 _NUMBERS = rules.FLOATS + rules.INTS
@@ -63,6 +63,7 @@ def _clip_words(inputs, outputs, attrs):
 def _plain(
     name: str, doc: str, compute: Any, allowed: tuple[str, ...], tt: tuple[str, ...], **more: Any
 ) -> None:
+    more.setdefault("numpy", numpy_name(compute))
     unary(name, doc, lambda x, attrs: compute(x), allowed=allowed, tt=tt, nmse=rules.EXACT, **more)
 
 
@@ -199,6 +200,7 @@ binary(
     pace=("simple", "maximum"),
     step=6,
     counts=True,
+    numpy="minimum",
     torch="minimum",
 )
 for _name, _doc, _compute, _types, _tt in (
@@ -216,6 +218,7 @@ for _name, _doc, _compute, _types, _tt in (
         _tt,
         _types,
         pace=("simple", "add"),
+        numpy=numpy_name(_compute),
         onnx=_name.removeprefix("logical_").title().replace("_", ""),
         torch=_name,
     )
@@ -231,6 +234,7 @@ for _name, _doc, _compute in (
         allowed=rules.INTS,
         make=("normal", "shift"),
         pace=("simple", "add"),
+        numpy=numpy_name(_compute),
     )
 
 
@@ -254,6 +258,7 @@ for _name, _doc, _compute, _onnx, _torch in (
         kernel="greater_than" if _name == "greater" else None,
         result="bool",
         pace=("simple", "subtract"),
+        numpy=numpy_name(_compute),
         onnx=_onnx,
         torch=_torch,
     )

@@ -21,7 +21,7 @@ from ...base import dtypes
 from ...base.errors import KernelError
 from ..graph import TensorType
 from . import rules
-from .pointwise import binary, gated, sigmoid, unary
+from .pointwise import binary, gated, numpy_name, sigmoid, unary
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 from .work import Work, each, tiles_of
 
@@ -52,6 +52,7 @@ for _name, _doc, _compute, _step, _onnx, _torch in (
         walk="pair",
         step=_step,
         counts=True,
+        numpy=_name,
         onnx=_onnx,
         torch=_torch,
     )
@@ -76,6 +77,8 @@ binary(
     work=_divide_work,
     parts="quotient",
     step=4,
+    promotes=True,
+    numpy="divide",
     onnx="Div",
 )
 binary(
@@ -89,6 +92,7 @@ binary(
     walk="pair",
     step=5,
     counts=True,
+    numpy="maximum",
     torch="maximum",
 )
 
@@ -150,6 +154,7 @@ for _name, _doc, _compute, _step in (
         few=False,
         pace=("function", _name),
         step=_step,
+        numpy=numpy_name(_compute),
         onnx=_name.capitalize(),
         torch=_name,
     )
@@ -163,6 +168,7 @@ unary(
     nmse=rules.ROUNDED | {"cpu": 0.0},
     pace=("function", "sqrt"),
     step=22,
+    numpy="sqrt",
     onnx="Sqrt",
     torch="sqrt",
 )

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from . import rules
-from .pointwise import float_word_of, gated, unary
+from .pointwise import float_word_of, gated, numpy_name, unary
 from .registry import Attr, Case, alias
 
 _erf = np.frompyfunc(math.erf, 1, 1)
@@ -55,7 +55,8 @@ def _bessel_i0(x: np.ndarray) -> np.ndarray:
 def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, **more) -> None:
     """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. Its names in ONNX
     and torch are its own where nothing else is said; onnx="": ONNX has none."""
-    names = {"pace": ("function", like), "onnx": name.capitalize(), "torch": name, **more}
+    own = {"onnx": name.capitalize(), "torch": name, "numpy": numpy_name(compute)}
+    names = {"pace": ("function", like), **own, **more}
     unary(name, doc, lambda x, attrs: compute(x), flops=flops, tt=rules.TT_FLOATS, **names)
 
 
@@ -125,6 +126,7 @@ _plain(
     _bessel_i0,
     "exp",
     onnx="",
+    numpy="i0",
     torch="i0 special_modified_bessel_i0",
 )
 
@@ -262,6 +264,7 @@ unary(
     lambda x, a: np.isnan(x),
     tt=rules.TT_FLOATS,
     pace=("simple", "nop"),
+    numpy="isnan",
     onnx="IsNaN",
     torch="isnan",
     result="bool",
@@ -278,6 +281,7 @@ unary(
     words=lambda i, o, a: [int(a["detect_positive"]), int(a["detect_negative"])],
     tt=rules.TT_FLOATS,
     pace=("simple", "nop"),
+    numpy="isinf",
     onnx={"IsInf": {"detect_positive": "detect_positive", "detect_negative": "detect_negative"}},
     torch="isinf",
     result="bool",

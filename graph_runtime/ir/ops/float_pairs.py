@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import rules
-from .pointwise import binary, float_word_of, ternary
+from .pointwise import binary, float_word_of, numpy_name, ternary
 from .registry import Attr, Case
 
 
@@ -25,7 +25,8 @@ def _pair(name: str, doc: str, compute: Any, like: tuple[str, str], **more: Any)
         rules.FLOATS,
         nmse=rules.ROUNDED,
         pace=like,
-        **more,
+        promotes=True,
+        **{"numpy": numpy_name(compute), **more},
     )
 
 

@@ -19,7 +19,7 @@ from .numerics import ATTRS
 from .registry import Attr, Body, Case, Op, register
 from .work import Work
 
-__all__ = ["binary", "float_word_of", "gated", "sigmoid", "ternary", "unary"]
+__all__ = ["binary", "float_word_of", "gated", "numpy_name", "sigmoid", "ternary", "unary"]
 
 _SHAPES = (
     ("small", (16,), (16,)),
@@ -103,6 +103,8 @@ def binary(
     parts: str = "",
     step: int = 0,
     counts: bool = False,
+    promotes: bool = False,
+    numpy: str = "",
     onnx: Names = "",
     torch: str = "",
     numerics: bool = False,
@@ -117,8 +119,8 @@ def binary(
 ) -> None:
     """Register ``compute(a, b, attrs)`` as op ``name``. ``result``: dtype of the output, None: the inputs'.
     ``tt``: dtypes of a tt kernel, named ``kernel`` where it cannot have the op's name. ``few``: fewer shapes
-    among the cases. ``more``: further cases. ``pace``: on the host and on tt; ``torch``: names, with blanks
-    between; ``pace`` and those that follow it are traits of registry.Op."""
+    among the cases. ``more``: further cases. ``pace``: on the host and on tt; ``numpy`` and ``torch``: names,
+    with blanks between; ``pace`` and those that follow it are traits of registry.Op."""
 
     def infer(inputs, given):
         dtype = rules.one_dtype(name, inputs, allowed)
@@ -147,6 +149,8 @@ def binary(
             parts=parts,
             step=step,
             counts=counts,
+            promotes=promotes,
+            numpy=tuple(numpy.split()),
             onnx=_names(onnx),
             torch=tuple(torch.split()),
         )
@@ -260,6 +264,7 @@ def unary(
     step: int = 0,
     counts: bool = False,
     promotes: bool | None = None,
+    numpy: str = "",
     onnx: Names = "",
     torch: str = "",
     result: str | None = None,
@@ -270,7 +275,8 @@ def unary(
     """Register ``compute(x, attrs)`` as op ``name``. ``result``: dtype of the output, None: the input's.
     ``tt``: dtypes of a tt kernel. ``few``: fewer shapes among the cases. ``given``: the cases' attributes,
     ``more``: further cases. ``pace``: on the host and on tt; ``promotes``: None, an op of floats alone does;
-    ``torch``: names, with blanks between; ``pace`` and those that follow it are traits of registry.Op."""
+    ``numpy`` and ``torch``: names, with blanks between; ``pace`` and those that follow it are traits of
+    registry.Op."""
 
     def infer(inputs, decoded):
         dtype = rules.one_dtype(name, inputs, allowed)
@@ -304,10 +310,16 @@ def unary(
             step=step,
             counts=counts,
             promotes=allowed == rules.FLOATS and result is None if promotes is None else promotes,
+            numpy=tuple(numpy.split()),
             onnx=_names(onnx),
             torch=tuple(torch.split()),
         )
     )
+
+
+def numpy_name(compute: Callable[..., Any]) -> str:
+    """The name in numpy of an op that computes its reference by a ufunc alone."""
+    return compute.__name__ if isinstance(compute, np.ufunc) else ""
 
 
 def float_word_of(*names: str) -> Callable[..., Any]:

@@ -132,6 +132,7 @@ class Op:
     ``step``: its code as a step of a program (steps.py), 0: it cannot be one; ``counts``: as a step it
     takes integers, too.
     ``promotes``: where integers are accepted for it (numpy, torch), they are computed as floats.
+    ``numpy``: the functions of numpy that it is, elementwise, by name.
     ``onnx``: {ONNX op: {ONNX's attribute: this op's}}, the defaults being the same.
     ``torch``: the aten operations that it is, by name, without arguments but its inputs.
     """
@@ -164,6 +165,7 @@ class Op:
     step: int = 0
     counts: bool = False
     promotes: bool = False
+    numpy: tuple[str, ...] = ()
     onnx: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     torch: tuple[str, ...] = ()
 

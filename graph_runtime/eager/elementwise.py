@@ -1,0 +1,92 @@
+"""Elementwise functions of numpy that are an op each: made from the op table, by its names in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..base.dtypes import FLOATS, is_integer
+from ..ir.graph import TensorType
+from ..ir.ops import Op, all_ops
+from ..run.single.apply import Refused, apply
+from ..run.single.elementwise import binary
+from ..run.single.fallback import NumpyLike, device_first, only
+from ..run.single.operands import device_of, dtype_key, dtype_name, on_device, tensor, together
+from ..run.single.promotion import common, floating
+from ..run.tensors.tensor import Tensor
+
+__all__ = ["ELEMENTWISE"]
+
+Function = Callable[..., Any]
+
+
+def _function(op: Op, host: Any) -> NumpyLike:
+    """numpy's ``host`` by an op of one or two inputs."""
+    dtypes = op.bodies["cpu"].dtypes
+    if dtypes == ("bool",):
+        return device_first(host, op.doc)(_logical(op.name))
+    if op.arity == (1, 1):
+        return device_first(host, op.doc)(_promoted(op.name) if op.promotes else _plain(op.name))
+    (made,) = op.infer([TensorType(dtypes[0], ())] * 2, op.decode({}))
+    if made.dtype == "bool":
+        return device_first(host, op.doc)(_compared(op.name))
+    return binary(op.name, host, op.doc, floats=op.promotes)
+
+
+def _promoted(op: str) -> Function:
+    """Of floats; integers are computed as floats."""
+
+    def body(x: Tensor, *, dtype: Any = None, **more: Any) -> Tensor:
+        only(more)
+        device = tensor(x).device
+        to = dtype_name(dtype) if dtype is not None else floating(device, x.dtype)
+        return apply(op, (), on_device(x, device, common(device, to)))
+
+    return body
+
+
+def _plain(op: str) -> Function:
+    """In the dtype of x; of others than the op has, the result is numpy's own."""
+
+    def body(x: Tensor, **more: Any) -> Tensor:
+        only(more)
+        return apply(op, (), tensor(x))
+
+    return body
+
+
+def _logical(op: str) -> Function:
+    """Logic of values, which are true where they are not 0."""
+
+    def body(*operands: Any, **more: Any) -> Tensor:
+        only(more)
+        device = device_of(op, *operands)
+        return apply(op, (), *(on_device(x, device, "bool") for x in operands))
+
+    return body
+
+
+def _compared(op: str) -> Function:
+    """A comparison. Integers that share no integer dtype are numpy's, which compares them exactly."""
+
+    def body(a: Any, b: Any, **more: Any) -> Tensor:
+        only(more)
+        keys = [dtype_key(x) for x in (a, b)]
+        whole = all(k in (int, bool) or is_integer(k) for k in keys)
+        to = common(device_of(op, a, b), *keys)
+        if whole and to in FLOATS:
+            raise Refused("the integers have no common dtype")
+        try:
+            return apply(op, (), *together(op, a, b, dtype=to))
+        except OverflowError:
+            raise Refused("a scalar lies outside of the dtype") from None
+
+    return body
+
+
+# by numpy's name
+ELEMENTWISE: dict[str, NumpyLike] = {
+    name: _function(op, getattr(np, name)) for op in all_ops().values() for name in op.numpy
+}
