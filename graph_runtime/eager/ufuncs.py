@@ -13,9 +13,8 @@ from .elementwise import ELEMENTWISE
 __all__ = ["UFUNCS"]
 
 # each function says which of numpy's it is
-UFUNCS: dict[np.ufunc, Callable[..., Any]] = {
-    function.host: function
-    for functions in (ELEMENTWISE, vars(arithmetic), vars(reduction))
-    for function in functions.values()
-    if isinstance(getattr(function, "host", None), np.ufunc)
-}
+UFUNCS: dict[np.ufunc, Callable[..., Any]] = {}
+for _functions in (ELEMENTWISE, vars(arithmetic), vars(reduction)):
+    for _function in _functions.values():
+        if isinstance(_host := getattr(_function, "host", None), np.ufunc):
+            UFUNCS[_host] = _function

@@ -23,18 +23,39 @@ from graph_runtime.ir.ops import Op, all_ops
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "native/kernels"
-# folders whose files look for ops, or make nodes of them, but define nothing about one
-_MATCHING = ("rewrite", "compat", "views", "testing", "runtime", "cli")
-# files whose tables are of other things by the same words: cycles of a core, activations of ONNX's cells
-_OTHER_WORDS = (
-    "graph_runtime/costs/buda.py",
-    "graph_runtime/costs/opmodel.py",
-    "graph_runtime/costs/tt.py",
-    "graph_runtime/frontends/onnx/families/recurrent.py",
-    "graph_runtime/frontends/onnx/families/resize.py",
-    "graph_runtime/plan/balance/choose.py",
-    "graph_runtime/plan/checker/models.py",
-)
+# what looks for ops, or makes nodes of them, but defines nothing about one
+_MATCHING = tuple(f"graph_runtime/{part}/" for part in "rewrite compat views testing runtime cli".split())
+_MATCHING += ("graph_runtime/torch/emitter.py", "graph_runtime/torch/registration.py")
+# tables of other things by the same words
+_CYCLES = ("add", "exp", "log", "matmul", "multiply", "reciprocal", "sqrt", "subtract")  # costs.op_cycles
+_ARRAYS = ("add", "all", "any", "argmax", "argmin", "clip", "cumsum", "matmul", "max", "mean", "min", "mod")
+_ARRAYS += ("prod", "round", "sum", "take", "transpose")  # methods and operators of numpy's arrays
+_REDUCED = ("add", "max", "min", "multiply")  # how elements that meet are put together
+_ALL = ()
+_OTHER_WORDS: dict[str, tuple[str, ...]] = {
+    "graph_runtime/base/machine/layout.py": ("tile",),  # a layout
+    "graph_runtime/costs/buda.py": _ALL,  # of cycles
+    "graph_runtime/costs/formulas.py": _ALL,
+    "graph_runtime/costs/links.py": ("where",),  # of a link
+    "graph_runtime/costs/opmodel.py": _ALL,
+    "graph_runtime/costs/tt.py": _ALL,
+    "graph_runtime/eager/protocol.py": _ARRAYS,
+    "graph_runtime/frontends/onnx/families/recurrent.py": _ALL,  # activations of ONNX's cells
+    "graph_runtime/frontends/onnx/families/resize.py": _ALL,
+    "graph_runtime/ir/ops/axis.py": _CYCLES,
+    "graph_runtime/ir/ops/bias.py": _CYCLES,
+    "graph_runtime/ir/ops/packed.py": ("transpose",),  # of a weight
+    "graph_runtime/ir/ops/scatter.py": _REDUCED,
+    "graph_runtime/ir/ops/work.py": _ALL,
+    "graph_runtime/plan/balance/buffers.py": _ALL,  # kinds of a balanced op
+    "graph_runtime/plan/balance/choose.py": _ALL,
+    "graph_runtime/plan/balance/norms.py": _CYCLES,
+    "graph_runtime/plan/balance/ribbon.py": _ALL,
+    "graph_runtime/plan/balance/view.py": ("conv2d",),  # what parts are made by
+    "graph_runtime/plan/checker/models.py": ("dense", "matmul"),
+    "graph_runtime/run/oracle.py": ("add", "multiply", "subtract"),  # of the machine
+    "graph_runtime/run/tensors/operators.py": _ARRAYS,
+}
 _EMITS = ("op", "each", "call", "add")  # methods that make a node: ctx.op("exp", x)
 
 
@@ -58,17 +79,19 @@ def python_files() -> Iterator[tuple[str, ast.Module]]:
 
 class Names(ast.NodeVisitor):
     """Which ops one module names, and whether it defines something of them there: an entry of a table (a
-    key, the first of a row, what a call of the module's body registers), a converter or rule that emits one
-    op, or a branch on the op."""
+    key, the first of a row, what a call of the module's body registers), a converter or rule that is one op
+    and calls none of ``makers``, functions that make others, or a branch on the op."""
 
-    def __init__(self, known: set[str]):
-        self.known = known
+    def __init__(self, known: set[str], makers: frozenset[str] = frozenset()):
+        self.known, self.makers = known, makers
         self.found: dict[str, bool] = {}
         self._inside = 0  # functions around
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         emitted = {name for call in ast.walk(node) for name in _emitted(call)} & self.known
-        alone = len(emitted) == 1 and {_call_name(d) for d in node.decorator_list} & {"converter", "rule"}
+        called = {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+        called |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+        alone = len(emitted) == 1 and _decorated(node) and not called & self.makers
         for name in emitted:
             self._add(name, bool(alone))
         self._inside += 1
@@ -125,6 +148,10 @@ def _call_name(node: ast.AST) -> str:
     return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
 
 
+def _decorated(node: ast.FunctionDef) -> bool:
+    return bool({_call_name(d) for d in node.decorator_list} & {"converter", "rule"})
+
+
 def _emitted(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _EMITS:
         first = node.args[0] if node.args else None
@@ -133,18 +160,38 @@ def _emitted(node: ast.AST) -> list[str]:
     return []
 
 
+def makers(trees: dict[str, ast.Module]) -> frozenset[str]:
+    """The functions of rules and converters that make nodes; those of operands, which make casts and numbers
+    of what an op is given, are none."""
+    return frozenset(
+        node.name
+        for path, tree in trees.items()
+        if ("/torch/rules/" in path or "/onnx/families/" in path) and not path.endswith("/operands.py")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and any(_emitted(call) for call in ast.walk(node))
+    )
+
+
 def count() -> dict[str, tuple[list[str], list[str]]]:
     """{op: (files that define it, files that compose or match it)}."""
-    table = all_ops()
+    table, trees = all_ops(), dict(python_files())
     defined: dict[str, set[str]] = {name: c_files(op) for name, op in table.items()}
     composed: dict[str, set[str]] = {name: set() for name in table}
-    for path, tree in python_files():
-        names = Names(set(table))
+    making = makers(trees)
+    for path, tree in trees.items():
+        names = Names(set(table), making)
         names.visit(tree)
-        matching = path.split("/")[1] in _MATCHING or path in _OTHER_WORDS
+        others = _OTHER_WORDS.get(path)
         for name, defines in names.found.items():
-            (defined if defines and not matching else composed)[name].add(path)
+            if others is None or (others and name not in others):
+                matching = path.startswith(_MATCHING) or _plain(table[name], path)
+                (defined if defines and not matching else composed)[name].add(path)
     return {name: (sorted(defined[name]), sorted(composed[name] - defined[name])) for name in table}
+
+
+def _plain(op: Op, path: str) -> bool:
+    """Whether what is plain of the op there follows from its entry, so that a rule makes it of another."""
+    return ("/torch/rules/" in path and bool(op.torch)) or ("/onnx/families/" in path and bool(op.onnx))
 
 
 def most(op: Op) -> int:

@@ -36,6 +36,16 @@ ALIASES = (
     "| name | op | with |",
     "|---|---|---|",
 )
+NAMES = (
+    "## Elsewhere",
+    "",
+    "What is this op and no more: a function of numpy (so of [eager](eager.md)), an operator of ONNX, aten's",
+    "operations. What ONNX and torch have besides is made of ops by code: [onnx-ops](onnx-ops.md),",
+    "[torch](torch.md).",
+    "",
+    "| op | numpy | ONNX | torch |",
+    "|---|---|---|---|",
+)
 
 
 def _attr(attr: Attr) -> str:
@@ -73,11 +83,18 @@ def _alias(name: str, op: str, attrs: dict[str, object]) -> str:
     return f"| `{name}` | `{op}` | {given or '-'} |"
 
 
+def _names(op: Op) -> str:
+    columns = (" ".join(f"`{name}`" for name in names) or "-" for names in (op.numpy, op.onnx, op.torch))
+    return f"| `{op.name}` | {' | '.join(columns)} |"
+
+
 def table() -> str:
     """The text of docs/ops.md."""
     lines = ["| op | what | inputs | attributes (kind, default) | cpu | tt |", "|---|---|---|---|---|---|"]
     lines += [_row(op) for _, op in sorted(all_ops().items())]
     lines += ["", *ALIASES, *(_alias(name, *said) for name, said in sorted(aliases().items()))]
+    named = [op for _, op in sorted(all_ops().items()) if op.numpy or op.onnx or op.torch]
+    lines += ["", *NAMES, *map(_names, named)]
     return HEAD + "\n".join(lines) + "\n"
 
 

@@ -173,6 +173,7 @@ binary(
     flops=8,
     nmse=_ONCE,
     pace=("function", "power"),
+    onnx="Pow",
 )
 binary(
     "mod",
@@ -183,7 +184,7 @@ binary(
     flops=4,
     nmse=_ONCE,
     pace=("function", "power"),
-    walk="mod",
+    walk="checked",
     onnx={"Mod": {"fmod": "fmod"}},
     attrs=(Attr("fmod", "bool", False, "with the sign of a, as C's fmod"),),
     words=lambda i, o, a: [int(a["fmod"])],
@@ -323,5 +324,6 @@ register(
         pace={"cpu": "simple", "tt": "maximum"},
         walk="together",
         onnx={"Where": {}},
+        torch=("where",),
     )
 )

@@ -134,6 +134,7 @@ unary(
     pace=("function", "gelu"),
     step=17,  # by tanh: 18
     onnx={"Gelu": {"approximate": "approximate"}},
+    torch="gelu",
     attrs=(_APPROXIMATE,),
     words=lambda i, o, a: [int(a["approximate"] == "tanh")],
     more=(Case("tanh", (("float32", (2, 40, 70)),), {"approximate": "tanh"}, nmse=rules.ROUNDED),),

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import CheckError
+from ...ir.ops import registry
 from ..types import Plan
 
 __all__ = ["check_models"]
 
 _TILE = 32
-_PRODUCTS = ("matmul", "dense")
-_BLOCKED = (*_PRODUCTS, "add", "subtract", "multiply")
+_PRODUCTS = ("matmul", "dense")  # taken apart as these
 
 
 def check_models(plan: Plan) -> None:
@@ -74,11 +74,12 @@ def _check_node(plan: Plan, nid: int, model: Any) -> None:
     )
     if held > model.l1_bytes or model.l1_bytes > chip.l1_budget:
         _fail(plan, nid, f"has buffers of {held} bytes, says {model.l1_bytes}, and L1 has {chip.l1_budget}")
-    if node.op in _BLOCKED:
-        _check_blocks(plan, nid, node, model)
+    op = registry.get(node.op)
+    if op is not None and (op.parts in _PRODUCTS or (op.kind == "elementwise" and op.bodies["tt"].numerics)):
+        _check_blocks(plan, nid, node, model, op.parts in _PRODUCTS)
 
 
-def _check_blocks(plan: Plan, nid: int, node, model: Any) -> None:
+def _check_blocks(plan: Plan, nid: int, node, model: Any, product: bool) -> None:
     """Blocks cover the output exactly, and steps of K a product's depth."""
     shape: tuple[int, ...] = node.output_types[0].shape
     *deep, rows, cols = (1, 1, *shape)
@@ -86,9 +87,9 @@ def _check_blocks(plan: Plan, nid: int, node, model: Any) -> None:
     made = model.t * math.prod(model.grid) * math.prod(model.mblock) * math.prod(model.ublock)
     if made != planes * whole:
         _fail(plan, nid, f"makes {made} tiles of {planes * whole}")
-    if node.op not in _PRODUCTS:
+    if not product:
         return
-    turned = node.op == "matmul" and node.func.attrs["transpose_a"]
+    turned = node.func.attrs.get("transpose_a", False)
     depth = -(-node.input_types[0].shape[-2 if turned else -1] // _TILE)
     if depth % model.u_kt:
         _fail(plan, nid, f"takes K in steps of {model.u_kt} of {depth} tiles")

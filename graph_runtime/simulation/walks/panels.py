@@ -58,7 +58,7 @@ def _together(call: KernelCall) -> Moves:
     return moves([broadcast(x, out, down, across) for x in inputs], out, width)
 
 
-def _mod(call: KernelCall) -> Moves:
+def _checked(call: KernelCall) -> Moves:
     """As others; integers look for a divisor of 0 first."""
     made, divisor = _together(call), call.args[1]
     if not _floats(divisor):
@@ -147,7 +147,7 @@ PANELS: dict[str, Callable[[KernelCall], Moves]] = {
     "map": _map,
     "pair": _pair,
     "together": _together,
-    "mod": _mod,
+    "checked": _checked,
     "bias_add": _bias_add,
     "fused": _fused,
     "pool": _pool,

@@ -12,9 +12,10 @@ from .table import rule
 
 
 def _one(op: Op) -> Any:
-    """Integers become floats where torch makes floats of them; what is not 0 is true."""
+    """Integers become floats where torch makes floats of them; what is not 0 is true. Arguments that torch
+    takes by name alone have the names of the op's attributes."""
     if op.promotes:
-        return lambda e, x: e.op(op.name, float_of(e, x))
+        return lambda e, x, **attrs: e.op(op.name, float_of(e, x), **attrs)
     if op.bodies["cpu"].dtypes == ("bool",):
         return lambda e, x: e.op(op.name, _truth(e, x))
     return lambda e, x: e.op(op.name, x)
@@ -30,13 +31,24 @@ def _two(op: Op) -> Any:
     return lambda e, a, b: e.op(op.name, *pair(e, a, b, stored=made.dtype != "bool"))
 
 
+def _three(op: Op) -> Any:
+    """By what is not 0, one of two of a common type."""
+
+    def rule_of(e: Any, condition: Any, a: Any = None, b: Any = None) -> Any:
+        if a is None:
+            raise Unsupported("the shape of the result depends on values")
+        return e.op(op.name, _truth(e, condition), *pair(e, a, b))
+
+    return rule_of
+
+
 def _truth(e: Any, x: Any) -> Any:
     return cast(e, x, "bool") if is_value(x) else e.scalar(bool(x), "bool")
 
 
 for _op in all_ops().values():
     if _op.torch:
-        rule(*_op.torch)(_one(_op) if _op.arity == (1, 1) else _two(_op))
+        rule(*_op.torch)((_one, _two, _three)[_op.arity[0] - 1](_op))
 
 
 @rule("add")
@@ -115,13 +127,6 @@ def lerp(e: Any, a: Any, b: Any, weight: Any) -> Any:
     if is_float(a):
         return e.op("lerp", a, b, weight)
     return e.op("add", a, e.op("multiply", e.op("subtract", b, a), weight))
-
-
-@rule("where")
-def where(e: Any, condition: Any, a: Any = None, b: Any = None) -> Any:
-    if a is None:
-        raise Unsupported("the shape of the result depends on values")
-    return e.op("where", cast(e, condition, "bool"), *pair(e, a, b))
 
 
 @rule("masked_fill")
@@ -217,8 +222,3 @@ def softshrink(e: Any, x: Any, lambd: Any = 0.5) -> Any:
 @rule("hardshrink_backward", "softshrink_backward")
 def shrink_backward(e: Any, grad: Any, x: Any, lambd: Any) -> Any:
     return e.op("where", _inside(e, x, lambd), scalar_like(e, 0, grad), grad)
-
-
-@rule("gelu")
-def gelu(e: Any, x: Any, *, approximate: str = "none") -> Any:
-    return e.op("gelu", x, approximate=approximate)

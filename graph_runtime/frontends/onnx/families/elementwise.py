@@ -10,6 +10,7 @@ from ..context import FLOATS, Context, Results, converter
 from ..read import dtype_name
 from ..tape import TapeValue
 
+_MIXED = ("Pow",)  # operators whose two inputs may be of two types
 _FOLDS = {"Max": "maximum", "Min": "minimum", "Sum": "add"}
 
 
@@ -20,9 +21,19 @@ def _plain(op: Op, names: Mapping[str, str]) -> Callable[[Context], Results]:
     def convert(ctx: Context) -> Results:
         given = {ours: ctx.attr(theirs, known[ours].default) for theirs, ours in names.items()}
         flags = {name: bool(value) for name, value in given.items() if known[name].kind == "bool"}
-        return ctx.op(op.name, *(ctx.input(i) for i in range(op.arity[0])), **{**given, **flags})
+        inputs, attrs = [ctx.input(i) for i in range(op.arity[0])], {**given, **flags}
+        if ctx.node.op_type in _MIXED and inputs[0].dtype != inputs[1].dtype:
+            return _mixed(ctx, op.name, *inputs, **attrs)
+        return ctx.op(op.name, *inputs, **attrs)
 
     return convert
+
+
+def _mixed(ctx: Context, op: str, a: TapeValue, b: TapeValue, **attrs: object) -> Results:
+    """Of two types: the result has the first's."""
+    if a.dtype in FLOATS:
+        return ctx.op(op, a, ctx.cast(b, a.dtype), **attrs)
+    return ctx.cast(ctx.op(op, ctx.cast(a, "float64"), ctx.cast(b, "float64"), **attrs), a.dtype)
 
 
 for _op in all_ops().values():
@@ -44,17 +55,6 @@ def _mean(ctx: Context) -> Results:
 @converter("Identity")
 def _identity(ctx: Context) -> Results:
     return ctx.input(0)
-
-
-@converter("Pow")
-def _pow(ctx: Context) -> Results:
-    base, exponent = ctx.input(0), ctx.input(1)
-    if base.dtype == exponent.dtype:
-        return ctx.op("power", base, exponent)
-    if base.dtype in FLOATS:
-        return ctx.op("power", base, ctx.cast(exponent, base.dtype))
-    wide = ctx.op("power", ctx.cast(base, "float64"), ctx.cast(exponent, "float64"))
-    return ctx.cast(wide, base.dtype)
 
 
 @converter("BitShift")
