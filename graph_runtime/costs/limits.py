@@ -13,9 +13,9 @@ from ..ir.ops.work import Product, tiles_of
 from .grid import gemm, gemm_columns, gemm_parts, gemm_weights, tile_bytes
 from .links import dram_cycles
 from .noc import noc_cycles
+from .node_work import work_of
 from .rates import rates_of
 from .tt import NO_FIDELITY, nbytes_moved, pass_cycles
-from .work import work_of
 
 __all__ = ["tt_limits"]
 

@@ -15,11 +15,11 @@ from .formulas import pnorm
 from .grid import gemm_cycles, sharded_matmul_cycles, tile_bytes
 from .links import dram_cycles
 from .noc import noc_cycles
+from .node_work import work_of
 from .opmodel import tile_cycles
 from .rates import rates_of
 from .types import Cost, worst
 from .weights_file import load
-from .work import work_of
 
 __all__ = ["NO_FIDELITY", "modelled_node_cost", "nbytes_moved", "pass_cycles", "tt_node_cost"]
 

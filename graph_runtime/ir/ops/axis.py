@@ -17,7 +17,7 @@ import numpy as np
 from ..graph import TensorType
 from . import rules
 from .registry import REQUIRED, Attr, Body, Case, Op, register
-from .work import Chain
+from .work import Passes
 
 _NUMBERS = rules.FLOATS + rules.INTS
 _TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
@@ -142,7 +142,7 @@ register(
             "tt": Body("cumsum", _TT_NUMBERS),
         },
         pace={"cpu": "simple"},
-        work=Chain(("matmul",)),  # with a triangle of ones
+        work=Passes(("matmul",)),  # with a triangle of ones
         parts="lines",
         cases=(
             *(

@@ -11,7 +11,7 @@ import numpy as np
 from ..graph import TensorType
 from . import rules
 from .registry import Attr, Body, Case, Op, register
-from .work import Chain
+from .work import Passes
 
 
 def _bias_infer(inputs, attrs):
@@ -52,7 +52,7 @@ register(
         },
         inplace=(0,),
         pace={"cpu": "simple", "tt": "add"},
-        work=Chain(("add",)),
+        work=Passes(("add",)),
         parts="bias",
         weights=(1,),
         cases=(

@@ -18,7 +18,7 @@ import numpy as np
 
 from . import rules
 from .registry import REQUIRED, Attr, Body, Case, Op, register
-from .work import SOFTMAX, Chain
+from .work import SOFTMAX, Passes
 
 # ---------------------------------------------------------------- softmax log_softmax
 
@@ -89,7 +89,7 @@ _softmax(
     "the logarithm of softmax along an axis",
     lambda x, e, total: x - np.log(total),
     "the axis along which exp of the result sums to 1",
-    Chain(SOFTMAX.whole, (*SOFTMAX.rows, "log")),
+    Passes(SOFTMAX.whole, (*SOFTMAX.rows, "log")),
     inplace=(0,),
 )
 
@@ -139,7 +139,7 @@ def _norm(name, doc, parameters, compute, epsilon, flops, whole, inplace=()):
             bodies={"cpu": Body(name, rules.FLOATS, rules.by_dtype), "tt": Body(name, rules.TT_FLOATS)},
             inplace=inplace,
             pace={"cpu": "simple"},
-            work=Chain(whole, ("sqrt", "reciprocal")),
+            work=Passes(whole, ("sqrt", "reciprocal")),
             parts=name,
             weights=tuple(range(1, 1 + len(parameters))),
             walk="layer_norm",

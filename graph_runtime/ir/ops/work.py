@@ -1,7 +1,7 @@
 """What the cores of a tt board do for an op: a product, or passes over tiles.
 
 An op that is no plain elementwise op, movement, reduction or window says it by its trait ``work``, in its
-family; costs/work.py has what follows from ``kind``.
+family; costs/node_work.py has what follows from ``kind``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from ..graph import TensorType
 
-__all__ = ["SOFTMAX", "Chain", "Pass", "Product", "Work", "each", "tiles_of", "with_bias"]
+__all__ = ["SOFTMAX", "Pass", "Passes", "Product", "Work", "each", "tiles_of", "with_bias"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def each(tiles: int, *ops: str) -> tuple[Pass, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Chain:
+class Passes:
     """The work of an op that is several on tt, one after the other: ``whole`` on all tiles of the output,
     ``rows`` on one tile of each row of them."""
 
@@ -89,4 +89,4 @@ def with_bias(product: Product, out: TensorType, biased: bool) -> Work:
     return Work(product, passes)
 
 
-SOFTMAX = Chain(("reduce", "subtract", "exp", "reduce", "multiply"), ("reciprocal",))
+SOFTMAX = Passes(("reduce", "subtract", "exp", "reduce", "multiply"), ("reciprocal",))

@@ -12,7 +12,7 @@ from typing import Any
 from ...base.dtypes import FORMATS
 from ...base.errors import PlanError, UnsupportedOpError
 from ...base.machine.devices import Device
-from ...costs.work import vector_op
+from ...costs.node_work import vector_op
 from ...ir.graph import NodeView
 from ...ir.ops import registry
 from ...ir.ops.epilogue import own_inputs
