@@ -108,7 +108,8 @@ class View:
         nid, _ = self.producer(eid)
         name = "op"
         if self.graph.func_id[nid] < 0:
-            weight = weight or port in registry.require(node.op or "").weights
+            op = registry.get(node.op or "")
+            weight = weight or (op is not None and port in op.weights)
             name = "parameter" if weight else "queue"
         seen = made if not any(tm.kind == "transpose" for tm in tms) else Tiles(made.z, made.ct, made.rt)
         shape = shape or seen
@@ -181,7 +182,8 @@ def _images(graph: Graph) -> np.ndarray:
     rank4 = np.array([len(graph.entry_type(e).shape) == 4 for e in range(graph.num_entries)], bool)
     nodes = [graph.node(nid) for nid in range(graph.num_nodes) if graph.func_id[nid] >= 0]
     for node in nodes:
-        if registry.require(node.op or "").parts in _IMAGES:
+        op = registry.get(node.op or "")
+        if op is not None and op.parts in _IMAGES:
             image[[node.inputs[0], *node.outputs]] = True
     for walk in (nodes, nodes[::-1]):
         for node in walk:
