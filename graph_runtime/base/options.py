@@ -6,7 +6,7 @@ keeps it, and ``graph-runtime plan`` prints it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
@@ -40,7 +40,8 @@ class Options:
     rewritten; None: those of an ONNX file or a Model may, a graph.json, a Graph and a GraphBuilder say how
     they want to be run. ``compile``: whether C is generated and compiled for kernels that the installed ones
     do more slowly; None: those of an ONNX file or a Model, and where nodes may be rewritten; where that fails
-    the installed ones serve, with a warning.
+    the installed ones serve, with a warning. ``rules``: rewrite rules of your own, functions of a Net or
+    "package.module:function" each, between simplifying and fusing.
 
     Placing. ``place``: pins, glob over node, op and function names -> device. ``device_map``: device type of
     the file -> device. ``strict``: a device that the list does not have is an error, not a warning.
@@ -48,13 +49,15 @@ class Options:
     function; None: mincut for several devices where nodes may be rewritten and there are no pins, else the
     first device. ``objective``: what placement policies make least: "serial", "makespan" or "throughput".
     ``fallback``: a node that cannot run where it is asked to is an "error", or runs on a "host" of the list.
+    ``costs``: what times are, a costs.CostModel or "package.module:Name" of one; None: this package's.
 
     Storing and computing. ``formats``: device or kind -> format of its floats. ``layouts``: glob -> layout of
     what those nodes make, as "l1/tile/bf16/height[8x1]" (plan/wishes.py). ``numerics``: device or kind ->
     {"fidelity", "dst", "numerics"} of nodes that do not say. ``policy``: how ops are cut onto the cores of
     buda boards (BALANCER_POLICIES); None: as the file says, else each kernel cuts its own. ``reuse``: how
     memory is shared, "serial", "safe" or "off" (docs/memory.md); None: "safe" for what may run on queues,
-    else "serial".
+    else "serial". ``order``: the order of the nodes, a function of a LaidOutGraph; ``packer``: what looks for
+    offsets; both as functions or "package.module:function"; None: this package's (docs/extending.md).
 
     Running. ``threads``: size of the intra-op pool; None: as it is. ``queues``: "threads" lets run() use the
     devices' queues, "inline" does not. ``max_in_flight``: queued runs that hold memory at once; the next one
@@ -64,17 +67,21 @@ class Options:
     dims: Mapping[str, int] = _mapping()
     fuse: bool | None = None
     compile: bool | None = None
+    rules: tuple[str | Callable[..., Any], ...] = ()
     place: Mapping[str, Any] = _mapping()
     device_map: Mapping[str, Any] = _mapping()
     strict: bool = False
     placement: str | Callable[..., Any] | None = None
     objective: str = "serial"
     fallback: str = "error"
+    costs: Any = None
     formats: Mapping[str, str] = _mapping()
     layouts: Mapping[str, str] = _mapping()
     numerics: Mapping[str, Mapping[str, str]] = _mapping()
     policy: str | None = None
     reuse: str | None = None
+    order: str | Callable[..., Any] | None = None
+    packer: str | Callable[..., Any] | None = None
     threads: int | None = None
     queues: str = "inline"
     max_in_flight: int = MAX_IN_FLIGHT
@@ -85,6 +92,12 @@ class Options:
             value = getattr(self, name)
             _require_mapping(name, value, _EXAMPLES[name])
             object.__setattr__(self, name, MappingProxyType(dict(value)))
+        if isinstance(self.rules, str) or not isinstance(self.rules, Sequence):
+            text = (
+                f"rules is a list of functions, or of names as 'package.module:function'; got {self.rules!r}"
+            )
+            raise InputError(text, got=type(self.rules).__name__)
+        object.__setattr__(self, "rules", tuple(self.rules))
         for device, words in self.numerics.items():
             _require_mapping(f"numerics of {device}", words, "{'fidelity': 'HiFi2'}")
 
@@ -124,9 +137,17 @@ _FIELDS = tuple(one.name for one in fields(Options))
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
-    if callable(value):
-        return f"{getattr(value, '__module__', '')}:{getattr(value, '__qualname__', value)}"
-    return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
+    if isinstance(value, tuple):
+        return [_plain(inner) for inner in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}:{named.__qualname__}" if callable(value) or _is_model(value) else str(value)
+
+
+def _is_model(value: Any) -> bool:
+    """Whether it is an object of the field ``costs``, named by its class."""
+    return hasattr(value, "dispatch") and hasattr(value, "copy")
 
 
 def _require_mapping(name: str, value: object, example: str) -> None:

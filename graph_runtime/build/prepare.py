@@ -115,7 +115,11 @@ def _decided(
     kept: bool,
 ) -> Options:
     """The options, with a decision in place of each None that means "as the source is"."""
-    rewritable = _is_model(source) if options.fuse is None else options.fuse
+    rewritable = _is_model(source) or bool(options.rules) if options.fuse is None else options.fuse
+    if options.rules and not rewritable:
+        raise InputError(
+            "rules rewrite nodes, and fuse=False says that none may be: leave one of the two out"
+        )
     several = len(parse_list(devices)) > 1
     by_cost = rewritable and several and not options.place and options.placement is None
     return replace(
@@ -148,6 +152,7 @@ def _rewritten(
 
     tell("simplifying", 0, 0)
     model = rewrite.simplify(model, devices, options.place)
+    model = rewrite.rewrite(model, [rewrite.find_rule(rule) for rule in options.rules], devices)
     tell("fusing", 0, 0)
     model = rewrite.fuse(model, devices)
     tell("placing", 0, 0)
@@ -163,6 +168,7 @@ def _rewritten(
         inputs=_set_inputs(model),
         formats=options.formats,
         kernels=kernels,
+        costs=options.costs,
         constants=model.constants,
     )
     return target(model, placement, measure)

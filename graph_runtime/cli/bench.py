@@ -30,6 +30,9 @@ def bench(
     end_to_end: Annotated[
         bool, typer.Option("--end-to-end", help="Set inputs and fetch outputs too.")
     ] = False,
+    nodes: Annotated[
+        bool, typer.Option("--nodes", help="A table of what each node takes alone, over --repeat runs.")
+    ] = False,
     seed: opt.Seed = 0,
     native: opt.Native = True,
     rebuild: opt.Rebuild = False,
@@ -47,6 +50,14 @@ def bench(
     rng = np.random.default_rng(seed)
     names = module.get_input_info()[0]
     values: dict[str, Any] = {name: opt.random_array(module.get_input(name).type, rng) for name in names}
+    if nodes:
+        module.set_input(**values)
+        times = module.benchmark_nodes(repeat)
+        if json:
+            opt.print_json({"graph": program.name, "empty_ns": times.empty_ns, "nodes": times.rows()})
+        else:
+            typer.echo(str(times))
+        return
     result = module.benchmark(
         repeat=repeat, number=number, min_repeat_ms=min_repeat_ms, end_to_end=end_to_end, **values
     )

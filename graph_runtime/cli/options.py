@@ -78,6 +78,25 @@ Compile = Annotated[
     ),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what import and rewrites did, and why.")]
+Rules = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--rule",
+        help="A rewrite rule of your own, before nodes are fused: package.module:function; repeatable.",
+    ),
+]
+Costs = Annotated[
+    str | None,
+    typer.Option(
+        "--costs", help="A cost model of your own, for placing and simulating: package.module:Name."
+    ),
+]
+Order = Annotated[
+    str | None, typer.Option("--order", help="An order of nodes of your own: package.module:function.")
+]
+Packer = Annotated[
+    str | None, typer.Option("--packer", help="A memory packer of your own: package.module:function.")
+]
 Place = Annotated[
     list[str] | None,
     typer.Option(
@@ -189,10 +208,12 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
     "dim": (Dims, None),
     "fuse": (Fuse, None),
     "compile": (Compile, None),
+    "rule": (Rules, None),
     "place": (Place, None),
     "placement": (Placement, None),
     "objective": (Objective, "serial"),
     "fallback": (Fallback, "error"),
+    "costs": (Costs, None),
     "map": (Map, None),
     "strict": (Strict, False),
     "format": (Formats, None),
@@ -202,6 +223,8 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
     "numerics": (NumericsOf, None),
     "policy": (Policy, None),
     "reuse": (Reuse, None),
+    "order": (Order, None),
+    "packer": (Packer, None),
     "threads": (Threads, None),
 }
 
@@ -235,6 +258,7 @@ def with_options(*but: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 def read_options(
     *,
     dim: Sequence[str] | None = None,
+    rule: Sequence[str] | None = None,
     map: Sequence[str] | None = None,
     place: Sequence[str] | None = None,
     format: Sequence[str] | None = None,
@@ -254,6 +278,7 @@ def read_options(
             words.setdefault(device, {})[name] = word
     return Options.of(
         dims=sizes(dim),
+        rules=tuple(rule or ()),
         device_map=pairs(map, "--map"),
         place=pairs(place, "--place"),
         formats=pairs(format, "--format"),

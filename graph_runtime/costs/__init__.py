@@ -1,12 +1,14 @@
 """What ops and transfers cost: cycles and ns, and the basis of each number.
 
 Pure functions; nothing is read but the packaged weights, once. Read types (what a cost is), nodes (which
-model is asked), cpu and tt (a node on a host, on a board: work, opmodel, noc, links), copies. buda and
-formulas are what TT-Buda published, grid whole ops of ttnn, limits what bounds an op.
+model is asked), cpu and tt (a node on a host, on a board: node_work, opmodel, noc, links), copies, and
+cost_model, which has them in one value that users may replace. buda and formulas are what TT-Buda published,
+grid whole ops of ttnn, limits what bounds an op.
 """
 
 from .buda import NonZero
 from .copies import copy_cost
+from .cost_model import CostModel, ask, find_costs
 from .cpu import SPIN_NS, Machine, cpu_node_cost, machine
 from .grid import gemm_cycles, grid_unary_cycles, sharded_matmul_cycles
 from .links import dispatch_ns, dram_bandwidth, dram_cycles, ethernet_ns, pcie_bandwidth, pcie_ns
@@ -20,14 +22,17 @@ __all__ = [
     "BASES",
     "SPIN_NS",
     "Cost",
+    "CostModel",
     "Machine",
     "NonZero",
+    "ask",
     "copy_cost",
     "cpu_node_cost",
     "dispatch_ns",
     "dram_bandwidth",
     "dram_cycles",
     "ethernet_ns",
+    "find_costs",
     "gemm_cycles",
     "grid_unary_cycles",
     "machine",

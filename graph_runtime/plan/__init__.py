@@ -86,9 +86,18 @@ def plan(
             inputs=inputs,
             formats=options.formats,
             kernels=kernels,
+            costs=options.costs,
         )
     copied = insert_transfers(_matching(placed, graph, devices))
     laid_out = assign_layouts(copied, options.formats, options.layouts)
+    if options.order is not None:
+        from .order import in_order_of
+
+        laid_out, reorder = in_order_of(laid_out, options.order), False
+    if options.packer is not None:
+        from .packers import find_packer
+
+        packer = find_packer(options.packer)
     edited = bool(options.place or options.layouts or placed.problem) or laid_out.placed.graph is not graph
     planned = assign_storage(
         laid_out,

@@ -6,12 +6,15 @@ depth first. The one with the lowest bound is taken, if it is below the file's."
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from heapq import heappop, heappush
+from typing import Any
 
 import numpy as np
 
+from ..base.errors import GraphRuntimeError, InputError, PlanError
+from ..base.outside import find_outside, name_of
 from ..ir.graph import Graph
 from .buffers import Buffers
 from .columns import ragged, slot_nid, starts
@@ -19,7 +22,7 @@ from .lifetimes import Values, find_values, inplace_slots, take_over
 from .sizes import Sizes, entry_sizes
 from .types import LaidOutGraph
 
-__all__ = ["best_order", "permute"]
+__all__ = ["best_order", "in_order_of", "permute"]
 
 _MOST_NODES = 50_000  # beyond, looking for an order takes longer than it is worth
 
@@ -45,6 +48,38 @@ def best_order(laid_out: LaidOutGraph, inplace: Mapping[str, tuple[int, ...]] | 
         if sum(live.values()) < sum(least.values()) and all(live[where] <= least[where] for where in live):
             best, least = tried, live
     return best
+
+
+def in_order_of(laid_out: LaidOutGraph, given: Callable[..., Any] | str) -> LaidOutGraph:
+    """The graph in the order that a function from outside gives: node ids, each once, after what it reads.
+
+    Raises PlanError for an answer that is none, and for a graph that has to keep its order; InputError for
+    what is no function."""
+    graph, name = laid_out.placed.graph, name_of(given)
+    if isinstance(given, str) and ":" in given:
+        given = find_outside("node order", given)
+    if not callable(given):
+        raise InputError(f"order is a function or package.module:function, got {given!r}", got=given)
+    if graph.control_deps or graph.extra_columns:
+        raise PlanError(f"node order {name}: control dependencies or columns of the file keep its order")
+    try:
+        said = np.asarray(given(laid_out))
+    except GraphRuntimeError:
+        raise
+    except Exception as error:
+        raise PlanError(f"node order {name} failed: {type(error).__name__}: {error}", got=name) from error
+    count = graph.num_nodes
+    if said.shape != (count,) or said.dtype.kind not in "iu" or (np.sort(said) != np.arange(count)).any():
+        text = f"node order {name} gave {said.dtype}{list(said.shape)}: give each of the {count} nodes once"
+        raise PlanError(text, got=name, wanted=count)
+    at = np.empty(count, np.int64)
+    at[said] = np.arange(count)
+    reader, made = slot_nid(graph), graph.entry_nid[graph.in_eid]
+    early = np.flatnonzero(at[made] >= at[reader])
+    if len(early):
+        node, source = graph.names[reader[early[0]]], graph.names[made[early[0]]]
+        raise PlanError(f"node order {name} has {node!r} before {source!r}, which it reads", node=node)
+    return permute(laid_out, said.tolist())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,7 +21,7 @@ from .globs import matching
 from .types import Placement, Pricing
 
 if TYPE_CHECKING:
-    from ..costs import Machine
+    from ..costs import CostModel
     from .placing.problem import PlacementProblem
 
 __all__ = ["place"]
@@ -40,7 +40,7 @@ def place(
     inputs: Collection[str] = (),
     formats: Mapping[str, str] | None = None,
     kernels: Mapping[str, Collection[str]] | None = None,
-    host: Machine | None = None,
+    costs: CostModel | str | None = None,
     constants: Collection[str] | None = None,
 ) -> Placement:
     """Give each node a device of ``devices``.
@@ -53,7 +53,8 @@ def place(
     "throughput". ``fallback``: a node that was asked to run where it cannot is an "error", or runs on a
     "host" of the list, with a warning. Costs: ``inputs``, graph inputs that every run sets anew; ``formats``,
     device -> format of its floats; ``kernels``, function -> device kinds that libraries have it for;
-    ``host``, the machine's constants; ``constants``, inputs that rewrite.target, which follows, knows.
+    ``costs``, a costs.CostModel or "package.module:Name" of one, None: this package's; ``constants``, inputs
+    that rewrite.target, which follows, knows.
 
     Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, for
     a policy's answer that is no placement, and under ``strict``; UnsupportedOpError, which lists all of
@@ -89,7 +90,7 @@ def place(
             inputs=inputs,
             formats=formats,
             kernels=kernels,
-            host=host,
+            costs=costs,
             objective=objective,
             constants=constants,
         )
@@ -98,7 +99,7 @@ def place(
     if not said.all():
         _inputs_follow(graph, devices, pinned, did, cause_id, causes)
     require_kernels(graph, devices, did, kernels)
-    pricing = Pricing(tuple(inputs), formats, kernels, host, objective, constants)
+    pricing = Pricing(tuple(inputs), formats, kernels, costs, objective, constants)
     return Placement(
         graph, devices, did, cause_id, tuple(causes.texts), tuple(warnings), asked, problem, pricing
     )

@@ -19,7 +19,7 @@ from ..ir.graph import Graph
 from ..ir.ops.numerics import Numerics
 
 if TYPE_CHECKING:
-    from ..costs import Machine
+    from ..costs import CostModel
     from .placing.problem import PlacementProblem
 
 __all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Pricing", "Storage"]
@@ -30,12 +30,12 @@ _MOST_MEMORIES = 16  # of a device
 @dataclass(frozen=True, slots=True, eq=False)
 class Pricing:
     """What the times of a placement stand on, words of make_problem: ``inputs`` that every run sets anew,
-    ``formats``, ``kernels``, the ``host``'s constants, the ``objective``, and ``constants``."""
+    ``formats``, ``kernels``, the model of ``costs``, the ``objective``, and ``constants``."""
 
     inputs: tuple[str, ...] = ()
     formats: Mapping[str, str] | None = None
     kernels: Mapping[str, Collection[str]] | None = None
-    host: Machine | None = None
+    costs: CostModel | str | None = None
     objective: str = "serial"
     constants: Collection[str] | None = None
 
@@ -108,7 +108,7 @@ class Placement:
             inputs=said.inputs,
             formats=said.formats,
             kernels=said.kernels,
-            host=said.host,
+            costs=said.costs,
             objective=said.objective,
             constants=said.constants,
         )

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from ..base.errors import GraphRuntimeError, InputError, PlanError
 from ..base.garbage import gc_paused
 from ..base.machine.devices import NO_KERNELS, Device, parse_list
+from ..base.outside import find_outside, name_of
 from ..ir.model import Model
 from .activations import activations
 from .attention import attentions
@@ -28,7 +30,7 @@ from .pins import pinned
 from .products import absorb_transposes, affine
 from .sinking import sink_transposes
 
-__all__ = ["FUSION", "SIMPLIFICATION", "fuse", "pinned", "rewrite", "simplify"]
+__all__ = ["FUSION", "SIMPLIFICATION", "find_rule", "fuse", "pinned", "rewrite", "simplify"]
 
 Rule = Callable[[Net], None]
 Devices = str | Device | Sequence[str | Device]
@@ -74,6 +76,29 @@ def fuse(
 ) -> Model:
     """A model with elementwise ops in the epilogues of products and in groups of one kernel; as simplify."""
     return rewrite(pinned(model, pins or {}), FUSION, devices)
+
+
+def find_rule(given: Rule | str) -> Rule:
+    """A rule from outside: a function, or that of "package.module:function"; what it raises is a PlanError
+    with its name. Raises InputError for what is none, PlanError for a name that cannot be found."""
+    name = name_of(given)
+    rule = find_outside("rewrite rule", given) if isinstance(given, str) and ":" in given else given
+    if not callable(rule):
+        raise InputError(
+            f"a rule is a function of a Net or package.module:function, got {given!r}", got=given
+        )
+
+    def run(net: Net) -> None:
+        try:
+            rule(net)
+        except GraphRuntimeError:
+            raise
+        except Exception as error:
+            raise PlanError(
+                f"rewrite rule {name} failed: {type(error).__name__}: {error}", got=name
+            ) from error
+
+    return run
 
 
 def rewrite(model: Model, rules: Sequence[Rule], devices: Devices) -> Model:

@@ -1,4 +1,5 @@
-"""Timing as TVM's time_evaluator does it: repeats of the mean over a number of calls."""
+"""Timing: a call as TVM's time_evaluator does it, repeats of the mean over a number of calls; and each node
+alone, over many runs."""
 
 from __future__ import annotations
 
@@ -6,11 +7,20 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from ..base.errors import InputError
+from ..plan.types import Plan
 
-__all__ = ["BenchmarkResult", "measure"]
+if TYPE_CHECKING:
+    from .sessions.session import Session
 
+__all__ = ["BenchmarkResult", "NodeTimes", "measure", "measure_nodes"]
+
+_MOST_ROWS = 40  # of a table
+_EMPTY = 200  # calls that run nothing
 _GOLDEN_RATIO = 1.618  # by how much at least number grows, as in TVM
 
 
@@ -93,3 +103,78 @@ def _one_repeat(
             return took / number, number
         wanted = min_seconds / (took / number) + 1 if took else 0
         number = int(max(wanted, number * _GOLDEN_RATIO, number + 1))
+
+
+# **************** node by node ****************
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeTimes:
+    """``ns`` int64 [runs, nodes]: what the nodes ``nid`` int64 [nodes] of ``plan`` took, one after the other,
+    each begun by the caller when the one before it was over. ``empty_ns``: what it takes to begin nothing,
+    which is in each of them. ``str()`` is a table of those that take most."""
+
+    plan: Plan
+    nid: np.ndarray
+    ns: np.ndarray
+    empty_ns: int
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row a node, in the order of a run: nid, node, op, device; median_ns, mean_ns, min_ns, max_ns
+        and std_ns over the runs; share, of the sum of medians."""
+        median = np.median(self.ns, 0)
+        total, found = max(float(median.sum()), 1.0), []
+        for at, nid in enumerate(self.nid.tolist()):
+            node, took = self.plan.graph.node(nid), self.ns[:, at]
+            found.append(
+                {
+                    "nid": nid,
+                    "node": node.name,
+                    "op": node.op,
+                    "device": str(self.plan.devices[self.plan.did[nid]]),
+                    "median_ns": float(median[at]),
+                    "mean_ns": float(took.mean()),
+                    "min_ns": int(took.min()),
+                    "max_ns": int(took.max()),
+                    "std_ns": float(took.std()),
+                    "share": float(median[at]) / total,
+                }
+            )
+        return found
+
+    def __str__(self) -> str:
+        rows = sorted(self.rows(), key=lambda row: -row["median_ns"])
+        shown = rows[:_MOST_ROWS]
+        lines = [f"{'median us':>11} {'min us':>11} {'std us':>9} {'share':>6}  device  node"]
+        lines += [
+            f"{row['median_ns'] / 1e3:11.2f} {row['min_ns'] / 1e3:11.2f} {row['std_ns'] / 1e3:9.2f} "
+            f"{row['share']:6.1%}  {row['device']:6}  {row['node']} ({row['op']})"
+            for row in shown
+        ]
+        if len(rows) > len(shown):
+            rest = sum(row["share"] for row in rows[len(shown) :])
+            lines.append(f"... and {len(rows) - len(shown)} more, {rest:.1%} of the time")
+        runs, empty = len(self.ns), self.empty_ns / 1e3
+        return "\n".join([*lines, f"{runs} runs node by node; {empty:.2f} us of each are the call's own"])
+
+
+def measure_nodes(session: Session, runs: int) -> NodeTimes:
+    """Run a session node by node, ``runs`` times after one that is not measured. Inputs must be set.
+
+    Raises InputError for a number below 1, and as Session.run."""
+    if not isinstance(runs, int) or isinstance(runs, bool) or runs < 1:
+        raise InputError(f"runs is {runs!r}: measure at least one", got=runs, wanted=1)
+    count, clock = session.program.main, time.perf_counter_ns
+    ns = np.zeros((runs + 1, count), np.int64)
+    for row in ns:
+        for at in range(count):
+            start = clock()
+            session.run_span(at, at + 1)
+            row[at] = clock() - start
+    empty = []
+    for _ in range(_EMPTY):
+        start = clock()
+        session.run_span(0, 0)
+        empty.append(clock() - start)
+    nid = np.array(session.program.nid[:count], np.int64)
+    return NodeTimes(session.plan, nid, ns[1:], round(statistics.median(empty)))

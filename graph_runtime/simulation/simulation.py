@@ -22,11 +22,10 @@ from ..costs import (
     BASES,
     SPIN_NS,
     Cost,
+    CostModel,
     Machine,
-    copy_cost,
-    dispatch_ns,
-    machine,
-    node_cost,
+    ask,
+    find_costs,
     weights_from_memory,
 )
 from ..ir.graph import COPY
@@ -50,14 +49,14 @@ def simulate(
     runs: int = 1,
     inputs: Collection[str] | None = None,
     in_flight: int = IN_FLIGHT,
-    host: Machine | None = None,
+    costs: CostModel | str | None = None,
 ) -> Timeline:
     """The timeline of ``runs`` runs that are submitted at once.
 
     ``traced``: ops of stack ttnn are replayed from a trace, else the host enqueues each. ``inputs``: graph
     inputs that every run sets anew, so that their copies to devices are part of it (uploads.py); None: those
-    that the plan was placed for. ``in_flight``: how many runs may have begun and not ended. ``host``:
-    constants of the machine. Raises InputError.
+    that the plan was placed for. ``in_flight``: how many runs may have begun and not ended. ``costs``:
+    what times are, None: what the plan was placed by, else this package's models. Raises InputError.
     """
     for what, number in (("runs", runs), ("in_flight", in_flight)):
         if not isinstance(number, int) or number < 1:
@@ -70,7 +69,8 @@ def simulate(
         )
     if inputs is None:
         inputs = plan.placement.pricing.inputs if plan.placement is not None else ()
-    found, brought = with_uploads(plan, lanes(plan), _positions(plan, inputs), host)
+    model = _model(plan, costs)
+    found, brought = with_uploads(plan, lanes(plan), _positions(plan, inputs), model)
     if runs * len(found.nid) > _MOST_EVENTS:
         raise InputError(
             f"{runs} runs of {len(found.nid)} instructions are more than {_MOST_EVENTS:,} "
@@ -79,13 +79,13 @@ def simulate(
             wanted=_MOST_EVENTS // len(found.nid),
         )
     resident = residency(plan)
-    kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, host=host, resident=resident)
+    kernel, dispatch, basis = node_times(plan, found.nid, traced=traced, costs=model, resident=resident)
     needs = needs_of(plan, found)
     for row, cost in brought.items():
         kernel[row], dispatch[row], basis[row] = round(cost.cycles), 0, BASES.index(cost.basis)
         needs[row] = []
     time = kernel + dispatch
-    handoffs = _Handoffs.of(plan, found, host or machine())
+    handoffs = _Handoffs.of(plan, found, model.host)
     start, cause = _Schedule(found, time.tolist(), needs, handoffs, resident).fill(runs, in_flight)
     count = len(found.nid)
     return Timeline(
@@ -103,6 +103,12 @@ def simulate(
         runs,
         None if resident is None else resident.epoch,
     )
+
+
+def _model(plan: Plan, costs: CostModel | str | None) -> CostModel:
+    if costs is None and plan.placement is not None:
+        costs = plan.placement.pricing.costs
+    return find_costs(costs)
 
 
 def _positions(plan: Plan, inputs: Collection[str]) -> list[int]:
@@ -123,15 +129,15 @@ def node_times(
     nid: np.ndarray,
     *,
     traced: bool = True,
-    host: Machine | None = None,
+    costs: CostModel | str | None = None,
     resident: Residency | None = None,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(ns, ns of dispatch, basis as an index of costs.BASES) of each node in ``nid``, int64, int64, int8:
     equal calls are asked for once. ``resident``: nodes whose cores a balancer chose take what that says."""
-    known: dict[tuple[Any, ...], tuple[int, int, int]] = {}
-    from_memory = weights_from_memory(plan.graph, host)
+    model, known = _model(plan, costs), dict[tuple[Any, ...], tuple[int, int, int]]()
+    from_memory = weights_from_memory(plan.graph, model.host)
     rows = [
-        known.get(key) or known.setdefault(key, _time(plan, n, traced, host, from_memory))
+        known.get(key) or known.setdefault(key, _time(plan, n, traced, model, from_memory))
         for n, key in zip(nid.tolist(), _keys(plan, nid), strict=True)
     ]
     table = np.array(rows, np.int64).reshape(-1, 3)
@@ -164,9 +170,7 @@ def _keys(plan: Plan, nid: np.ndarray) -> list[tuple[Any, ...]]:
     ]
 
 
-def _time(
-    plan: Plan, nid: int, traced: bool, host: Machine | None, from_memory: bool
-) -> tuple[int, int, int]:
+def _time(plan: Plan, nid: int, traced: bool, costs: CostModel, from_memory: bool) -> tuple[int, int, int]:
     graph = plan.graph
     if graph.func_id[nid] < 0:
         return 0, 0, 0  # an input: uploads.py knows
@@ -175,23 +179,25 @@ def _time(
     device = plan.devices[plan.did[nid]]
     if graph.funcs[graph.func_id[nid]].name == COPY:
         source = plan.devices[plan.did[graph.maker(reads[0])]]
-        cost = copy_cost(
-            source, plan.layout(reads[0]), device, plan.layout(makes[0]), graph.entry_type(makes[0]), host
-        )
+        type_ = graph.entry_type(makes[0])
+        ways = source, plan.layout(reads[0]), device, plan.layout(makes[0])
+        cost = ask(costs.copy, f"a copy of {type_} from {source} to {device}", *ways, type_)
         begins = source == device
     else:
         fidelity = plan.numerics[plan.did[nid]].fidelity if plan.numerics else ""
-        cost = node_cost(
+        cost = ask(
+            costs.node,
+            f"node {graph.names[nid]!r} on {device}",
             graph,
             nid,
             device,
             [plan.layout(e) for e in (*reads, *makes)],
-            host=host,
             fidelity=fidelity,
             from_memory=from_memory,
         )
         begins = True
-    start = dispatch_ns(device.descriptor, traced=traced) if begins else Cost(0.0, BASES[0], "no kernel")
+    launch = f"a launch on {device}"
+    start = ask(costs.dispatch, launch, device, traced=traced) if begins else Cost(0.0, BASES[0], "no kernel")
     grounds = [one.basis for one in (cost, start) if one.cycles > 0] or [cost.basis]
     return round(cost.cycles), round(start.cycles), max(map(BASES.index, grounds))
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..base.machine.devices import parse
 from ..base.machine.layout import ROW_MAJOR, Layout
-from ..costs import Cost, Machine, copy_cost
+from ..costs import Cost, CostModel, ask
 from ..plan.columns import input_behind, slot_nid
 from ..plan.lanes import COMPUTE, COPY_IN, Lanes
 from ..plan.types import Plan
@@ -22,7 +22,7 @@ __all__ = ["with_uploads"]
 
 
 def with_uploads(
-    plan: Plan, found: Lanes, positions: Sequence[int], host: Machine | None = None
+    plan: Plan, found: Lanes, positions: Sequence[int], costs: CostModel
 ) -> tuple[Lanes, dict[int, Cost]]:
     """Lanes of a run with a row for each upload of the inputs at ``positions``, and {row: its cost}. The node
     of such a row is the copy that the plan makes when the input is set, or the input."""
@@ -33,7 +33,7 @@ def with_uploads(
     home = next((d for d in plan.devices if d.descriptor.on_host), None) or parse("cpu:0")
     place = np.searchsorted(found.nid, [before for before, _, _ in rows])
     nids = np.array([nid for _, nid, _ in rows], np.int64)
-    qids, costs = [], {}
+    qids, found_costs = [], {}
     for i, (_, nid, role) in enumerate(rows):
         did = int(plan.did[nid])
         queue = (did, role)
@@ -45,7 +45,8 @@ def with_uploads(
         eid = int(graph.row_ptr[nid])
         type_, layout = graph.entry_type(eid), plan.layout(eid)
         plain = Layout(home.main_memory.name, ROW_MAJOR, layout.format)
-        costs[int(place[i]) + i] = copy_cost(home, plain, plan.devices[did], layout, type_, host)
+        what = f"a copy of {type_} from {home} to {plan.devices[did]}"
+        found_costs[int(place[i]) + i] = ask(costs.copy, what, home, plain, plan.devices[did], layout, type_)
     new_of = np.arange(len(found.nid)) + np.searchsorted(place, np.arange(len(found.nid)), side="right")
     counts = np.insert(np.diff(found.wait_ptr), place, 0)
     qid = np.insert(found.qid, place, np.array(qids, found.qid.dtype))
@@ -60,7 +61,7 @@ def with_uploads(
         new_of[found.wait] if len(found.wait) else found.wait,
         found.warnings,
     )
-    return lanes, costs
+    return lanes, found_costs
 
 
 def _uploads(plan: Plan, positions: Sequence[int]) -> list[tuple[int, int, str]]:

@@ -42,7 +42,7 @@ import graph_runtime as gr
 from graph_runtime.base import config
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.build.prepare import prepare
-from graph_runtime.costs import Machine
+from graph_runtime.costs import CostModel, Machine
 from graph_runtime.ir.builder import Value
 from graph_runtime.ir.model import Model
 from graph_runtime.plan import Placement, plan
@@ -193,7 +193,7 @@ def reality(
     """A line a plan, then one for the model."""
     prepared = prepare(source, ["cpu:0"])
     graph, listed = prepared.model.graph, parse_list(PAIR)
-    problem = make_problem(graph, listed, host=machine, objective="makespan")
+    problem = make_problem(graph, listed, costs=CostModel(machine), objective="makespan")
     made = sample(problem, options.plans)
     predicted = evaluate(problem, np.stack([did for _, did in made]))
     built, constants = cached_library([prepared.plan]), shared(prepared.model)

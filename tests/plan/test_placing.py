@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from graph_runtime.base.errors import InputError, PlanError
 from graph_runtime.base.machine.devices import parse_list
-from graph_runtime.costs import SPIN_NS, Machine
+from graph_runtime.costs import SPIN_NS, CostModel, Machine
 from graph_runtime.ir.graph import Graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.columns import is_nop
@@ -148,11 +148,11 @@ def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew, host):
     graph = random_graph(rng, devices, nodes=14, columns=False)
     assume(set_anew or not has_reshapes_in_a_row(graph))
     inputs = graph.input_names if set_anew else ()
-    problem = make_problem(graph, listed, inputs=inputs, host=host)
+    problem = make_problem(graph, listed, inputs=inputs, costs=CostModel(host))
     did = np.array([rng.choice(np.flatnonzero(row)) for row in problem.allowed], np.int32)
     placed = Placement(graph, listed, did, np.zeros(len(did), np.int32), ("drawn",))
     planned = plan(graph, listed, placed=placed, reorder=False)
-    timeline = simulate(apart(planned), inputs=inputs, host=host)
+    timeline = simulate(apart(planned), inputs=inputs, costs=CostModel(host))
     times = measure(problem, did[None])
     assert times.serial[0] == timeline.duration.sum()
     busiest = np.bincount(timeline.queue, timeline.duration).max(initial=0)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# docs/index.md lists them; plan, plan.placing and rewrite serve policies, passes and rules of users
+# docs/index.md lists them; costs, plan, plan.placing and rewrite serve what users bring of their own
 PUBLIC = [
     "graph_runtime",
     "graph_runtime.compat.onnx_backend",
@@ -20,6 +20,7 @@ PUBLIC = [
     "graph_runtime.compat.tvm.contrib.debugger",
     "graph_runtime.compat.tvm.contrib.graph_executor",
     "graph_runtime.compat.tvm.contrib.graph_runtime",
+    "graph_runtime.costs",
     "graph_runtime.eager",
     "graph_runtime.errors",
     "graph_runtime.plan",

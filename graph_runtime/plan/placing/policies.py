@@ -7,11 +7,11 @@ search from their own answer and the best single device, so that none is worse t
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 
 import numpy as np
 
 from ...base.errors import InputError, PlanError, did_you_mean
+from ...base.outside import find_outside, name_of
 from .cuts import best_cut
 from .exact import solve
 from .heft import heft as heft_order
@@ -112,30 +112,12 @@ def find_policy(name: str | PlacementPolicy) -> PlacementPolicy:
                 wanted=[*PLACEMENT_POLICIES],
             )
         return PLACEMENT_POLICIES[name]
-    module, _, function = name.partition(":")
-    try:
-        found = import_module(module)
-    except Exception as error:  # whatever a module's own code does when it is imported
-        missing = error.name if isinstance(error, ModuleNotFoundError) else None
-        absent = missing is not None and missing == module.partition(".")[0]
-        raise PlanError(
-            f"placement policy {name}: cannot import {module}: {type(error).__name__}: {error}"
-            + (f"; is the folder of {missing} on PYTHONPATH?" if absent else ""),
-            got=name,
-        ) from error
-    policy = getattr(found, function, None)
-    if not callable(policy):
-        there = [k for k, v in vars(found).items() if callable(v) and not k.startswith("_")]
-        raise PlanError(
-            f"placement policy {name}: {module} has no function {function!r}{did_you_mean(function, there)}",
-            got=name,
-        )
-    return policy
+    return find_outside("placement policy", name)
 
 
 def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarray:
     """int32 [nodes]: what a policy says, checked. Raises PlanError where that is no placement."""
-    name = policy if isinstance(policy, str) else getattr(policy, "__name__", "function")
+    name = name_of(policy)
     try:
         said = find_policy(policy)(problem)
     except (InputError, PlanError):

@@ -18,7 +18,7 @@ from ...base.errors import InputError, PlanError, did_you_mean
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import ROW_MAJOR, Layout, same_image
 from ...base.unique import unique_values
-from ...costs import Machine, copy_cost, dispatch_ns, machine, node_cost, weights_from_memory
+from ...costs import CostModel, ask, find_costs, weights_from_memory
 from ...ir.graph import COPY, NOP, Graph, TensorType
 from ..columns import first_of, intern, slot_nid
 from ..defaults import choose, read_formats
@@ -96,7 +96,7 @@ def make_problem(
     inputs: Collection[str] = (),
     formats: Mapping[str, str] | None = None,
     kernels: Kernels | None = None,
-    host: Machine | None = None,
+    costs: CostModel | str | None = None,
     objective: str = "serial",
     constants: Collection[str] | None = None,
 ) -> PlacementProblem:
@@ -104,7 +104,7 @@ def make_problem(
 
     ``pin`` int32 [nodes], -1: any device. ``inputs``: graph inputs that every run sets anew, from the first
     host of the list. ``formats``: device or kind -> format of its floats. ``kernels``: function -> device
-    kinds that a library has it for. ``host``: constants of the machine, None: the packaged ones.
+    kinds that a library has it for. ``costs``: what times are, None: this package's models.
     ``constants``: None where nodes run as they stand; else rewrite.target follows, and knows the values of
     these inputs: costs are those of the kernels that it will choose.
 
@@ -114,7 +114,8 @@ def make_problem(
     set_anew = _set_anew(graph, inputs)
     afar = bool(len(set_anew)) and not any(d.descriptor.on_host for d in devices)
     devices = (*devices, parse("cpu:0")) if afar else devices
-    prices = _Prices(graph, devices, formats or {}, kernels or {}, host, _known(graph, constants))
+    model = find_costs(costs)
+    prices = _Prices(graph, devices, formats or {}, kernels or {}, model, _known(graph, constants))
     pin = np.full(graph.num_nodes, -1, np.int32) if pin is None else np.array(pin, np.int32)
     on_host = np.array([d.descriptor.on_host for d in devices])
     null = graph.func_id < 0
@@ -131,7 +132,6 @@ def make_problem(
     cost = prices.nodes(constant)
     if afar:
         cost[~null, -1] = UNSUPPORTED
-    host = host or machine()
     return PlacementProblem(
         graph,
         devices,
@@ -145,8 +145,8 @@ def make_problem(
         uses[:, 0],
         uses[:, 1],
         prices.reasons,
-        round(host.handoff_ns),
-        round(host.wake_ns),
+        round(model.host.handoff_ns),
+        round(model.host.wake_ns),
         objective,
     )
 
@@ -204,11 +204,11 @@ class _Prices:
         devices: tuple[Device, ...],
         formats: Mapping[str, str],
         kernels: Kernels,
-        host: Machine | None,
+        costs: CostModel,
         known: np.ndarray | None,
     ):
-        self.graph, self.devices, self.kernels, self.host = graph, devices, kernels, host
-        self.known, self.from_memory = known, weights_from_memory(graph, host)
+        self.graph, self.devices, self.kernels, self.costs = graph, devices, kernels, costs
+        self.known, self.from_memory = known, weights_from_memory(graph, costs.host)
         self.formats = read_formats(devices, formats)
         self.reasons: dict[tuple[int, int], str] = {}
         self.layouts = [[self._layout(t, did) for did in range(len(devices))] for t in graph.types]
@@ -267,16 +267,17 @@ class _Prices:
             self.reasons[fid, did] = reason
             return UNSUPPORTED
         layouts = [self.layouts[self.graph.type_id[e]][did] for e in (*node.inputs, *node.outputs)]
-        cost = node_cost(
+        cost = ask(
+            self.costs.node,
+            f"node {node.name!r} on {device}",
             self.graph,
             nid,
             device,
             layouts,
-            host=self.host,
             constant_weight=None if self.known is None else bool(self.known[nid]),
             from_memory=self.from_memory,
         )
-        return max(round(cost.cycles), 0) + round(dispatch_ns(device.descriptor).cycles)
+        return round(cost.cycles) + self._dispatch(device)
 
     def _reshape(self, source: int, made: int, did: int) -> int:
         """A reshape moves bytes where its two types have no common physical image."""
@@ -286,8 +287,7 @@ class _Prices:
         types = self.graph.types
         if device.descriptor.on_host or same_image(before, types[source].shape, after, types[made].shape):
             return 0
-        cost = copy_cost(device, before, device, after, types[made], self.host)
-        return round(cost.cycles) + round(dispatch_ns(device.descriptor).cycles)
+        return self._way(device, before, device, after, types[made]) + self._dispatch(device)
 
     # **************** copies ****************
 
@@ -305,11 +305,18 @@ class _Prices:
             return 0
         devices, type_ = self.devices, self.graph.types[type_id]
         try:
-            return round(copy_cost(devices[source], a, devices[target], b, type_, self.host).cycles)
+            return self._way(devices[source], a, devices[target], b, type_)
         except PlanError:  # no way between the two: down to the host and up again
             host = next((d for d in devices if d.descriptor.on_host), None)
             if host is None:
                 return UNSUPPORTED
             plain = Layout(host.main_memory.name, ROW_MAJOR, a.format)
-            down = copy_cost(devices[source], a, host, plain, type_, self.host)
-            return round(down.cycles + copy_cost(host, plain, devices[target], b, type_, self.host).cycles)
+            down = self._way(devices[source], a, host, plain, type_)
+            return down + self._way(host, plain, devices[target], b, type_)
+
+    def _way(self, source: Device, a: Layout, target: Device, b: Layout, type_: TensorType) -> int:
+        what = f"a copy of {type_} from {source} to {target}"
+        return round(ask(self.costs.copy, what, source, a, target, b, type_).cycles)
+
+    def _dispatch(self, device: Device) -> int:
+        return round(ask(self.costs.dispatch, f"a launch on {device}", device).cycles)
