@@ -32,6 +32,7 @@ COMMANDS = (
     "devices",
     "cache",
     "bench",
+    "study",
     "trust",
 )
 

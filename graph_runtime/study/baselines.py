@@ -1,0 +1,229 @@
+"""Baselines of the literature, as placement policies: list schedules that keep to memory, and annealing.
+
+ETF (Hwang, Chow, Anger and Lee, 1989) starts, of all ready nodes and devices, the pair that can start first.
+SCT (Hanen and Munier, 1995) first asks a linear program which reader of a node is its favourite child, which
+should run where the node ran; that device is kept for it as long as a copy would take, but for nodes that
+could run anywhere. m-ETF and m-SCT are those with the devices' memory (Baechi: Jeon et al., 2020, section
+3): a device that would be over-full is not chosen. All are made for devices that are equally fast. Annealing
+(Kirkpatrick, Gelatt and Vecchi, 1983) moves single nodes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..base.errors import PlanError
+from ..plan.placing import UNSUPPORTED, PlacementProblem, evaluate
+from ..plan.placing.search import singles
+
+__all__ = ["BASELINES", "annealing", "m_etf", "m_sct"]
+
+_ROUNDS = 400  # of annealing
+_TRIED = 16  # moves a round
+_HOT, _COLD = 0.05, 0.0005  # of the first assignment's time: what worse moves are taken for at both ends
+_FAVOURITE = 0.5  # below, a relaxed variable says that a reader is the favourite child
+
+
+def annealing(problem: PlacementProblem, seed: int = 0) -> np.ndarray:
+    """Simulated annealing from the best single device: a move of one node that makes the objective d longer
+    is taken with chance exp(-d / T), T falling geometrically."""
+    rng, allowed = np.random.default_rng(seed), problem.allowed
+    starts = singles(problem)
+    times = evaluate(problem, starts)
+    did, now = starts[times.argmin()].astype(np.int16), int(times.min())
+    best, free = now, np.flatnonzero(allowed.sum(1) > 1)
+    kept, heat = did.copy(), _HOT * max(now, 1)
+    cooling = (_COLD / _HOT) ** (1 / _ROUNDS)
+    for _ in range(_ROUNDS if len(free) else 0):
+        rows = np.repeat(did[None], _TRIED, 0)
+        for row in rows:
+            node = int(rng.choice(free))
+            row[node] = rng.choice(np.flatnonzero(allowed[node]))
+        for row, ns in zip(rows, evaluate(problem, rows).tolist(), strict=True):
+            if ns <= now or rng.random() < math.exp((now - ns) / heat):
+                did, now = row, ns
+                if now < best:
+                    best, kept = now, did.copy()
+                break
+        heat *= cooling
+    return kept
+
+
+def m_etf(problem: PlacementProblem) -> np.ndarray:
+    """The ready node and the device with memory for it that can start first."""
+    return _List(problem, {}).schedule()
+
+
+def m_sct(problem: PlacementProblem) -> np.ndarray:
+    """As m_etf, with favourite children first. Raises PlanError without scipy (extra "solver")."""
+    return _List(problem, _favourites(problem)).schedule()
+
+
+BASELINES: dict[str, Callable[..., np.ndarray]] = {"annealing": annealing, "m-etf": m_etf, "m-sct": m_sct}
+
+
+# **************** list schedules ****************
+
+
+@dataclass
+class _List:
+    """``favourite``: node -> the reader that should run where it ran."""
+
+    problem: PlacementProblem
+    favourite: dict[int, int]
+    did: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        problem, count = self.problem, self.problem.num_nodes
+        self.reads: list[list[int]] = [[] for _ in range(count)]
+        self.readers: list[list[int]] = [[] for _ in range(count)]
+        for nid, value in zip(problem.use_nid.tolist(), problem.use_value.tolist(), strict=True):
+            self.reads[nid].append(value)
+            maker = int(problem.ready[value])
+            if maker >= 0:
+                self.readers[maker].append(nid)
+        self.makers = [{int(problem.ready[v]) for v in row} - {-1} for row in self.reads]
+        self.did, self.over = [-1] * count, [0] * count
+        self.free, self.last = [0] * problem.num_devices, [-1] * problem.num_devices
+        self.bytes = _bytes(problem)
+        self.left = _capacities(problem)
+
+    def schedule(self) -> np.ndarray:
+        """int16 [nodes]"""
+        waiting = [len(makers) for makers in self.makers]
+        ready = [n for n, count in enumerate(waiting) if not count]
+        options = [np.flatnonzero(row).tolist() for row in self.problem.allowed]
+        while ready:
+            pairs = ((n, d) for n in ready for d in self._fitting(n, options[n]))
+            start, _, nid, device = min((self._start(n, d), self._rank(n, d), n, d) for n, d in pairs)
+            ready.remove(nid)
+            self.did[nid], self.over[nid] = device, start + int(self.problem.cost[nid, device])
+            if self.problem.graph.func_id[nid] >= 0:
+                self.free[device], self.last[device] = self.over[nid], nid
+            self.left[device] -= self.bytes[nid]
+            for reader in sorted(set(self.readers[nid])):
+                waiting[reader] -= 1
+                if not waiting[reader]:
+                    ready.append(reader)
+        return np.array(self.did, np.int16)
+
+    def _fitting(self, nid: int, options: list[int]) -> list[int]:
+        """The devices with memory for a node; where none has, the one with most left."""
+        fitting = [d for d in options if self.left[d] >= self.bytes[nid]]
+        return fitting or [max(options, key=lambda d: self.left[d])]
+
+    def _start(self, nid: int, device: int) -> int:
+        problem, begin = self.problem, self.free[device]
+        if problem.graph.func_id[nid] < 0:
+            return 0
+        for value in self.reads[nid]:
+            maker, owner = int(problem.ready[value]), int(problem.owner[value])
+            source = self.did[owner]
+            way = int(problem.copy[value, source, device]) if source >= 0 else 0
+            begin = max(begin, way + (self.over[maker] if maker >= 0 else 0))
+        return max(begin, self._kept(nid, device, begin))
+
+    def _kept(self, nid: int, device: int, begin: int) -> int:
+        """Until when a device is kept for the favourite child of what ran there last."""
+        last = self.last[device]
+        wanted = self.favourite.get(last, -1)
+        if wanted in (-1, nid) or self.did[wanted] >= 0 or self._anywhere(nid) <= begin:
+            return 0
+        return self.over[last] + max(self._way(v) for v in self.reads[wanted] if self._made(v) == last)
+
+    def _anywhere(self, nid: int) -> int:
+        """When what a node reads is there on every device."""
+        made = [v for v in self.reads[nid] if self._made(v) >= 0]
+        return max((self.over[self._made(v)] + self._way(v) for v in made), default=0)
+
+    def _made(self, value: int) -> int:
+        return int(self.problem.ready[value])
+
+    def _way(self, value: int) -> int:
+        """The longest copy of a value from where it is."""
+        source = self.did[int(self.problem.owner[value])]
+        return int(self.problem.copy[value, source].max()) if source >= 0 else 0
+
+    def _rank(self, nid: int, device: int) -> tuple[int, int]:
+        """Of pairs that start together the favourite child at its parent first, then what takes least."""
+        wanted = any(
+            self.favourite.get(maker) == nid and self.did[maker] == device for maker in self.makers[nid]
+        )
+        return 0 if wanted else 1, int(self.problem.cost[nid, device])
+
+
+def _bytes(problem: PlacementProblem) -> list[int]:
+    """Of each node the bytes of what it makes and of the constants that it is the first to read."""
+    graph, first = problem.graph, np.full(problem.graph.num_entries, -1)
+    reader = np.repeat(np.arange(graph.num_nodes), np.diff(graph.in_ptr))
+    first[graph.in_eid[::-1]] = reader[::-1]
+    found = np.zeros(graph.num_nodes, np.int64)
+    constant = np.ones(graph.num_entries, bool)
+    constant[problem.eid] = False
+    for eid in range(graph.num_entries):
+        made = int(graph.entry_nid[eid])
+        node = first[eid] if graph.func_id[made] < 0 and constant[eid] else made
+        if node >= 0:
+            found[node] += graph.entry_type(eid).nbytes
+    return found.tolist()
+
+
+def _capacities(problem: PlacementProblem) -> list[int]:
+    memories = [device.main_memory for device in problem.devices]
+    return [memory.available * memory.banks for memory in memories]
+
+
+# **************** favourite children ****************
+
+
+def _favourites(problem: PlacementProblem) -> dict[int, int]:
+    """The relaxed program of SCT: start times s, one x in 0 .. 1 an edge, 0 where its reader is the
+    favourite. Least is the end w of all; s_j >= s_i + p_i + c_ij x_ij, and of a node's readers, and of a
+    node's makers, all but one have x = 1."""
+    try:
+        from scipy.optimize import linprog
+        from scipy.sparse import coo_array
+    except ImportError as error:
+        raise PlanError("m-sct solves a linear program: pip install 'graph-runtime[solver]'") from error
+    count, able = problem.num_nodes, problem.cost < UNSUPPORTED
+    took = np.where(able, problem.cost, 0).sum(1) / np.maximum(able.sum(1), 1)
+    k = max(problem.num_devices, 2)
+    ways = problem.copy.sum((1, 2)) / (k * (k - 1))
+    edges: dict[tuple[int, int], float] = {}
+    for nid, value in zip(problem.use_nid.tolist(), problem.use_value.tolist(), strict=True):
+        maker = int(problem.ready[value])
+        if maker >= 0:
+            edges[maker, nid] = edges.get((maker, nid), 0.0) + float(ways[value])
+    if not edges:
+        return {}
+    unit = max(float(took.sum()), 1.0)
+    rows: list[tuple[int, int, float]] = []  # row, column, factor: all of them <= bound
+    bound: list[float] = []
+    for at, ((a, b), way) in enumerate(edges.items()):
+        rows += [(len(bound), a, 1.0), (len(bound), b, -1.0), (len(bound), count + at, way / unit)]
+        bound.append(-took[a] / unit)
+    end = count + len(edges)
+    for nid in range(count):
+        rows += [(len(bound), nid, 1.0), (len(bound), end, -1.0)]
+        bound.append(-took[nid] / unit)
+    for side in (0, 1):
+        groups: dict[int, list[int]] = {}
+        for at, edge in enumerate(edges):
+            groups.setdefault(edge[side], []).append(count + at)
+        for columns in groups.values():
+            rows += [(len(bound), column, -1.0) for column in columns]
+            bound.append(1.0 - len(columns))
+    at_row, column, factor = map(np.array, zip(*rows, strict=True))
+    matrix = coo_array((factor, (at_row, column)), shape=(len(bound), end + 1)).tocsr()
+    aim = np.zeros(end + 1)
+    aim[end] = 1.0
+    limits = [(0, None)] * count + [(0, 1)] * len(edges) + [(0, None)]
+    solved = linprog(aim, A_ub=matrix, b_ub=bound, bounds=limits, method="highs")
+    if solved.x is None:
+        raise PlanError(f"m-sct found no solution of its linear program: {solved.message}")
+    chosen = zip(edges, solved.x[count:end].tolist(), strict=True)
+    return {a: b for (a, b), x in sorted(chosen, key=lambda row: -row[1]) if x < _FAVOURITE}

@@ -1,0 +1,223 @@
+"""The runner: models x device lists x objectives x policies x seeds, a row of a CSV file each.
+
+A row is written as soon as it is known, and a row that the file has is not computed again: a study that was
+stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import csv
+import inspect
+import itertools
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import GraphRuntimeError, InputError, did_you_mean
+from ..base.machine.devices import Device, parse_list
+from ..base.outside import name_of
+from ..base.progress import Tell, silent
+from ..costs import CostModel
+from ..plan import plan
+from ..plan.placement import place
+from ..plan.placing import OBJECTIVES, PLACEMENT_POLICIES, PlacementProblem, evaluate
+from ..plan.placing.policies import find_policy
+from ..plan.types import Placement
+from ..simulation.simulation import IN_FLIGHT, simulate
+from .baselines import BASELINES
+from .networks import Network, corpus, network
+
+__all__ = ["COLUMNS", "POLICIES", "Study", "read_rows"]
+
+POLICIES = (*PLACEMENT_POLICIES, *BASELINES)
+# what a row is of, and what was found
+_KEY = ("model", "digest", "devices", "objective", "policy", "seed")
+COLUMNS = (*_KEY, "nodes", "predicted_ns", "simulated_ns", "bound_ns", "peak_bytes", "place_s", "error")
+_REUSE = {"serial": "serial", "makespan": "safe", "throughput": "safe"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What is compared. ``models``: names of corpus(), files, Models. ``devices``: lists, each as
+    "cpu:0,tt:0=n150" or a sequence. ``policies``: POLICIES, "package.module:function", or such functions; one
+    with a parameter ``seed`` runs once for each of ``seeds``, the others once. ``objectives``: what policies
+    make least. ``costs``: as of Options.
+
+    Raises InputError for words that are none, when it is made.
+    """
+
+    models: Sequence[Any] = field(default_factory=corpus)
+    devices: Sequence[str | Sequence[str | Device]] = ("cpu:0,tt:0=n150",)
+    policies: Sequence[str | Callable[..., Any]] = POLICIES
+    objectives: Sequence[str] = ("makespan",)
+    seeds: Sequence[int] = (0,)
+    costs: CostModel | str | None = None
+
+    def __post_init__(self) -> None:
+        for policy in self.policies:
+            if isinstance(policy, str) and ":" not in policy and policy not in POLICIES:
+                text = f"unknown placement policy {policy!r}{did_you_mean(policy, POLICIES)}"
+                raise InputError(text, got=policy, wanted=list(POLICIES))
+        for objective in self.objectives:
+            if objective not in OBJECTIVES:
+                text = f"unknown objective {objective!r}{did_you_mean(str(objective), OBJECTIVES)}"
+                raise InputError(text, got=objective, wanted=list(OBJECTIVES))
+        for seed in self.seeds:
+            if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
+                raise InputError(f"a seed is a whole number from 0 on, not {seed!r}", got=seed)
+
+    def run(self, out: str | Path, tell: Tell = silent) -> list[dict[str, Any]]:
+        """All rows of the study, those computed now and those that the file ``out`` has.
+
+        A placement that is refused is a row with its ``error``. Raises InputError for a file that is no
+        study's, OSError, and what reading a model raises.
+        """
+        out = Path(out)
+        known = {_key(row): row for row in read_rows(out)} if out.exists() else {}
+        networks = [network(model) for model in self.models]
+        lists = [parse_list(d.split(",") if isinstance(d, str) else d) for d in self.devices]
+        asked = list(self._asked(networks, lists))
+        found: list[dict[str, Any]] = []
+        with _opened(out) as file:
+            writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+            if not known:
+                writer.writeheader()
+            for at, (one, devices, objective, policy, seed) in enumerate(asked):
+                key = _named(one, devices, objective, policy, seed)
+                row = known.get(_key(key))
+                if row is None:
+                    tell(f"{one.name} {key['policy']}", at, len(asked))
+                    row = _cell({**key, **self._measured(one, devices, objective, policy, seed)})
+                    writer.writerow(row)
+                    file.flush()
+                found.append(row)
+        return found
+
+    def _asked(
+        self, networks: Iterable[Network], lists: Iterable[tuple[Device, ...]]
+    ) -> Iterator[tuple[Any, ...]]:
+        for one, devices, objective, policy in itertools.product(
+            networks, lists, self.objectives, self.policies
+        ):
+            for seed in self.seeds if _takes_seed(policy) else (None,):
+                yield one, devices, objective, policy, seed
+
+    def _measured(
+        self, one: Network, devices: tuple[Device, ...], objective: str, policy: Any, seed: int | None
+    ) -> dict[str, Any]:
+        found: dict[str, Any] = {"nodes": int((one.graph.func_id >= 0).sum())}
+        begin = time.perf_counter()
+        try:
+            placed = place(
+                one.graph,
+                devices,
+                placement=_function(policy, seed),
+                objective=objective,
+                inputs=one.inputs,
+                costs=self.costs,
+            )
+            found["place_s"] = round(time.perf_counter() - begin, 6)
+            found |= _said(placed, objective)
+            planned = plan(one.graph, devices, placed=placed, reuse=_REUSE[objective])
+            found["peak_bytes"] = sum(planned.peak.values())
+            runs = IN_FLIGHT if objective == "throughput" else 1
+            timeline = simulate(planned, runs=runs)
+            found["simulated_ns"] = {
+                "serial": int((timeline.end - timeline.start).sum()),
+                "makespan": timeline.latency_ns,
+                "throughput": round(1e9 / timeline.throughput) if timeline.throughput else 0,
+            }[objective]
+        except GraphRuntimeError as error:
+            found["error"] = f"{type(error).__name__}: {error}"
+        return found
+
+
+def read_rows(path: str | Path) -> list[dict[str, Any]]:
+    """The rows of a study's file; a last line that was cut off is left out. Raises InputError, OSError."""
+    text = Path(path).read_text("utf-8")
+    lines = text.splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        lines = lines[:-1]
+    reader = csv.DictReader(lines)
+    if lines and tuple(reader.fieldnames or ()) != COLUMNS:
+        raise InputError(
+            f"{path} is no file of a study: its first line is not {','.join(COLUMNS)}", got=str(path)
+        )
+    rows = []
+    for number, row in enumerate(reader, 2):
+        try:
+            rows.append(_cell(row))
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{path}, line {number}: {error}; take the line out, or begin anew") from error
+    return rows
+
+
+def _opened(path: Path) -> Any:
+    """The file, behind its last whole line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        data = path.read_bytes()
+        if not data.endswith(b"\n"):
+            path.write_bytes(data[: data.rfind(b"\n") + 1])
+    return path.open("a", encoding="utf-8", newline="")
+
+
+_NUMBERS = ("seed", "nodes", "predicted_ns", "simulated_ns", "bound_ns", "peak_bytes")
+_READ: dict[str, Callable[[Any], Any]] = {**dict.fromkeys(_NUMBERS, int), "place_s": float}
+
+
+def _cell(row: dict[str, Any]) -> dict[str, Any]:
+    """A row with numbers, None for what is not known; as written, so as read."""
+    found: dict[str, Any] = {}
+    for name in COLUMNS:
+        value = row.get(name)
+        if value in (None, ""):
+            found[name] = None
+        else:
+            found[name] = _READ.get(name, str)(value)
+    return found
+
+
+def _key(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _KEY)
+
+
+def _named(
+    one: Network, devices: tuple[Device, ...], objective: str, policy: Any, seed: int | None
+) -> dict[str, Any]:
+    listed = " ".join(f"{device}={device.descriptor.name}" for device in devices)
+    values = (one.name, one.digest, listed, objective, name_of(policy), seed)
+    return dict(zip(_KEY, values, strict=True))
+
+
+def _policy(policy: Any) -> Callable[..., np.ndarray]:
+    return BASELINES[policy] if policy in BASELINES else find_policy(policy)
+
+
+def _takes_seed(policy: Any) -> bool:
+    return "seed" in inspect.signature(_policy(policy)).parameters
+
+
+def _function(policy: Any, seed: int | None) -> Any:
+    function = _policy(policy)
+    if seed is None:
+        return function if policy in BASELINES else policy
+
+    def seeded(problem: PlacementProblem) -> np.ndarray:
+        return function(problem, seed=seed)
+
+    seeded.__name__ = name_of(policy)
+    return seeded
+
+
+def _said(placed: Placement, objective: str) -> dict[str, Any]:
+    """What the placement is said to take, and what none goes below."""
+    problem = placed.problem
+    assert problem is not None  # a policy decided
+    rows = np.where(problem.graph.func_id < 0, problem.pin, placed.did)
+    (said,) = (row for row in placed.summary()["predictions"] if row["objective"] == objective)
+    return {"predicted_ns": int(evaluate(problem, rows[None])[0]), "bound_ns": said["bound_ns"]}

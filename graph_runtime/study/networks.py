@@ -1,0 +1,60 @@
+"""The corpus by name, and models of one's own: a Graph, and the inputs that every run sets."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import InputError, did_you_mean
+from ..base.packaged import data_folder
+from ..build.prepare import read_model
+from ..ir.documents.loader import load_graph
+from ..ir.documents.write import graph_to_json
+from ..ir.graph import Graph
+
+__all__ = ["Network", "corpus", "network"]
+
+_SET = "x"  # what the names of a corpus network's inputs begin with; of its parameters "w"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Network:
+    """``inputs``: those that every run sets anew; the others are constants. ``digest``: of the graph."""
+
+    name: str
+    graph: Graph
+    inputs: tuple[str, ...]
+    digest: str
+
+
+def corpus() -> tuple[str, ...]:
+    """The names of the networks that are shipped."""
+    return tuple(sorted(path.stem for path in _folder().glob("*.json")))
+
+
+def network(source: Any) -> Network:
+    """A network of the corpus by name; else what prepare() reads, an ONNX file or a Model with its constants.
+
+    Raises InputError for a name that is neither in the corpus nor a file; as load_graph and front-ends."""
+    if isinstance(source, str) and source in corpus():
+        graph = load_graph((_folder() / f"{source}.json").read_bytes())
+        return _network(source, graph, [name for name in graph.input_names if name.startswith(_SET)])
+    if isinstance(source, str) and not source.lstrip().startswith("{") and not Path(source).exists():
+        text = f"no file and no network of the corpus is called {source!r}{did_you_mean(source, corpus())}"
+        raise InputError(text, got=source, wanted=list(corpus()))
+    model = read_model(source)
+    name = Path(source).stem if isinstance(source, str | Path) else type(source).__name__
+    set_anew = [one for one in model.graph.input_names if one not in model.constants]
+    return _network(name, model.graph, set_anew if model.constants else ())
+
+
+def _network(name: str, graph: Graph, inputs: Sequence[str]) -> Network:
+    digest = hashlib.sha256(graph_to_json(graph)).hexdigest()[:12]
+    return Network(name, graph, tuple(inputs), digest)
+
+
+def _folder() -> Any:
+    return data_folder("graph_runtime.study") / "corpus"
