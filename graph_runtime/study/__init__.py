@@ -4,26 +4,26 @@
     rows = Study(models=["bert", "resnet50"], policies=["single", "heft", mine]).run("results.csv")
     for row in compared(rows): print(row["policy"], row["over_best"])
 
-Read: networks (the corpus), baselines (policies of the literature), experiment (the runner), table.
+Read: workloads (the corpus), baselines (policies of the literature), experiment (the runner), comparison.
 """
 
 from .baselines import BASELINES, annealing, m_etf, m_sct
+from .comparison import chart, compared
 from .experiment import COLUMNS, POLICIES, Study, read_rows
-from .networks import Network, corpus, network
-from .table import chart, compared
+from .workloads import Workload, corpus, workload
 
 __all__ = [
     "BASELINES",
     "COLUMNS",
     "POLICIES",
-    "Network",
     "Study",
+    "Workload",
     "annealing",
     "chart",
     "compared",
     "corpus",
     "m_etf",
     "m_sct",
-    "network",
     "read_rows",
+    "workload",
 ]

@@ -29,7 +29,7 @@ from ..plan.placing.policies import find_policy
 from ..plan.types import Placement
 from ..simulation.simulation import IN_FLIGHT, simulate
 from .baselines import BASELINES
-from .networks import Network, corpus, network
+from .workloads import Workload, corpus, workload
 
 __all__ = ["COLUMNS", "POLICIES", "Study", "read_rows"]
 
@@ -78,9 +78,9 @@ class Study:
         """
         out = Path(out)
         known = {_key(row): row for row in read_rows(out)} if out.exists() else {}
-        networks = [network(model) for model in self.models]
+        workloads = [workload(model) for model in self.models]
         lists = [parse_list(d.split(",") if isinstance(d, str) else d) for d in self.devices]
-        asked = list(self._asked(networks, lists))
+        asked = list(self._asked(workloads, lists))
         found: list[dict[str, Any]] = []
         with _opened(out) as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
@@ -98,16 +98,16 @@ class Study:
         return found
 
     def _asked(
-        self, networks: Iterable[Network], lists: Iterable[tuple[Device, ...]]
+        self, workloads: Iterable[Workload], lists: Iterable[tuple[Device, ...]]
     ) -> Iterator[tuple[Any, ...]]:
         for one, devices, objective, policy in itertools.product(
-            networks, lists, self.objectives, self.policies
+            workloads, lists, self.objectives, self.policies
         ):
             for seed in self.seeds if _takes_seed(policy) else (None,):
                 yield one, devices, objective, policy, seed
 
     def _measured(
-        self, one: Network, devices: tuple[Device, ...], objective: str, policy: Any, seed: int | None
+        self, one: Workload, devices: tuple[Device, ...], objective: str, policy: Any, seed: int | None
     ) -> dict[str, Any]:
         found: dict[str, Any] = {"nodes": int((one.graph.func_id >= 0).sum())}
         begin = time.perf_counter()
@@ -187,7 +187,7 @@ def _key(row: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _named(
-    one: Network, devices: tuple[Device, ...], objective: str, policy: Any, seed: int | None
+    one: Workload, devices: tuple[Device, ...], objective: str, policy: Any, seed: int | None
 ) -> dict[str, Any]:
     listed = " ".join(f"{device}={device.descriptor.name}" for device in devices)
     values = (one.name, one.digest, listed, objective, name_of(policy), seed)

@@ -23,8 +23,8 @@ from graph_runtime.study import (
     chart,
     compared,
     corpus,
-    network,
     read_rows,
+    workload,
 )
 from graph_runtime.testing.placing import random_problem
 
@@ -52,7 +52,7 @@ def test_the_corpus_is_current():
 
 @pytest.mark.parametrize("name", corpus())
 def test_a_network_of_the_corpus_is_a_plannable_graph(name):
-    one = network(name)
+    one = workload(name)
     assert one.inputs
     assert all(i.startswith("x") for i in one.inputs)
     assert {i[0] for i in one.graph.input_names} <= {"x", "w"}
@@ -61,10 +61,10 @@ def test_a_network_of_the_corpus_is_a_plannable_graph(name):
 
 def test_names_that_are_no_network_are_refused_with_the_nearest():
     with pytest.raises(InputError, match="did you mean 'resnet50'"):
-        network("resnet5O")
+        workload("resnet5O")
     b = GraphBuilder()
     b.output(b.op("relu", b.input("x", (4,))))
-    assert network(b).name == "GraphBuilder"
+    assert workload(b).name == "GraphBuilder"
 
 
 # **************** the table ****************

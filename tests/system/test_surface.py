@@ -27,6 +27,7 @@ PUBLIC = [
     "graph_runtime.plan.placing",
     "graph_runtime.rewrite",
     "graph_runtime.runtime",
+    "graph_runtime.study",
     "graph_runtime.testing",
     "graph_runtime.torch",
 ]

@@ -15,13 +15,13 @@ from ..ir.documents.loader import load_graph
 from ..ir.documents.write import graph_to_json
 from ..ir.graph import Graph
 
-__all__ = ["Network", "corpus", "network"]
+__all__ = ["Workload", "corpus", "workload"]
 
 _SET = "x"  # what the names of a corpus network's inputs begin with; of its parameters "w"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Network:
+class Workload:
     """``inputs``: those that every run sets anew; the others are constants. ``digest``: of the graph."""
 
     name: str
@@ -35,26 +35,26 @@ def corpus() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _folder().glob("*.json")))
 
 
-def network(source: Any) -> Network:
+def workload(source: Any) -> Workload:
     """A network of the corpus by name; else what prepare() reads, an ONNX file or a Model with its constants.
 
     Raises InputError for a name that is neither in the corpus nor a file; as load_graph and front-ends."""
     if isinstance(source, str) and source in corpus():
         graph = load_graph((_folder() / f"{source}.json").read_bytes())
-        return _network(source, graph, [name for name in graph.input_names if name.startswith(_SET)])
+        return _workload(source, graph, [name for name in graph.input_names if name.startswith(_SET)])
     if isinstance(source, str) and not source.lstrip().startswith("{") and not Path(source).exists():
         text = f"no file and no network of the corpus is called {source!r}{did_you_mean(source, corpus())}"
         raise InputError(text, got=source, wanted=list(corpus()))
     model = read_model(source)
     name = Path(source).stem if isinstance(source, str | Path) else type(source).__name__
     set_anew = [one for one in model.graph.input_names if one not in model.constants]
-    return _network(name, model.graph, set_anew if model.constants else ())
+    return _workload(name, model.graph, set_anew if model.constants else ())
 
 
-def _network(name: str, graph: Graph, inputs: Sequence[str]) -> Network:
+def _workload(name: str, graph: Graph, inputs: Sequence[str]) -> Workload:
     digest = hashlib.sha256(graph_to_json(graph)).hexdigest()[:12]
-    return Network(name, graph, tuple(inputs), digest)
+    return Workload(name, graph, tuple(inputs), digest)
 
 
 def _folder() -> Any:
-    return data_folder("graph_runtime.study") / "corpus"
+    return data_folder("graph_runtime.study.corpus")
