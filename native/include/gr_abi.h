@@ -18,7 +18,7 @@
 #define GR_ABI_VERSION 1
 
 /* How one element is stored. Logical dtypes are the values below GR_BFP8_B; a tt tensor may store a
- * logical float32 as GR_F32, GR_BF16, GR_BFP8_B or GR_BFP4_B. */
+ * logical float32 as GR_F32, GR_BF16 or a block float. */
 enum gr_format {
   GR_F32 = 0,
   GR_F64 = 1,

@@ -9,6 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from graph_runtime.base.dtypes import FORMATS
 from graph_runtime.base.errors import DeviceError, GraphRuntimeError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import HOST, ROW_MAJOR, TILE, Layout
@@ -20,10 +21,9 @@ FLOATS = [
     (TILE, "f32"),
     (ROW_MAJOR, "bf16"),
     (TILE, "bf16"),
-    (TILE, "bfp8_b"),
-    (TILE, "bfp4_b"),
+    *((TILE, name) for name, f in FORMATS.items() if f.shared_exponent),
 ]
-MAGNITUDE_BITS = {"bfp8_b": 7, "bfp4_b": 3}
+MAGNITUDE_BITS = {name: f.digits for name, f in FORMATS.items() if f.shared_exponent}
 
 
 def random_floats(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
@@ -61,14 +61,19 @@ def blocks_of(tiles: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray, np.
     return field, magnitude.reshape(-1, 1024), negative.reshape(-1, 1024)
 
 
+def bytes_of(data: np.ndarray, bits: int) -> np.ndarray:
+    """Bytes [n, 1024 * bits / 8] of data [n, 1024] of so many bits, low ones first."""
+    each = 8 // bits
+    parts = data.astype(np.uint8).reshape(len(data), -1, each) << bits * np.arange(each, dtype=np.uint8)
+    return np.bitwise_or.reduce(parts, axis=2)
+
+
 def image_of(array: np.ndarray, layout: Layout) -> np.ndarray:
     """uint8 [pages, page bytes]: the device image of a host array."""
     if layout.format in MAGNITUDE_BITS:
         bits = MAGNITUDE_BITS[layout.format]
         field, magnitude, negative = blocks_of(tiles_of(array), bits)
-        data = (magnitude | negative.astype(np.int64) << bits).astype(np.uint8)
-        if bits == 3:
-            data = data[:, 0::2] | data[:, 1::2] << 4
+        data = bytes_of(magnitude | negative.astype(np.int64) << bits, bits + 1)
         return np.concatenate([field.astype(np.uint8), data], axis=1)
     stored = array.astype(ml_dtypes.bfloat16) if layout.format == "bf16" else array
     if layout.layout == TILE:
@@ -194,8 +199,8 @@ def poison_padding(tt, arg, stored, array):
     raw = tt.read_raw(arg)
     padding = tiles_of(np.ones(array.shape, np.uint8)) == 0
     if fmt in MAGNITUDE_BITS:
-        nibbles = padding.astype(np.uint8) * (255 if fmt == "bfp8_b" else 15)
-        raw[:, 64:] |= nibbles if fmt == "bfp8_b" else nibbles[:, 0::2] | nibbles[:, 1::2] << 4
+        bits = MAGNITUDE_BITS[fmt] + 1
+        raw[:, 64:] |= bytes_of(padding * (2**bits - 1), bits)
     else:
         raw.reshape(len(raw), 1024, -1)[padding] = 255
     tt.write_raw(arg, raw)

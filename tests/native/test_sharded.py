@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.base.dtypes import FORMATS
+from graph_runtime.base.dtypes import CONVERTED, FORMATS
 from graph_runtime.base.errors import DeviceError, GraphRuntimeError
 from graph_runtime.base.machine.layout import Layout, footprint, matrix, pages, shard_words
 from graph_runtime.base.machine.shards import KINDS, Shard, ShardWish, fault, resolve
@@ -17,10 +17,8 @@ from graph_runtime.run import core
 SHAPES = [(), (7,), (33, 65), (2, 3, 40, 50), (64, 64), (70, 300), (5, 1, 1)]
 # formats that keep the values of `exact`, and how many bits of an integer it keeps
 KEEPS = {
-    "f32": (["f32"], 24),
-    "bf16": (["f32", "bf16"], 8),
-    "bfp8_b": (["f32", "bf16", "bfp8_b"], 7),
-    "bfp4_b": (["f32", "bf16", "bfp8_b", "bfp4_b"], 3),
+    name: ([wide for wide in CONVERTED if FORMATS[wide].digits >= FORMATS[name].digits], FORMATS[name].digits)
+    for name in CONVERTED
 }
 
 

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
+from graph_runtime.base.dtypes import CONVERTED
 from graph_runtime.base.errors import CapacityError, PlanError
 from graph_runtime.base.machine import devices
 from graph_runtime.ir.documents.loader import load_graph
@@ -86,7 +87,7 @@ def test_values_do_not_depend_on_layouts(seed, names):
 @given(
     seed=st.integers(0, 2**32 - 1),
     names=st.sampled_from(LISTS[:3]),
-    fmt=st.sampled_from(["f32", "bf16", "bfp8_b", "bfp4_b"]),
+    fmt=st.sampled_from(CONVERTED),
 )
 def test_where_a_value_lies_changes_no_bit_of_it(seed, names, fmt):
     rng = np.random.default_rng(seed)
