@@ -93,9 +93,9 @@ static inline uint16_t gr_bf16_cut(float x) {
 }
 
 /* ---------------------------------------------------------------- block floats
- * 16 data share an 8-bit exponent E; a datum is a sign and a 7-bit (bfp8_b) or 3-bit (bfp4_b) magnitude
- * without hidden bit, worth magnitude / 64 (or / 4) * 2^(E - 127). The functions speak of 7-bit magnitudes:
- * a 3-bit one is its top. */
+ * 16 data share an 8-bit exponent E; a datum is a sign and a magnitude of m = 7 (bfp8_b), 3 or 1 bits
+ * without hidden bit, worth magnitude / 2^(m - 1) * 2^(E - 127). The functions speak of 7-bit magnitudes:
+ * one of fewer bits is its top. */
 
 /* As the unpacker: normalised to a float whose exponent field is (E - leading zeros) mod 256, so exponents
  * below their leading zeros wrap; magnitude 0 with a sign reads as -Inf. */
@@ -126,7 +126,7 @@ static inline uint8_t gr_block_pack(const uint16_t *values, uint8_t *data) {
   return (uint8_t)most;
 }
 
-/* A copy: the same of 16 floats, rounded once from 24 bits to `bits` (7 or 3) magnitude bits, nearest
+/* A copy: the same of 16 floats, rounded once from 24 bits to `bits` magnitude bits, nearest
  * even, saturating. The magnitude is in the low bits, the sign above it. Exponent 255 counts as one
  * more binade. */
 static inline uint8_t gr_block_encode(const float *values, int bits, uint8_t *data) {

@@ -7,10 +7,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from graph_runtime.base import dtypes
 from graph_runtime.run import core
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "numerics" / "pack_unpack.npz"
-FORMATS = {"fp32": (0, 4096), "bf16": (3, 2048), "bfp8_b": (32, 1088), "bfp4_b": (33, 576)}
+FORMATS = {
+    name: (dtypes.FORMATS[fmt].code, dtypes.FORMATS[fmt].tile_bytes)
+    for name, fmt in {"fp32": "f32", **{name: name for name in dtypes.CONVERTED}}.items()
+}
+BLOCKS = [name for name, f in dtypes.FORMATS.items() if f.shared_exponent]
 SOURCE = """
 #include "tile.h"
 void unpack(int f, const void *t, float *o) { gr_tile_unpack((uint8_t)f, t, o); }
@@ -84,6 +89,31 @@ def test_pack_bits(tile, name, operation, source, via, entry):
         wanted = tilize(arrays[array]).view(np.uint8) if name == "bf16" else arrays[array]
         got = tile(entry, FORMATS[name][0], bits, np.empty(FORMATS[name][1], np.uint8))
         np.testing.assert_array_equal(got, wanted, err_msg=case)
+
+
+def block_data(values: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
+    """What a packer makes of blocks [n, 16] of float32: (exponents [n], values [n, 16] that are read back).
+
+    Written on values: cut to bf16, to 7 bits at the block's exponent, ties away from zero, no carry; then to
+    fewer bits by cutting."""
+    cut = (values.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32).astype(np.float64)
+    exponent = np.frexp(np.abs(cut).max(axis=1))[1] - 1
+    magnitude = np.minimum(np.floor(np.abs(cut) / np.exp2(exponent - 6.0)[:, None] + 0.5), 127)
+    top = np.floor(magnitude / 2 ** (7 - bits))
+    return exponent + 127, np.copysign(top * np.exp2(exponent - bits + 1.0)[:, None], cut)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_block_float_is_what_numpy_makes_of_it(tile, name):
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        matrix = rng.standard_normal((32, 32)) * np.exp2(rng.integers(-4, 5, (32, 32)))
+        matrix = matrix.astype(np.float32)
+        exponents, wanted = block_data(tilize(matrix).reshape(64, 16), dtypes.FORMATS[name].digits)
+        packed = tile("pack_dst32", FORMATS[name][0], matrix, np.empty(FORMATS[name][1], np.uint8))
+        np.testing.assert_array_equal(packed[:64], exponents)
+        got = tile("unpack", FORMATS[name][0], packed, np.empty((32, 32), np.float32))
+        np.testing.assert_array_equal(tilize(got), wanted.reshape(-1))
 
 
 @pytest.mark.parametrize(("entry", "wanted"), [("pack_dst32", 0x3F800001), ("pack_dst16", 0x3F800000)])

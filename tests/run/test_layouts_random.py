@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from graph_runtime.base.dtypes import CONVERTED
+from graph_runtime.base.dtypes import CONVERTED, FORMATS
 from graph_runtime.base.errors import CapacityError, PlanError
 from graph_runtime.base.machine import devices
 from graph_runtime.ir.documents.loader import load_graph
@@ -108,9 +108,7 @@ def test_block_formats_are_stored_and_computed_with():
     a, b = (maker.input(TensorType("float32", shape)) for shape in ((96, 256), (256, 64)))
     graph = maker.graph([maker.op("relu", [maker.op("matmul", [a, b])])])
     layouts = {"x0": "height", "x1": "l1", "matmul": "block[3x2]"}
-    worst = [
-        compare(graph, None, ["tt:0"], formats={"tt": fmt}, layouts=layouts).worst
-        for fmt in ("f32", "bf16", "bfp8_b", "bfp4_b")
-    ]
+    worst = [compare(graph, None, ["tt:0"], formats={"tt": fmt}, layouts=layouts).worst for fmt in CONVERTED]
     assert worst == sorted(worst)
-    assert worst[3] < 0.1
+    assert dict(zip(CONVERTED, worst, strict=True))["bfp4_b"] < 0.1
+    assert all(error < max(FORMATS[fmt].bounds) for fmt, error in zip(CONVERTED, worst, strict=True))
