@@ -195,6 +195,7 @@ _own(
 _own("bool", 12, 1, kind="bool", digits=1, onnx=9, safetensors="BOOL", dlpack=6)
 _block("bfp8_b", 32, 8, converts=True, bounds=(5e-2, 2e-2), rounding=(1e-3, 2e-3, 1e-3))
 _block("bfp4_b", 33, 4, converts=True, bounds=(2e-1, 2e-1))
+_block("bfp2_b", 34, 2, converts=True, bounds=(9e-1, 9e-1))
 
 # ---------------------------------------------------------------- what follows from it
 

@@ -35,6 +35,7 @@ enum gr_format {
   GR_BOOL = 12,    /* one byte, 0 or 1 */
   GR_BFP8_B = 32,  /* 16 elements share an 8-bit exponent; sign + 7 bits each; tile layout only */
   GR_BFP4_B = 33,  /* the same with sign + 3 bits */
+  GR_BFP2_B = 34,  /* the same with sign + 1 bit */
   GR_OPAQUE = 255  /* a dtype that no kernel of ours computes with; copied as bytes */
 };
 

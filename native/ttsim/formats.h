@@ -54,6 +54,7 @@ static inline uint32_t gr_block_bits(uint8_t format) {
   switch (format) {
     case GR_BFP8_B: return 8;
     case GR_BFP4_B: return 4;
+    case GR_BFP2_B: return 2;
     default: return 0;
   }
 }

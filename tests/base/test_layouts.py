@@ -73,6 +73,7 @@ def test_a_bank_takes_what_the_allocator_reported(nbytes, bank):
         ("bf16", 2048, 2080),
         ("bfp8_b", 1088, 1120),
         ("bfp4_b", 576, 608),
+        ("bfp2_b", 320, 352),
         ("int8", 1024, 1056),
         ("int32", 4096, 4128),
         ("uint16", 2048, 2080),
@@ -208,4 +209,5 @@ def test_every_block_format_has_a_tile():
     assert {name: f.tile_bytes for name, f in FORMATS.items() if f.itemsize is None} == {
         "bfp8_b": 1088,
         "bfp4_b": 576,
+        "bfp2_b": 320,
     }
