@@ -25,11 +25,10 @@ __all__ = ["accumulate", "elementwise", "mad", "matmul", "mvmul", "pack", "store
 FIDELITIES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}  # phases of the multiplier
 _DST = {"bf16": 16, "fp32": 32}
 _OPS = {"add": 0, "subtract": 1, "multiply": 2}
-# those of tensors, and one that the machine has besides
-_FORMATS = {**{name: FORMATS[name].code for name in CONVERTED}, "bfp2_b": lib.GR_ORACLE_BFP2_B}
+_FORMATS = {name: FORMATS[name].code for name in CONVERTED}
 _INTERMEDIATE = {"f32": lib.GR_F32, "bf16": lib.GR_BF16, "bfp8": lib.GR_ORACLE_BFP8}
 _REGISTERS = {"tf32": lib.GR_ORACLE_TF32, "bf16": lib.GR_BF16}
-_TILE_BYTES = {**{name: FORMATS[name].tile_bytes for name in CONVERTED}, "bfp2_b": 320}
+_TILE_BYTES = {name: FORMATS[name].tile_bytes for name in CONVERTED}
 
 
 def _choose(what: str, name: str, known: dict[str, int]) -> int:

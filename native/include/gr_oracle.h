@@ -15,7 +15,6 @@
 /* cdef-begin */
 /* Formats of the machine that no tensor has. */
 enum gr_oracle_format {
-  GR_ORACLE_BFP2_B = 96,   /* block float of a sign and one bit */
   GR_ORACLE_BFP8 = 97,     /* intermediate of the packer: 8 exponent and 6 mantissa bits */
   GR_ORACLE_TF32 = 98      /* register: 8 exponent and 10 mantissa bits */
 };

@@ -25,21 +25,10 @@ static int is_tile_format(int32_t format) {
   return format >= 0 && format <= UINT8_MAX && gr_format_converts((uint8_t)format);
 }
 
-/* Two-bit data: a sign and the top bit of a 7-bit magnitude. */
-static void unpack_bfp2(const uint8_t *tile, uint32_t *source) {
-  for (int32_t i = 0; i < GR_TILE_ELEMENTS; ++i) {
-    int32_t at = gr_tile_index(i / 32, i % 32);
-    uint32_t datum = tile[GR_TILE_EXPONENTS + at / 4] >> 2 * (at % 4) & 3u;
-    source[i] = gr_bits_of(gr_decode_block_datum(tile[at / 16], datum >> 1, (datum & 1u) << 6));
-  }
-}
-
 int32_t gr_oracle_unpack(int32_t format, int32_t reg, const void *tile, uint32_t *source) {
-  if (format != GR_ORACLE_BFP2_B && !is_tile_format(format)) return bad_format("the unpacker", format);
+  if (!is_tile_format(format)) return bad_format("the unpacker", format);
   if (reg != GR_BF16 && reg != GR_ORACLE_TF32) return bad_format("a source register", reg);
-  if (format == GR_ORACLE_BFP2_B)
-    unpack_bfp2((const uint8_t *)tile, source);
-  else if (format != GR_F32 || reg == GR_ORACLE_TF32)
+  if (format != GR_F32 || reg == GR_ORACLE_TF32)
     gr_exact_unpack_tile((uint8_t)format, tile, source);
   else
     for (int32_t i = 0; i < GR_TILE_ELEMENTS; ++i)
@@ -86,7 +75,7 @@ int32_t gr_oracle_pack(int32_t format, int32_t intermediate, int32_t dst_bits, c
                        void *tile) {
   int32_t status = check_mode(1, dst_bits), wide = dst_bits == 16 ? GR_BF16 : GR_F32;
   if (status != GR_OK) return status;
-  if (format != GR_ORACLE_BFP2_B && !is_tile_format(format)) return bad_format("the packer", format);
+  if (!is_tile_format(format)) return bad_format("the packer", format);
   int block = format != GR_F32 && format != GR_BF16;
   int known = format == GR_BF16 ? intermediate == GR_BF16
                                 : intermediate == wide || (block && intermediate == GR_ORACLE_BFP8);

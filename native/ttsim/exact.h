@@ -29,7 +29,7 @@ static inline uint32_t gr_exact_source_bf16(uint32_t word) {
   return word & (word & 0x7F800000u ? 0xFFFF0000u : 0x80000000u);
 }
 
-/* A tile's bytes (f32, bf16, bfp8_b, bfp4_b) as sources[1024]. */
+/* A tile's bytes (f32, bf16 or a block float) as sources[1024]. */
 static inline void gr_exact_unpack_tile(uint8_t format, const void *tile, uint32_t *sources) {
   float values[GR_TILE_ELEMENTS];
   gr_tile_unpack(format, tile, values);
@@ -83,7 +83,7 @@ static inline uint32_t gr_exact_packed(uint32_t dst, int32_t dst_bits) {
   return dst_bits == 16 ? (uint32_t)gr_bf16_pack(gr_float_of(dst)) << 16 : dst;
 }
 
-/* The bytes that the packer writes of dst[1024] as a tile of `format` (f32, bf16, bfp8_b, bfp4_b), the
+/* The bytes that the packer writes of dst[1024] as a tile of `format` (f32, bf16 or a block float), the
  * intermediate format being the widest that Dst has: float32 of 32 bits, bf16 of 16. */
 static inline void gr_exact_pack_tile(uint8_t format, int32_t dst_bits, const uint32_t *dst, void *tile) {
   uint8_t wide = dst_bits == 16 || format == GR_BF16 ? GR_BF16 : GR_F32;

@@ -25,20 +25,6 @@ static inline uint16_t gr_exact_early(uint8_t intermediate, int32_t dst_bits, ui
   return (uint16_t)((value + 1u) & ~1u);
 }
 
-/* Two-bit data of one block: the sign and the top bit of bfp8_b's magnitude. */
-static inline void gr_exact_pack_block2(const uint16_t *values, uint8_t *tile, int32_t at) {
-  uint8_t data[16], *to = tile + GR_TILE_EXPONENTS + at / 4;
-  tile[at / 16] = gr_block_pack(values, data);
-  for (int i = 0; i < 4; ++i) {
-    uint32_t four = 0;
-    for (int j = 0; j < 4; ++j) {
-      uint32_t datum = data[4 * i + j];
-      four |= (datum & 0x40u ? datum >> 6 & 3u : 0u) << 2 * j;
-    }
-    to[i] = (uint8_t)four;
-  }
-}
-
 /* The bytes of dst[1024] (row-major) in L1 as a tile of `format` by way of `intermediate`: bf16 by bf16; f32
  * by f32 of a 32-bit Dst and by bf16 of a 16-bit one; block floats by the same or by GR_ORACLE_BFP8. */
 static inline void gr_exact_pack_via(uint8_t format, uint8_t intermediate, int32_t dst_bits,
@@ -53,10 +39,8 @@ static inline void gr_exact_pack_via(uint8_t format, uint8_t intermediate, int32
       int32_t at = gr_tile_half_row(r, h);
       if (format == GR_BF16)
         memcpy((uint16_t *)tile + at, values + 16 * h, 32);
-      else if (format != GR_F32 && format != GR_ORACLE_BFP2_B)
+      else if (format != GR_F32)
         gr_tile_pack_block(format, values + 16 * h, (uint8_t *)tile, at);
-      else if (format == GR_ORACLE_BFP2_B)
-        gr_exact_pack_block2(values + 16 * h, (uint8_t *)tile, at);
       else
         for (int i = 0; i < 16; ++i)
           ((uint32_t *)tile)[at + i] = dst_bits == 16 ? (uint32_t)values[16 * h + i] << 16 : row[16 * h + i];
