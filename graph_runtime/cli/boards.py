@@ -9,6 +9,7 @@ from typing import Any
 import typer
 
 from ..base.errors import InputError, did_you_mean
+from ..base.machine.descriptors import read_board
 from ..base.machine.devices import Descriptor
 from ..base.machine.devices import boards as known
 from ..base.options import Options
@@ -66,15 +67,19 @@ def stored_as(dtype: str | None, devices: Sequence[str], options: Options) -> Op
 
 
 def _described(name: str) -> Descriptor:
-    """The descriptor of a board that may have a stack and parameters."""
-    return known()[name.partition("/")[0].partition("[")[0]]
+    """The descriptor of a board that may have a stack and parameters, or is a file."""
+    path = name.partition("[")[0]
+    return read_board(path) if path.endswith(".json") else known()[path.partition("/")[0]]
 
 
 def _names(boards: str) -> list[str]:
     there = [name for name, board in known().items() if board.simulated]
     names = [name.strip() for name in boards.split(",") if name.strip()]
     for name in names:
-        if name.partition("/")[0].partition("[")[0] not in there:
+        if (
+            not name.partition("[")[0].endswith(".json")
+            and name.partition("/")[0].partition("[")[0] not in there
+        ):
             raise InputError(
                 f"--board {boards}: there is no board {name!r}{did_you_mean(name, there)}",
                 got=name,

@@ -11,12 +11,14 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from ..errors import DeviceError, did_you_mean
+from ..errors import DeviceError, DocumentError, did_you_mean
+from ..formats import FORMATS
 from ..json_text import parse_json
 from ..packaged import data_folder
-from .layout import HOST, L1, Memory
+from .layout import HOST, L1, ROW_MAJOR, TILE, Memory
 
 __all__ = [
     "HOST_KERNELS",
@@ -27,6 +29,7 @@ __all__ = [
     "Noc",
     "Pcie",
     "boards",
+    "read_board",
     "read_descriptor",
     "vary",
 ]
@@ -75,7 +78,7 @@ class Descriptor:
     each tile in a bank. ``default``: what kind:ordinal means; ``default_stack``: what the board means without
     a stack. ``sources`` {field: where its numbers are from}. ``test_only`` kinds are refused in files.
     ``kernels`` is the kind whose kernels run there, its own unless the file says another; NO_KERNELS: every
-    op does nothing."""
+    op does nothing. ``file``: the path of one that is not the package's, "" else."""
 
     kind: str
     board: str
@@ -96,6 +99,7 @@ class Descriptor:
     default_stack: bool = True
     test_only: bool = False
     kernels: str = ""
+    file: str = field(default="", compare=False)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
@@ -114,7 +118,10 @@ class Descriptor:
 
     @property
     def name(self) -> str:
-        """How a device is given it: the board, with its stack where that is not the board's default."""
+        """How a device is given it: the board, with its stack where that is not the board's default; the path
+        of a file that is not the package's."""
+        if self.file:
+            return self.file
         return self.board if self.default_stack else f"{self.board}/{self.stack}"
 
     @property
@@ -221,6 +228,35 @@ def read_descriptor(data: bytes) -> Descriptor:
             "formats": tuple(raw["formats"]),
         }
     )
+
+
+def read_board(path: str) -> Descriptor:
+    """The descriptor of a user's file. Raises DeviceError for one that cannot be read or is none, and for a
+    kind, its number, an architecture, a layout or a format that the package knows nothing of."""
+    try:
+        made = replace(read_descriptor(Path(path).read_bytes()), file=path)
+    except (OSError, ValueError, DocumentError) as error:
+        raise DeviceError(f"cannot read board {path}: {error}", got=path) from None
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise DeviceError(
+            f"{path} is no descriptor of a board: {error}; schemas/device.schema.json says what is", got=path
+        ) from None
+    here = [d for d in boards().values() if not d.test_only]
+    for said, names, known in (
+        ("kind", (made.kind,), [d.kind for d in here]),
+        ("dl_type", (made.dl_type,), [d.dl_type for d in here if d.kind == made.kind]),
+        ("arch", (made.arch,), [d.arch for d in here]),
+        ("layout", made.layouts, (ROW_MAJOR, TILE)),
+        ("format", made.formats, FORMATS),
+    ):
+        for name in names:
+            if name not in known:
+                raise DeviceError(
+                    f"{path}: there is no {said} {name!r} here{did_you_mean(str(name), [*map(str, known)])}",
+                    got=name,
+                    wanted=sorted(set(known)),
+                )
+    return made
 
 
 def _host_bytes() -> int:

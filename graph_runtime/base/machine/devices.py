@@ -1,8 +1,9 @@
 """Devices as data: a kind, an ordinal and a descriptor (board x software stack, descriptors.py).
 
 ``parse("tt:0")`` is the default board of the kind, ``parse("tt:0=n150")`` names one, with
-``tt:0=wormhole_b0/buda`` its stack and with ``tt:0=n150[rows=7,clock=900]`` harvested rows left and MHz. A
-Device is a plain value: nothing is allocated before a session opens it (graph_runtime/run/core.py).
+``tt:0=wormhole_b0/buda`` its stack and with ``tt:0=n150[rows=7,clock=900]`` harvested rows left and MHz; a
+caller's list may name a board by its file, ``tt:0=./mine.json``. A Device is a plain value: nothing is
+allocated before a session opens it (graph_runtime/run/core.py).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from operator import index
 from typing import Any
 
 from ..errors import DeviceError, did_you_mean
-from .descriptors import HOST_KERNELS, NO_KERNELS, Descriptor, boards, vary
+from .descriptors import HOST_KERNELS, NO_KERNELS, Descriptor, boards, read_board, vary
 from .layout import Memory
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "cpu",
     "dl_kinds",
     "dl_types",
+    "is_file",
     "is_test_only",
     "kernel_kinds",
     "kernels_of",
@@ -89,11 +91,12 @@ class Device:
     def spelling(self) -> str:
         """What ``parse`` reads as this device: its name, with board, stack and parameters where they are not
         the default."""
-        name, made = self.descriptor.name, boards().get(self.descriptor.name)
+        name, file = self.descriptor.name, self.descriptor.file
+        made = read_board(file) if file else boards().get(name)
         says = {"rows": self.descriptor.grid[0], "clock": self.descriptor.clock_mhz}
         usual = {"rows": made.grid[0], "clock": made.clock_mhz} if made else says
         varied = ",".join(f"{k}={v}" for k, v in says.items() if v != usual[k])
-        board = "" if self.descriptor.default and not varied else f"={name}"
+        board = "" if self.descriptor.default and not varied and not file else f"={name}"
         return f"{self}{board}{f'[{varied}]' if varied else ''}"
 
     def __str__(self) -> str:
@@ -135,7 +138,8 @@ def type_name(dl_type: int) -> str | None:
 
 
 _DEVICE = re.compile(
-    r"(?P<kind>[a-z][a-z0-9_]*)(:(?P<ordinal>[0-9]{1,9}))?(=(?P<board>[\w.-]+)(/(?P<stack>[\w.-]+))?)?"
+    r"(?P<kind>[a-z][a-z0-9_]*)(:(?P<ordinal>[0-9]{1,9}))?"
+    r"(=((?P<file>[^][]+\.json)|(?P<board>[\w.-]+)(/(?P<stack>[\w.-]+))?))?"
     r"(\[(?P<parameters>[^][]*)\])?"
 )
 
@@ -149,9 +153,10 @@ def _is_pair(value: Any) -> bool:
     return ordinal and (number or named)
 
 
-def parse(text: str | Device | tuple[int | str, int]) -> Device:
+def parse(text: str | Device | tuple[int | str, int], files: bool = False) -> Device:
     """A Device from "kind", "kind:ordinal" or "kind:ordinal=board", with "/stack" after a board and
     "[rows=7,clock=900]" last; or from (type, id), the type a DLDeviceType: (1, 0) is cpu:0, (12, 0) is tt:0.
+    ``files``: the board may be the path of a descriptor that ends in .json, which no document may name.
     Raises DeviceError, with "did you mean"."""
     if isinstance(text, Device):
         return text
@@ -170,11 +175,27 @@ def parse(text: str | Device | tuple[int | str, int]) -> Device:
     if kind not in kinds:
         raise DeviceError(f"unknown device kind {kind!r}{did_you_mean(kind, kinds)}", got=text)
     descriptor = kinds[kind]
-    if board is not None:
+    if match["file"] is not None:
+        descriptor = _of_file(kind, match["file"], files)
+    elif board is not None:
         descriptor = _named(kind, board, match["stack"], str(text))
     if match["parameters"] is not None:
         descriptor = vary(descriptor, _parameters(match["parameters"], str(text)))
     return Device(kind, int(match["ordinal"] or 0), descriptor)
+
+
+def _of_file(kind: str, path: str, files: bool) -> Descriptor:
+    """The descriptor of a path, of that kind."""
+    if not files:
+        raise DeviceError(
+            f"board {path} is a file: only a list of devices that the caller gives names one", got=path
+        )
+    descriptor = read_board(path)
+    if descriptor.kind != kind:
+        raise DeviceError(
+            f"{path} is a board of kind {descriptor.kind}, not {kind}", got=kind, wanted=descriptor.kind
+        )
+    return descriptor
 
 
 def _named(kind: str, board: str, stack: str | None, text: str) -> Descriptor:
@@ -216,11 +237,17 @@ def is_test_only(text: str) -> bool:
     return kind is not None and any(d.kind == kind["kind"] and d.test_only for d in boards().values())
 
 
+def is_file(text: str) -> bool:
+    """Whether a device's board is a file of this machine, which is no other's."""
+    match = _DEVICE.fullmatch(text)
+    return match is not None and match["file"] is not None
+
+
 def parse_list(devices: Any) -> tuple[Device, ...]:
-    """A caller's device list, or one device, each as parse takes it; the first is the fallback. Raises
-    DeviceError for an empty list, for one named twice, and for two software stacks of one kind."""
+    """A caller's list of devices, or one, each as parse takes it with ``files``; the first is the fallback.
+    Raises DeviceError for an empty list, for one named twice, and for two software stacks of one kind."""
     items = [devices] if isinstance(devices, (str, Device)) or _is_pair(devices) else list(devices)
-    found = tuple(parse(d) for d in items)
+    found = tuple(parse(d, files=True) for d in items)
     if not found:
         raise DeviceError("the device list is empty: give at least one device, as ['cpu:0']", got=[])
     names = [str(d) for d in found]

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -320,16 +320,28 @@ def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict[Any, An
     return index
 
 
-def check_references(path: Path, index: Mapping[Any, Any]) -> None:
-    """Raise DocumentError where parts of bundle.json, valid by its schema, contradict one another, and for a
-    device that only tests have."""
-    for i, device in enumerate(index["devices"]):
+def _check_devices(path: Path, names: Sequence[str]) -> None:
+    """Raise DocumentError for a device that only tests have, and for a board that is a file."""
+    for i, device in enumerate(names):
         if devices.is_test_only(device):
             raise DocumentError(
                 f"bundle {path}: device {device} is for tests only: its kernels compute nothing",
                 got=device,
                 path=f"$.devices[{i}]",
             )
+        if devices.is_file(device):
+            raise DocumentError(
+                f"bundle {path}: device {device} is a board of a file, which another machine has not: give a "
+                f"board of schemas/devices",
+                got=device,
+                path=f"$.devices[{i}]",
+            )
+
+
+def check_references(path: Path, index: Mapping[Any, Any]) -> None:
+    """Raise DocumentError where parts of bundle.json, valid by its schema, contradict one another, and for a
+    device that no bundle may name."""
+    _check_devices(path, index["devices"])
     named = [
         (f"$.programs[{i}].{key}", p[key])
         for i, p in enumerate(index["programs"])
