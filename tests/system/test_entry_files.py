@@ -1,0 +1,145 @@
+"""A format, a kind, a board and a command are said once: how many files define something about each, and
+tables of other languages and pages hold what the Python tables say."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graph_runtime.base import dtypes
+from graph_runtime.base.machine import devices
+from graph_runtime.base.machine.layout import L1
+from graph_runtime.cli.app import COMMANDS
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
+import entry_files
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# files that define one: a block format by its row, its C code and its bits; a kind by its C and its first
+# board; a board by its descriptor; a command by its row and its module
+LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
+# above the limit, and by how many files they are defined: no more of them, and none by more. A dtype's own
+# format is its numpy and torch dtype, and what ops and kernels say of its type, too; tt has a file a board
+ABOVE = {
+    "format": {
+        "f32": 25,
+        "f64": 8,
+        "f16": 4,
+        "bf16": 13,
+        "int8": 14,
+        "int16": 12,
+        "int32": 21,
+        "int64": 14,
+        "uint8": 9,
+        "uint16": 9,
+        "uint32": 11,
+        "uint64": 6,
+        "bool": 24,
+        "bfp8_b": 4,  # read and written in loops of their own, which the compiler vectorises
+        "bfp4_b": 4,
+    },
+    "kind": {"cpu": 6, "tt": 9, "null": 5},
+    "board": {"wormhole_b0": 2},
+    "command": {},
+}
+
+
+@pytest.fixture(scope="module")
+def found():
+    return {kind: entry_files.count(kind) for kind in LIMITS}
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_few_files_define_an_entry(found, kind):
+    over = {
+        name: defines
+        for name, (defines, _) in found[kind].items()
+        if len(defines) > ABOVE[kind].get(name, LIMITS[kind])
+    }
+    assert over == {}
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_what_is_above_the_limit_is(found, kind):
+    """Else its row can go, or be lower."""
+    assert {name: len(found[kind][name][0]) for name in ABOVE[kind]} == ABOVE[kind]
+
+
+# **************** a command ****************
+
+_HELLO = '''
+"""graph-runtime hello"""
+
+import typer
+
+__all__ = ["hello"]
+
+
+def hello(name: str) -> None:
+    """Greet NAME."""
+    typer.echo(f"hello {name}")
+'''
+_CALL = """
+import sys
+import graph_runtime.cli as cli
+cli.__path__.insert(0, sys.argv.pop(1))
+cli.main(sys.argv[1:])
+"""
+
+
+def test_a_command_is_a_module_and_a_row(tmp_path):
+    app = (ROOT / "graph_runtime/cli/app.py").read_text()
+    (tmp_path / "app.py").write_text(app.replace("COMMANDS = (\n", 'COMMANDS = (\n    "hello",\n'))
+    (tmp_path / "hello.py").write_text(_HELLO)
+
+    def call(*words: str) -> str:
+        command = [sys.executable, "-c", _CALL, str(tmp_path), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert call("hello", "you") == "hello you\n"
+    assert re.search(r"hello +Greet NAME\.", call("--help"))
+
+
+def test_the_readme_has_a_row_of_every_command():
+    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "README.md").read_text(), re.M)
+    assert sorted(rows) == sorted(COMMANDS)
+
+
+# **************** a board ****************
+
+
+def _row(board: devices.Descriptor) -> tuple[str, ...]:
+    """What docs/devices.md says of a board, behind its name."""
+    dram, l1 = board.memories[0], board.memory(L1)
+    size = dram.bank_bytes >> 20
+    per = f"{size} MiB" if size % 1024 else f"{size >> 10} GiB"
+    takes = f"{l1.available:,}" + (f" of {l1.usable:,}" if l1.available != l1.usable else "") + " B"
+    cores = "x".join(map(str, board.grid))
+    return board.arch, board.stack, cores, f"{dram.banks} x {per}", takes
+
+
+def test_the_boards_of_the_page_are_those_of_the_files():
+    text = (ROOT / "docs/devices.md").read_text()
+    table = re.search(r"^\| name \| architecture .*\n\|[-|]+\n((?:\|.*\n)+)", text, re.M)
+    said = {}
+    for line in table[1].splitlines():
+        names, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        for name in re.findall(r"`([^`]+)`", re.sub(r"\([^)]*\)", "", names)):
+            said[name.removesuffix("/ttnn")] = tuple(cells)
+    assert said == {name: _row(board) for name, board in devices.boards().items() if board.simulated}
+
+
+def test_the_page_has_a_row_of_every_format_of_a_board():
+    text = (ROOT / "docs/devices.md").read_text().split("\n### Formats\n")[1]
+    said = {}
+    for names, nbytes in re.findall(r"^\| ([a-z0-9_ ]+) \| (\d+) \|", text, re.M):
+        said |= dict.fromkeys(names.split(), int(nbytes))
+    stored = {name for board in devices.boards().values() if board.simulated for name in board.formats}
+    assert said == {name: dtypes.FORMATS[name].tile_bytes for name in stored}
