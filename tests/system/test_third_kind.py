@@ -192,3 +192,39 @@ b.output(b.op("relu", b.input("x", (3, 5)), device="vault:0"))
 with pytest.raises(UnsupportedOpError, match="no kernel for vault"):
     plan(gr.load_graph(b.to_json()), devices)
 """)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_commands_know_a_kind(run):
+    run("""
+import json
+from pathlib import Path
+
+import pytest
+
+import graph_runtime as gr
+from graph_runtime import cli
+from graph_runtime.base.packaged import data_folder
+
+b = gr.GraphBuilder()
+x, w = b.input("x", (5, 7)), b.input("w", (3, 7))
+b.output(b.op("relu", b.op("dense", x, w, name="d"), name="r"))
+Path("net.json").write_text(b.to_json())
+board = json.loads((data_folder("graph_runtime.schemas") / "devices" / "npu1.json").read_text())
+Path("npu2.json").write_text(json.dumps({**board, "board": "npu2", "default": False}))
+
+def call(*words):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(words)
+    assert not stopped.value.code, words
+
+call("devices")
+for device in ("npu:0", "npu:1=npu1", "npu:0=./npu2.json"):
+    for command in ("plan", "run", "verify", "estimate"):
+        given = ("--input", "x=random", "--input", "w=random") if command == "run" else ()
+        call(command, "net.json", "--device", device, "--device", "cpu:0", *given)
+    call("run", "net.json", "--device", device, "--compare")
+call("compile", "net.json", "-o", "net.bundle", "--device", "npu:0")
+call("run", "net.bundle", "--input", "x=random", "--input", "w=random")
+""")

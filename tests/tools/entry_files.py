@@ -124,14 +124,17 @@ def _data(kind: str) -> list[Path]:
 
 
 def _described(kind: str, path: Path) -> set[str]:
-    """The entries that a file of data is."""
+    """The entries that a file of data is; of commands, those that a module is or has in a table."""
     if kind != "command":
         return {json.loads(path.read_text())[kind]}
     found: set[str] = set()
     for node in ast.parse(path.read_text()).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("__all__", "COMMANDS"):
-            found |= {name.rstrip("_") for name in ast.literal_eval(node.value)}
-    return found if path.stem == "app" else found & {path.stem}
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple | ast.List | ast.Set | ast.Dict):
+            rows = node.value.keys if isinstance(node.value, ast.Dict) else node.value.elts
+            words = (row.value for row in rows if isinstance(row, ast.Constant))
+            names = {word.rstrip("_") for word in words if isinstance(word, str)}
+            found |= names & {path.stem} if ast.unparse(node.targets[0]) == "__all__" else names
+    return found
 
 
 def main() -> None:
