@@ -7,8 +7,8 @@
  *
  * Read by the copy engine and by tt kernels; static inline and without state.
  * defines: gr_tile_index, gr_tile_bytes, gr_tile_tilize, gr_tile_untilize, gr_tile_unpack, gr_tile_unpack_to,
- * gr_tile_pack, gr_tile_pack_dst16, gr_tile_encode, gr_tile_unpack_i32, gr_tile_pack_i32,
- * gr_tile_clear_padding
+ * gr_tile_unpack_bits, gr_tile_pack, gr_tile_cut_data, gr_tile_pack_dst16, gr_tile_encode, gr_tile_unpack_i32,
+ * gr_tile_pack_i32, gr_tile_clear_padding
  */
 #ifndef GR_TILE_H
 #define GR_TILE_H
@@ -81,8 +81,20 @@ static inline void gr_tile_untilize(uint32_t itemsize, const void *tile, int32_t
 
 /* ---------------------------------------------------------------- values */
 
-/* One face row of 16 elements at element index `from` of a tile of f32, bf16 or a block float. f32 and bf16
- * keep their bits; block floats as gr_decode_block_datum. */
+/* One face row of 16 elements at element index `from` of a tile of a block float. */
+static inline void gr_tile_unpack_bits(uint32_t bits, const void *tile, int32_t from, float *to) {
+  const uint8_t *exponents = (const uint8_t *)tile, *data = exponents + GR_TILE_EXPONENTS;
+  uint32_t each = 8 / bits, mask = (1u << (bits - 1)) - 1u;
+  for (uint32_t i = 0; i < 16; ++i) {
+    uint32_t datum = data[((uint32_t)from + i) / each] >> (bits * (i % each));
+    uint32_t magnitude = (datum & mask) << (8 - bits);
+    to[i] = gr_decode_block_datum(exponents[from / 16], datum >> (bits - 1) & 1u, magnitude);
+  }
+}
+
+/* The same of f32, bf16, bfp8_b and bfp4_b, in loops that are vectorised; others than these go to
+ * gr_tile_unpack_bits, as one more branch here would keep these from being inlined. f32 and bf16 keep their
+ * bits; block floats as gr_decode_block_datum. */
 static inline void gr_tile_unpack_half(uint8_t format, const void *tile, int32_t from, float *to) {
   const uint8_t *exponents = (const uint8_t *)tile, *data = exponents + GR_TILE_EXPONENTS;
   if (format == GR_F32) {
@@ -94,13 +106,6 @@ static inline void gr_tile_unpack_half(uint8_t format, const void *tile, int32_t
 #pragma GCC unroll 1                           /* unrolled, it would not be vectorised */
     for (int i = 0; i < 16; ++i)
       to[i] = gr_decode_block_datum(exponents[from / 16], data[from + i] >> 7, data[from + i] & 0x7Fu);
-  } else if (format != GR_BFP4_B) {
-    uint32_t bits = gr_block_bits(format), each = 8 / bits, mask = (1u << (bits - 1)) - 1u;
-    for (uint32_t i = 0; i < 16; ++i) {
-      uint32_t datum = data[((uint32_t)from + i) / each] >> (bits * (i % each));
-      uint32_t magnitude = (datum & mask) << (8 - bits);
-      to[i] = gr_decode_block_datum(exponents[from / 16], datum >> (bits - 1) & 1u, magnitude);
-    }
   } else {
     float low[8], high[8];
 #pragma GCC unroll 1
@@ -116,16 +121,16 @@ static inline void gr_tile_unpack_half(uint8_t format, const void *tile, int32_t
 /* A tile with its element (r, c) at out[r * row + c / 16 * half + c % 16]. */
 static inline void gr_tile_unpack_to(uint8_t format, const void *tile, float *out, int64_t row,
                                      int64_t half) {
-#define GR_EACH_HALF(FORMAT)                                 \
+#define GR_EACH_HALF(UNPACK, FORMAT)                         \
   for (int32_t r = 0; r < 32; ++r)                           \
     for (int32_t h = 0; h < 2; ++h)                          \
-      gr_tile_unpack_half(FORMAT, tile, gr_tile_half_row(r, h), out + r * row + h * half)
+      UNPACK(FORMAT, tile, gr_tile_half_row(r, h), out + r * row + h * half)
   switch (format) {                            /* a constant in each loop: the test is made once a tile */
-    case GR_F32: GR_EACH_HALF(GR_F32); break;
-    case GR_BF16: GR_EACH_HALF(GR_BF16); break;
-    case GR_BFP8_B: GR_EACH_HALF(GR_BFP8_B); break;
-    case GR_BFP4_B: GR_EACH_HALF(GR_BFP4_B); break;
-    default: GR_EACH_HALF(format); break;
+    case GR_F32: GR_EACH_HALF(gr_tile_unpack_half, GR_F32); break;
+    case GR_BF16: GR_EACH_HALF(gr_tile_unpack_half, GR_BF16); break;
+    case GR_BFP8_B: GR_EACH_HALF(gr_tile_unpack_half, GR_BFP8_B); break;
+    case GR_BFP4_B: GR_EACH_HALF(gr_tile_unpack_half, GR_BFP4_B); break;
+    default: GR_EACH_HALF(gr_tile_unpack_bits, gr_block_bits(format)); break;
   }
 #undef GR_EACH_HALF
 }
@@ -155,16 +160,23 @@ static inline void gr_tile_put_row16(void *tile, int32_t r, const uint16_t *valu
   memcpy((uint16_t *)tile + gr_tile_half_row(r, 1), values + 16, 32);
 }
 
+/* The top bits of 16 data of 8: a sign whose magnitude becomes 0 goes. */
+static inline void gr_tile_cut_data(uint32_t bits, uint8_t *data) {
+  for (int i = 0; i < 16; ++i) {
+    uint32_t top = (uint32_t)data[i] >> (8 - bits);
+    data[i] = (uint8_t)(top & ((1u << (bits - 1)) - 1u) ? top : 0u);
+  }
+}
+
 /* Packs 16 bf16 patterns as one block; those of fewer bits are bfp8_b cut to its top bits. */
 static inline void gr_tile_pack_block(uint8_t format, const uint16_t *values, uint8_t *tile, int32_t at) {
   uint8_t data[16];
-  uint32_t bits = gr_block_bits(format), sign = 1u << (bits - 1);
+  uint32_t bits = gr_block_bits(format);
   tile[at / 16] = gr_block_pack(values, data);
-  if (bits < 8)
-    for (int i = 0; i < 16; ++i) {
-      uint32_t top = (uint32_t)data[i] >> (8 - bits);
-      data[i] = (uint8_t)(top & (sign - 1u) ? top : 0u);
-    }
+  if (bits == 4)                               /* a constant in the loop, as where tiles are unpacked */
+    gr_tile_cut_data(4, data);
+  else if (bits < 8)
+    gr_tile_cut_data(bits, data);
   gr_tile_put_data(bits, tile + GR_TILE_EXPONENTS, at, data);
 }
 
