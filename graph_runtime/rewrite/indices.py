@@ -14,7 +14,12 @@ from .values import supports
 __all__ = ["narrow_indices"]
 
 _BY_INDEX = ("take", "take_along_axis", "gather_nd", "scatter_elements", "scatter_nd")  # input 1
-_FINDING = {"argmax": 0, "argmin": 0, "topk": 1}  # op -> which of its results is the indices
+_FINDING = {
+    "argmax": 0,
+    "argmin": 0,
+    "topk": 1,
+    "max_pool2d_indices": 1,
+}  # op -> which of its results is the indices
 _LEAST, _MOST = -(2.0**31), 2.0**31 - 1
 
 

@@ -131,6 +131,14 @@ LARGE = [
         [(1, 2, 90, 2100), (1, 2, 44, 1049)],
         {"kernel_shape": (3, 3), "strides": (2, 2)},
     ),
+    (
+        "max_pool2d_indices",
+        [(2, 2, 90, 2100)],
+        {"kernel_shape": (3, 5), "strides": (2, 3), "dilations": (2, 1), "dtype": "int32"},
+    ),
+    ("max_pool3d", [(1, 2, 7, 60, 900)], {"kernel_shape": (3, 3, 3), "strides": (2, 2, 2), "pads": (1,) * 6}),
+    ("avg_pool3d", [(1, 2, 7, 60, 900)], {"kernel_shape": (2, 1, 7), "dilations": (3, 1, 2)}),
+    ("lp_pool2d", [(1, 3, 70, 1500)], {"kernel_shape": (2, 5), "strides": (1, 3), "pads": (0, 2, 1, 2)}),
     ("max_pool2d", [(1, 2, 90, 2100)], {"kernel_shape": (3, 3), "strides": (2, 2)}),
     ("avg_pool2d", [(1, 1, 70, 3000)], {"kernel_shape": (2, 5), "strides": (1, 3), "pads": (0, 2, 1, 2)}),
     ("sum", [(3, 70, 3000)], {"axes": (0,)}),
@@ -266,6 +274,19 @@ def test_maxima_keep_nan(tt):
     ):
         got, wanted = tt.run(ops.require(name), attrs, [values], [layout_of("float32", F32)] * 2)
         np.testing.assert_array_equal(got, wanted)
+
+
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize("value", [0.0, -np.inf, np.nan, -7.0])
+def test_of_equal_maxima_the_first_is_found(tt, value, order):
+    """Also where nothing is greater than minus infinity, and where a NaN comes before another."""
+    values = np.full((2, 3, 9, 40), value, np.float32)
+    values[1, 1, 4:, 20:] = 3.0
+    values[0, 0, 3, 5] = np.nan
+    attrs = {"kernel_shape": (3, 3), "pads": (1,) * 4, "storage_order": order, "dtype": "int32"}
+    layouts = [layout_of(d, F32) for d in ("float32", "float32", "int32")]
+    got, wanted = tt.run(ops.require("max_pool2d_indices"), attrs, [values], layouts)
+    np.testing.assert_array_equal(got, wanted)
 
 
 @pytest.mark.parametrize("to", ["int8", "int16", "int32", "uint8", "uint16", "uint32", "bool"])

@@ -412,6 +412,16 @@ def test_indices_are_narrow_where_tt_needs_it(devices, wanted):
         assert func.op != "argmax" or func.attrs["dtype"] == ("int32" if "tt:0" in devices else "int64")
 
 
+def test_indices_of_maxima_are_narrow_where_tt_needs_it():
+    def pooled(b):
+        y, at = b.op("max_pool2d_indices", b.input("x", (1, 2, 6, 6)), kernel_shape=(2, 2))
+        b.output(y)
+        return b.op("add", at, at)
+
+    model = rewritten(pooled, devices=("cpu:0", "tt:0"))
+    assert sorted(ops_of(model)) == ["add", "cast", "max_pool2d_indices"]
+
+
 def test_an_index_beyond_int32_is_still_out_of_range():
     b = Maker()
     b.output(b.op("take", b.input("x", (4, 3)), b.input("i", (2,), "int64")))

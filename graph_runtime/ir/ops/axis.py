@@ -15,24 +15,18 @@ from __future__ import annotations
 import numpy as np
 
 from ..graph import TensorType
-from . import rules
+from . import indices, rules
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 from .work import Passes
 
 _NUMBERS = rules.FLOATS + rules.INTS
 _TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
 _AXIS = Attr("axis", "int", 0, "the axis to go along")
-_INDEX = Attr("dtype", "str", "int64", "of the indices", ("int64", "int32"))
 
 
 def _axis(op, inputs, attrs):
     rules.one_dtype(op, inputs, _NUMBERS)
     return rules.axis_of(op, attrs["axis"], len(inputs[0].shape))
-
-
-def _narrow_indices(inputs, outputs, attrs):
-    """What the tt kernels take."""
-    return None if attrs["dtype"] == "int32" else "tt has no int64; ask for the indices with dtype='int32'"
 
 
 # ---------------------------------------------------------------- argmax argmin
@@ -85,12 +79,12 @@ def _arg(op: str, doc: str, compute) -> None:
                 _AXIS,
                 Attr("keepdims", "bool", True, "keep the axis with size 1"),
                 Attr("select_last_index", "bool", False, "of several such elements name the last one"),
-                _INDEX,
+                indices.INDEX,
             ),
             words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["select_last_index"])],
             bodies={
                 "cpu": Body(op, _NUMBERS, rules.by_dtype),
-                "tt": Body(op, _TT_NUMBERS, accepts=_narrow_indices),
+                "tt": Body(op, _TT_NUMBERS, accepts=indices.narrow_found),
             },
             kind="reduction",
             parts="arg",
@@ -176,7 +170,7 @@ def _topk_tt(inputs, outputs, attrs):
     most = _MOST_KEPT if attrs["axis"] % ndim >= ndim - 2 else _MOST_OF_PLANES
     if attrs["k"] > most:
         return f"it keeps at most {most} elements along that axis"
-    return _narrow_indices(inputs, outputs, attrs)
+    return indices.narrow_found(inputs, outputs, attrs)
 
 
 def _topk_infer(inputs, attrs):
@@ -212,7 +206,7 @@ register(
             Attr("axis", "int", -1, "the axis to go along"),
             Attr("largest", "bool", True, "the greatest ones; else the least"),
             Attr("sorted", "bool", True, "best first; they are in any case"),
-            _INDEX,
+            indices.INDEX,
         ),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["largest"])],
         bodies={

@@ -1,5 +1,5 @@
 """What the ops that go by indices of their own share (gather.py, scatter.py): which indices they take, and
-where these point to.
+where these point to; and of those that find indices (axis.py, pool_indices.py), which they make.
 
 Indices are int32 or int64 (indices.dtype), on tt int32; a negative one counts from the back, one that is out
 of range is a kernel error.
@@ -14,9 +14,16 @@ import numpy as np
 from ...base.errors import KernelError
 from ..graph import TensorType
 from . import rules
-from .registry import Body
+from .registry import Attr, Attrs, Body, Types
 
-__all__ = ["along", "at_tuples", "bodies", "positions", "tuples"]
+__all__ = ["INDEX", "along", "at_tuples", "bodies", "narrow_found", "positions", "tuples"]
+
+INDEX = Attr("dtype", "str", "int64", "of the indices", ("int64", "int32"))
+
+
+def narrow_found(inputs: Types, outputs: Types, attrs: Attrs) -> str | None:
+    """Body.accepts of the tt kernels that find indices."""
+    return None if attrs["dtype"] == "int32" else "tt has no int64; ask for the indices with dtype='int32'"
 
 
 def _check_indices(op: str, data: TensorType, indices: TensorType) -> None:

@@ -1,8 +1,8 @@
 """max_pool2d with the positions of its maxima, and its gradient: max_pool2d_indices max_pool2d_backward.
 
 C contract: the words of windows.py.
-    max_pool2d_indices     args x, values, indices (int64), which count from the beginning of x, row-major, or
-                           with storage_order 1 with H running fastest
+    max_pool2d_indices     args x, values, indices (int64 or int32, which tt has alone), which count from the
+                           beginning of x, row-major, or with storage_order 1 with H running fastest
     max_pool2d_backward    args x, grad (of the pool's output), out: each value of grad is added to that one
                            of out, which has x's shape, that its window took
 Where several elements of a window are greatest the first one is meant.
@@ -10,13 +10,16 @@ Where several elements of a window are greatest the first one is meant.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..graph import TensorType
-from . import rules
+from . import indices, rules
 from .registry import Attr, Body, Case, Op, register
 from .windows import (
     MAX_TYPES,
+    TT_MAX_TYPES,
     elements_of,
     pooled,
     window_attrs,
@@ -25,8 +28,6 @@ from .windows import (
     window_words,
     windows_of,
 )
-
-_EXACT = dict.fromkeys(MAX_TYPES, rules.EXACT)
 
 
 def _winners(x, attrs, out):
@@ -47,12 +48,25 @@ def _indices_reference(arrays, attrs):
     values = np.take_along_axis(x.reshape(n, c, h * w), at.reshape(n, c, out[2] * out[3]), 2).reshape(out)
     if attrs["storage_order"]:
         at = at % w * h + at // w
-    return [values, at + (np.arange(n * c) * h * w).reshape(n, c, 1, 1)]
+    at = at + (np.arange(n * c) * h * w).reshape(n, c, 1, 1)
+    return [values, at.astype(attrs["dtype"])]
 
 
 def _indices_infer(inputs, attrs):
     out = pooled("max_pool2d_indices", inputs[0], attrs, 2, MAX_TYPES)
-    return [out, TensorType("int64", out.shape)]
+    if attrs["dtype"] == "int32" and inputs[0].size > 2**31:
+        rules.fail(
+            "max_pool2d_indices", f"int32 cannot count the elements of {inputs[0]}", got=inputs[0].shape
+        )
+    return [out, TensorType(attrs["dtype"], out.shape)]
+
+
+def _indices_cases():
+    """Each with both kinds of indices."""
+    columns = ("columns", (2, 2, 5, 7), {"kernel_shape": (2, 2), "storage_order": 1})
+    for case in window_cases(2, MAX_TYPES, dict.fromkeys(MAX_TYPES, rules.MOVED), (columns,)):
+        yield case
+        yield replace(case, name=f"{case.name}_int32", attrs=case.attrs | {"dtype": "int32"})
 
 
 register(
@@ -66,18 +80,16 @@ register(
         attrs=(
             *window_attrs(2),
             Attr("storage_order", "int", 0, "indices count: 0 row by row, 1 column by column", (0, 1)),
+            indices.INDEX,
         ),
         words=window_words(2, lambda a: a["storage_order"]),
-        bodies={"cpu": Body("max_pool2d_indices", MAX_TYPES, rules.by_dtype)},
-        pace={"cpu": "simple"},
-        cases=tuple(
-            window_cases(
-                2,
-                MAX_TYPES,
-                _EXACT,
-                (("columns", (2, 2, 5, 7), {"kernel_shape": (2, 2), "storage_order": 1}),),
-            )
-        ),
+        bodies={
+            "cpu": Body("max_pool2d_indices", MAX_TYPES, rules.by_dtype),
+            "tt": Body("max_pool2d_indices", TT_MAX_TYPES, accepts=indices.narrow_found),
+        },
+        kind="windows",
+        walk="volume",
+        cases=tuple(_indices_cases()),
     )
 )
 

@@ -26,6 +26,7 @@ from .registry import REQUIRED, Attr, Body, Case, Op, register
 
 __all__ = [
     "MAX_TYPES",
+    "TT_MAX_TYPES",
     "dilated_cases",
     "elements_of",
     "is_dilated",
@@ -39,6 +40,7 @@ __all__ = [
 ]
 
 MAX_TYPES = (*rules.FLOATS, "int32", "int8", "uint8")
+TT_MAX_TYPES = tuple(t for t in MAX_TYPES if t in rules.TT_MOVED)
 
 
 def window_attrs(dims: int) -> tuple[Attr, ...]:
@@ -187,8 +189,12 @@ def _window_op(op, doc, dims, allowed, reduce, cases, attrs=(), last=lambda a: 0
             window_flops,
             attrs=(*window_attrs(dims), *attrs),
             words=window_words(dims, last),
-            bodies={"cpu": Body(op, allowed, rules.by_dtype)},
-            pace={"cpu": "simple"},
+            bodies={
+                "cpu": Body(op, allowed, rules.by_dtype),
+                "tt": Body(op, tuple(t for t in TT_MAX_TYPES if t in allowed)),
+            },
+            kind="windows",
+            walk="volume",
             cases=tuple(cases),
         )
     )

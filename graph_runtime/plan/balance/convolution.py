@@ -272,6 +272,13 @@ def _gradient(view: View, node: NodeView, inner: int) -> list[Part]:
     return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
 
 
+def _volume_pool(view: View, node: NodeView) -> list[Part]:
+    """The elements of each window laid apart in depth, and depth reduced. What is pooled is no image here."""
+    out, taps = view.tiles(node.outputs[0]), math.prod(node.callee.attrs["kernel_shape"])
+    left = view.operand(node, 0, Tiles(out.z * taps, out.rt, out.ct))
+    return [Part("reduce z", result(view, node, "reduce", "reduce_z", [left], dim="z", k=taps), True)]
+
+
 def _unpool(view: View, node: NodeView) -> list[Part]:
     operand = view.operand(node, 0, view.tiles(node.outputs[0]))
     return [Part("nop", result(view, node, "eltwise", "nop", [operand]), True)]
@@ -282,6 +289,7 @@ MAKERS.update(
         "conv_transpose": _transposed,
         "conv_weight": _of_weight,
         "unpool": _unpool,
+        "volume_pool": _volume_pool,
         "conv2d": _conv2d,
         "pool": _pool,
     }

@@ -23,6 +23,7 @@ from .move import MOVES
 from .panels import PANELS
 from .product import blocks_of
 from .reduce import REDUCTIONS
+from .volumes import VOLUMES
 
 __all__ = ["walk_of"]
 
@@ -129,6 +130,7 @@ _WALKS: dict[str, Callable[[KernelCall], Moves]] = {
     **GATHERS,
     **PANELS,
     **REDUCTIONS,
+    **VOLUMES,
 }
 
 

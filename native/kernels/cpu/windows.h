@@ -68,9 +68,9 @@ GR_INLINE GR_WIDE GR_FN(window_of_plane)(const GR_FN(volume) *v, const GR_T *x, 
   return kind == GR_KIND_NORM ? (GR_WIDE)pow((double)value, 1 / p) : value;
 }
 
-/* Planes first .. last-1. ``indices``: NULL, or where the maxima's places go. */
+/* Planes first .. last-1. ``indices``: NULL, or where the maxima's places go, as int64 or int32. */
 GR_INLINE int32_t GR_FN(window_planes)(const GR_FN(volume) *v, int64_t first, int64_t last, int kind,
-                                       int64_t *indices) {
+                                       const gr_arg *indices) {
   int64_t in = v->in[0] * v->in[1] * v->in[2], out = v->out[0] * v->out[1] * v->out[2], at[3], place;
   for (int64_t plane = first; plane < last; plane++) {
     const GR_T *x = (const GR_T *)gr_ptr(&v->call->args[0]) + plane * in;
@@ -82,7 +82,11 @@ GR_INLINE int32_t GR_FN(window_planes)(const GR_FN(volume) *v, int64_t first, in
       y[i] = GR_STORE((GR_C)GR_FN(window_of_plane)(v, x, at, kind, &place));
       if (!indices) continue;
       int by_columns = v->call->attrs[15] != 0;
-      indices[plane * out + i] = plane * in + (by_columns ? place % v->in[2] * v->in[1] + place / v->in[2] : place);
+      int64_t index = plane * in + (by_columns ? place % v->in[2] * v->in[1] + place / v->in[2] : place);
+      if (indices->dtype == GR_I32)
+        ((int32_t *)gr_ptr(indices))[plane * out + i] = (int32_t)index;
+      else
+        ((int64_t *)gr_ptr(indices))[plane * out + i] = index;
     }
   }
   return GR_OK;
@@ -122,7 +126,7 @@ static inline int32_t GR_BODY(max_pool2d_dilated)(const gr_call *call) {
 
 static int32_t GR_FN(window_max_indices)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(volume) *v = ctx;
-  return GR_FN(window_planes)(v, first, last, GR_KIND_MAX, gr_ptr(&v->call->args[2]));
+  return GR_FN(window_planes)(v, first, last, GR_KIND_MAX, &v->call->args[2]);
 }
 
 /* gr-kernel: cpu/max_pool2d_indices : f32 f64 f16 bf16 i32 i8 u8 */

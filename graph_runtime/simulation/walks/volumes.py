@@ -1,0 +1,42 @@
+"""Walks of pools over volumes, of which images are one plane (native/kernels/tt: windows.h)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from .args import KernelCall, Moves, Spans, cut, inside, moves, steps
+
+__all__ = ["VOLUMES"]
+
+
+def _taps(count: int, size: int, kernel: int, stride: int, pad: int, dilation: int) -> np.ndarray:
+    """bool [count, kernel, size]: which element each tap of each window lies on."""
+    at = np.arange(count)[:, None] * stride - pad + np.arange(kernel) * dilation
+    return at[..., None] == np.arange(size)
+
+
+def _seen(size: int, out: int, side: int, window: Sequence[int]) -> Spans:
+    """What the windows of each ``side`` outputs look at; ``window``: kernel, stride, pad, dilation."""
+    kernel, stride, pad, dilation = window
+    first, end = steps(out, side)
+    return inside(first * stride - pad, (end - first - 1) * stride + (kernel - 1) * dilation + 1, size)
+
+
+def _pool(call: KernelCall) -> Moves:
+    """What a panel's windows look at, in each plane that a tap lies in; indices are stored as values are."""
+    x, out = call.args
+    words = call.words
+    windows = [(words[d], words[3 + d], words[6 + d], words[12 + d]) for d in range(3)]
+    tiled = any(a.tiled for a in (*call.args, *call.others))
+    sides = cut(tiled, out.view[2], 4 + min(64, words[4] * words[5]))
+    depth, planes = (x.shape[2], out.shape[2]) if len(x.shape) == 5 else (1, 1)
+    loads = _taps(planes, depth, *windows[0]).sum(axis=(0, 1))
+    spans = [_seen(x.view[d], out.view[d], sides[d - 1], windows[d]) for d in (1, 2)]
+    read = x.touched(np.tile(loads, x.shape[0] * x.shape[1]), *spans)
+    made = [moves([], to, sides[1]) for to in (out, *call.others)]
+    return Moves([read, *(m.reads[0] for m in made)], made[0].writes, [m.writes for m in made[1:]])
+
+
+VOLUMES: dict[str, Callable[[KernelCall], Moves]] = {"volume": _pool}
