@@ -139,6 +139,8 @@ LARGE = [
     ("max_pool3d", [(1, 2, 7, 60, 900)], {"kernel_shape": (3, 3, 3), "strides": (2, 2, 2), "pads": (1,) * 6}),
     ("avg_pool3d", [(1, 2, 7, 60, 900)], {"kernel_shape": (2, 1, 7), "dilations": (3, 1, 2)}),
     ("lp_pool2d", [(1, 3, 70, 1500)], {"kernel_shape": (2, 5), "strides": (1, 3), "pads": (0, 2, 1, 2)}),
+    ("lrn", [(2, 9, 70, 1500)], {"size": 5, "alpha": 0.5}),
+    ("lrn", [(2, 90, 1500)], {"size": 5, "alpha": 0.5}),
     ("max_pool2d", [(1, 2, 90, 2100)], {"kernel_shape": (3, 3), "strides": (2, 2)}),
     ("avg_pool2d", [(1, 1, 70, 3000)], {"kernel_shape": (2, 5), "strides": (1, 3), "pads": (0, 2, 1, 2)}),
     ("sum", [(3, 70, 3000)], {"axes": (0,)}),

@@ -231,11 +231,15 @@ register(
             Attr("bias", "float", 1.0, "added to the mean square"),
         ),
         words=lambda i, o, a: [a["size"], *(rules.float_word(a[k]) for k in ("alpha", "beta", "bias"))],
-        bodies={"cpu": Body("lrn", rules.FLOATS, rules.by_dtype)},
+        bodies={"cpu": Body("lrn", rules.FLOATS, rules.by_dtype), "tt": Body("lrn", rules.TT_FLOATS)},
         pace={"cpu": "function"},
         cases=(
             Case("channels", (("float32", (2, 35, 5, 40)),), {"size": 3}, nmse=rules.ROUNDED),
             Case("even", (("float32", (1, 7, 9)),), {"size": 4, "alpha": 0.5}, nmse=rules.ROUNDED),
+            Case("volumes", (("float32", (2, 6, 3, 4, 35)),), {"size": 5, "alpha": 0.5}, nmse=rules.ROUNDED),
+            Case("columns", (("float32", (3, 70)),), {"size": 40, "alpha": 0.5}, nmse=rules.ROUNDED),
+            Case("wide", (("float32", (2, 3, 5, 4)),), {"size": 9, "alpha": 0.5}, nmse=rules.ROUNDED),
+            Case("empty", (("float32", (2, 3, 0, 4)),), {"size": 3}, nmse=rules.ROUNDED),
             *(
                 Case(t, ((t, (2, 5, 33)),), {"size": 5, "bias": 2.0}, nmse=rules.SUMMED[t])
                 for t in rules.FLOATS[1:]

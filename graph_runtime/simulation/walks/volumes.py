@@ -1,7 +1,9 @@
-"""Walks of pools over volumes, of which images are one plane (native/kernels/tt: windows.h)."""
+"""Walks of pools over volumes, of which images are one plane, and of lrn (native/kernels/tt: windows.h,
+response.h)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -39,4 +41,23 @@ def _pool(call: KernelCall) -> Moves:
     return Moves([read, *(m.reads[0] for m in made)], made[0].writes, [m.writes for m in made[1:]])
 
 
-VOLUMES: dict[str, Callable[[KernelCall], Moves]] = {"volume": _pool}
+def _lrn(call: KernelCall) -> Moves:
+    """A panel loads what lies a neighbour further, once for each neighbour that there is."""
+    x, out = call.args
+    size, channels = call.words[0], x.shape[1]
+    before, after = min((size - 1) // 2, channels - 1), min(size - 1 - (size - 1) // 2, channels - 1)
+    sides = cut(any(a.tiled for a in call.args), out.view[2], 3)
+    loads, spans = np.ones(x.view[0], np.int64), [steps(n, s) for n, s in zip(x.view[1:], sides, strict=True)]
+    if len(x.shape) > 3:
+        at = np.arange(channels)
+        each = np.minimum(at + before, channels - 1) - np.maximum(at - after, 0) + 1
+        loads = np.tile(np.repeat(each, math.prod(x.shape[2:-2])), x.shape[0])
+    else:
+        axis = 3 - len(x.shape)  # 0: channels are rows, 1: columns
+        first, end = spans[axis]
+        shifted = [inside(first + s, end - first, channels) for s in range(-before, after + 1)]
+        spans[axis] = np.concatenate([s[0] for s in shifted]), np.concatenate([s[1] for s in shifted])
+    return moves([x.touched(loads, *spans)], out, sides[1])
+
+
+VOLUMES: dict[str, Callable[[KernelCall], Moves]] = {"volume": _pool, "lrn": _lrn}
