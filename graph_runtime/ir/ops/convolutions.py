@@ -60,10 +60,7 @@ def _check_bias(op, inputs, channels):
         rules.fail(op, text, got=inputs[2].shape, wanted=(channels,))
 
 
-def _register(op, doc, arity, infer, reference, flops, attrs, words, cases, tt=True, **traits):
-    bodies = {"cpu": Body(op, rules.FLOATS, rules.by_dtype)}
-    if tt:
-        bodies["tt"] = Body(op, rules.TT_FLOATS)
+def _register(op, doc, arity, infer, reference, flops, attrs, words, cases, **traits):
     register(
         Op(
             op,
@@ -74,7 +71,7 @@ def _register(op, doc, arity, infer, reference, flops, attrs, words, cases, tt=T
             flops,
             attrs=attrs,
             words=words,
-            bodies=bodies,
+            bodies={"cpu": Body(op, rules.FLOATS, rules.by_dtype), "tt": Body(op, rules.TT_FLOATS)},
             pace={"cpu": "simple"},
             cases=tuple(cases),
             **traits,
@@ -149,7 +146,6 @@ _register(
     _attrs(3),
     lambda i, o, a: [*a["strides"], *a["pads"][:3], *a["dilations"], a["group"]],
     _conv3d_cases(),
-    tt=False,
 )
 
 

@@ -1,5 +1,5 @@
-"""Walks of pools over volumes, of which images are one plane, and of lrn (native/kernels/tt: windows.h,
-response.h)."""
+"""Walks of pools and convolutions over volumes, of which images are one plane, and of lrn (native/kernels/tt:
+windows.h, conv3d.h, response.h)."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import numpy as np
 from .args import KernelCall, Moves, Spans, cut, inside, moves, steps
 
 __all__ = ["VOLUMES"]
+
+_OUTPUTS, _COLS = 16, 64  # convolutions.h
+_INPUT = 32768  # conv3d.h
 
 
 def _taps(count: int, size: int, kernel: int, stride: int, pad: int, dilation: int) -> np.ndarray:
@@ -60,4 +63,33 @@ def _lrn(call: KernelCall) -> Moves:
     return moves([x.touched(loads, *spans)], out, sides[1])
 
 
-VOLUMES: dict[str, Callable[[KernelCall], Moves]] = {"volume": _pool, "lrn": _lrn}
+def _conv3d(call: KernelCall) -> Moves:
+    """Windows of some output channels look at all input channels of their group, in each plane that a tap of
+    the depth lies in, and at that tap's weights."""
+    x, w, *bias, y = call.args
+    words, groups = call.words, call.words[9]
+    windows = [(w.shape[2 + d], words[d], words[3 + d], words[6 + d]) for d in range(3)]
+    outputs = y.shape[1] // groups
+    block = min(_OUTPUTS, outputs)
+    sides = [min(32, y.shape[3]), min(_COLS, y.shape[4])]
+    reach = [
+        min(x.shape[3 + d], (sides[d] - 1) * stride + (kernel - 1) * dilation + 1)
+        for d, (kernel, stride, _, dilation) in enumerate(windows[1:])
+    ]
+    if math.prod(reach) > _INPUT:
+        sides[1] = min(32, sides[1])
+    count = y.shape[0] * math.prod(-(-n // s) for n, s in zip(y.shape[3:], sides, strict=True))
+    taps = _taps(y.shape[2], x.shape[2], *windows[0])
+    spans = [_seen(x.view[d], y.view[d], sides[d - 1], windows[d]) for d in (1, 2)]
+    whole = [steps(n, 1 << 40) for n in w.shape[3:]]
+    reads = [
+        x.touched(np.tile(taps.sum(axis=(0, 1)), x.shape[0] * x.shape[1]) * -(-outputs // block), *spans),
+        w.touched(np.tile(taps.sum(axis=(0, 2)), w.shape[0] * w.shape[1]) * count, *whole),
+    ]
+    if bias:
+        each = steps(y.shape[1], 1)
+        reads.append(bias[0].touched(np.array([count * y.shape[2]]), steps(1, 1), each))
+    return moves(reads, y, sides[1])
+
+
+VOLUMES: dict[str, Callable[[KernelCall], Moves]] = {"volume": _pool, "lrn": _lrn, "conv3d": _conv3d}
