@@ -19,6 +19,7 @@ _FINDING = {
     "argmin": 0,
     "topk": 1,
     "max_pool2d_indices": 1,
+    "max_pool2d_argmax": 0,
 }  # op -> which of its results is the indices
 _LEAST, _MOST = -(2.0**31), 2.0**31 - 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
@@ -77,6 +77,7 @@ class GraphEmitter:
     strict: bool
     device: str
     name: str
+    used: Set[Any] = frozenset()
 
     graph = True
 

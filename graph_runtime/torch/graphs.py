@@ -133,6 +133,7 @@ class _Lowering:
         meta = node.meta.get("val")
         self.emitter.device = self._device(_first(meta))
         self.emitter.name = node.name
+        self.emitter.used = {u.args[1] for u in node.users if u.target is operator.getitem}
         if name in HOISTED:
             return self._hoist(node, name, args, kwargs)
         try:

@@ -59,12 +59,13 @@ def _attr(attr: Attr) -> str:
     return f"`{attr.name}` ({attr.kind}, {default}): {attr.meaning}".replace("|", "\\|")
 
 
-def _types(op: Op, body: Body | None) -> str:
+def _types(op: Op, bodies: list[Body]) -> str:
     if op.is_nop:
         return "none needed"
-    if body is None:
+    if not bodies:
         return "-"
-    names = [getattr(format_of(dtype), "name", dtype) for dtype in body.dtypes]
+    dtypes = dict.fromkeys(dtype for body in bodies for dtype in body.dtypes)
+    names = [getattr(format_of(dtype), "name", dtype) for dtype in dtypes]
     for word, members in GROUPS.items():
         if set(members) <= set(names):
             names = [word] + [n for n in names if n not in members]
@@ -72,7 +73,7 @@ def _types(op: Op, body: Body | None) -> str:
 
 
 def _row(op: Op) -> str:
-    cpu, tt = (_types(op, op.bodies.get(kind)) for kind in ("cpu", "tt"))
+    cpu, tt = (_types(op, op.all_bodies(kind)) for kind in ("cpu", "tt"))
     inputs = str(op.arity[0]) if op.arity[0] == op.arity[1] else f"{op.arity[0]} to {op.arity[1]}"
     doc = op.doc.replace("|", "\\|")
     return f"| `{op.name}` | {doc} | {inputs} | {'<br>'.join(map(_attr, op.attrs)) or '-'} | {cpu} | {tt} |"

@@ -171,7 +171,10 @@ register(
             "cpu": undilated(_MAX_CPU),
             "tt": undilated(Body("max_pool2d", rules.TT_FLOATS, accepts=images.nchw)),
         },
-        variants={"cpu": _MAX_VARIANTS},
+        variants={
+            "cpu": _MAX_VARIANTS,
+            "tt": (Body("max_pool2d_dilated", (*rules.TT_FLOATS, "int32"), accepts=images.nchw),),
+        },
         kind="windows",
         parts="pool",
         walk="pool",

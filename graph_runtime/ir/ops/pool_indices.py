@@ -1,8 +1,10 @@
-"""max_pool2d with the positions of its maxima, and its gradient: max_pool2d_indices max_pool2d_backward.
+"""max_pool2d with the positions of its maxima, these alone, and its gradient: max_pool2d_indices
+max_pool2d_argmax max_pool2d_backward.
 
 C contract: the words of windows.py.
     max_pool2d_indices     args x, values, indices (int64 or int32, which tt has alone), which count from the
                            beginning of x, row-major, or with storage_order 1 with H running fastest
+    max_pool2d_argmax      args x, indices, which count from the beginning of a plane, row by row
     max_pool2d_backward    args x, grad (of the pool's output), out: each value of grad is added to that one
                            of out, which has x's shape, that its window took
 Where several elements of a window are greatest the first one is meant.
@@ -90,6 +92,48 @@ register(
         kind="windows",
         walk="volume",
         cases=tuple(_indices_cases()),
+    )
+)
+
+
+def _argmax_infer(inputs, attrs):
+    out = pooled("max_pool2d_argmax", inputs[0], attrs, 2, MAX_TYPES)
+    return [TensorType(attrs["dtype"], out.shape)]
+
+
+def _argmax_reference(arrays, attrs):
+    (x,) = arrays
+    out = _argmax_infer([TensorType(x.dtype.name, x.shape)], attrs)[0]
+    return [_winners(rules.wide(x), attrs, out.shape).astype(attrs["dtype"])]
+
+
+register(
+    Op(
+        "max_pool2d_argmax",
+        "where in its plane the greatest element of each window is",
+        (1, 1),
+        _argmax_infer,
+        _argmax_reference,
+        window_flops,
+        attrs=(*window_attrs(2), indices.INDEX),
+        words=window_words(2, lambda a: 0),
+        bodies={
+            "cpu": Body("max_pool2d_argmax", MAX_TYPES, rules.by_dtype),
+            "tt": Body("max_pool2d_argmax", TT_MAX_TYPES, accepts=indices.narrow_found),
+        },
+        kind="windows",
+        walk="volume",
+        cases=tuple(
+            replace(
+                case,
+                name=f"{case.name}_{t}",
+                attrs=case.attrs | {"dtype": t},
+                make=("digits",),
+                nmse=rules.EXACT,
+            )
+            for case in window_cases(2, MAX_TYPES, dict.fromkeys(MAX_TYPES, rules.EXACT))
+            for t in ("int64", "int32")
+        ),
     )
 )
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...base.dtypes import FORMATS
 from ...ir.ops.numerics import NO_WORDS
 from .args import KernelArg, KernelCall, Moves, broadcast, cut, moves, scanned, split, steps
+from .volumes import volume_pool
 
 __all__ = ["PANELS"]
 
@@ -90,7 +91,11 @@ def _bias_add(call: KernelCall) -> Moves:
 
 
 def _pool(call: KernelCall) -> Moves:
-    """What the first to the last window of a panel look at of the image."""
+    """What the first to the last window of a panel look at of the image. max_pool2d's dilated windows, and
+    integers, are another kernel's."""
+    w = call.words
+    if len(w) > 9 and (w[9:11] != (1, 1) or not _floats(call.args[0])):
+        return volume_pool(call, (1, *w[:2], 1, *w[2:4], 0, *w[4:6], 0, *w[6:8], 1, *w[9:11], 0))
     x, out = call.args
     kernel, stride, begin = call.words[:2], call.words[2:4], call.words[4:6]
     height, width = _cut(call, 1 + min(64, stride[0] * stride[1]))

@@ -10,7 +10,7 @@ import numpy as np
 
 from .args import KernelCall, Moves, Spans, cut, inside, moves, steps
 
-__all__ = ["VOLUMES"]
+__all__ = ["VOLUMES", "volume_pool"]
 
 _OUTPUTS, _COLS = 16, 64  # convolutions.h
 _INPUT = 32768  # conv3d.h
@@ -30,9 +30,12 @@ def _seen(size: int, out: int, side: int, window: Sequence[int]) -> Spans:
 
 
 def _pool(call: KernelCall) -> Moves:
+    return volume_pool(call, call.words)
+
+
+def volume_pool(call: KernelCall, words: Sequence[int]) -> Moves:
     """What a panel's windows look at, in each plane that a tap lies in; indices are stored as values are."""
     x, out = call.args
-    words = call.words
     windows = [(words[d], words[3 + d], words[6 + d], words[12 + d]) for d in range(3)]
     tiled = any(a.tiled for a in (*call.args, *call.others))
     sides = cut(tiled, out.view[2], 4 + min(64, words[4] * words[5]))

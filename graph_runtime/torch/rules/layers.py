@@ -180,7 +180,7 @@ def avg_pool2d(
 ) -> Any:
     if divisor_override is not None or len(x.shape) != 4:
         raise Unsupported("this kind of pooling is the host's")
-    windows = _windows(kernel, stride, padding, ceil_mode)
+    windows = windows_of(kernel, stride, padding, ceil_mode)
     return e.op("avg_pool2d", x, **windows, count_include_pad=count_include_pad)
 
 
@@ -194,24 +194,45 @@ def max_pool2d(
     dilation: Any = 1,
     ceil_mode: bool = False,
 ) -> Any:
-    if two(dilation) != (1, 1) or len(x.shape) != 4:
-        raise Unsupported("this kind of pooling is the host's")
-    return e.op("max_pool2d", x, **_windows(kernel, stride, padding, ceil_mode))
+    image = x if len(x.shape) == 4 else reshape(e, x, (1, *x.shape))
+    made = e.op(
+        "max_pool2d", image, **windows_of(kernel, stride, padding, ceil_mode), dilations=two(dilation)
+    )
+    return made if len(x.shape) == 4 else reshape(e, made, made.shape[1:])
 
 
-def _windows(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
+def windows_of(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
     """Attributes of a pooling op; without strides the windows lie side by side."""
     kernel, padding = two(kernel), two(padding)
     strides = two(stride) if stride else kernel
     return {"kernel_shape": kernel, "strides": strides, "pads": (*padding, *padding), "ceil_mode": ceil_mode}
 
 
-@rule("max_pool2d_with_indices")
-def max_pool2d_with_indices(e: Any, x: Any, kernel: Any, *how: Any, **named: Any) -> Any:
-    """In graphs only: most do not need the indices, and a graph that does is refused."""
-    if not e.graph:
-        raise Unsupported("indices of maxima are found on the host")
-    return max_pool2d(e, x, kernel, *how, **named), None
+@rule("max_pool2d_with_indices", wide=(1,))
+def max_pool2d_with_indices(
+    e: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """Most graphs need no indices. Ours count from the beginning of x, torch's from that of a plane."""
+    dilation = two(dilation)
+    if e.graph and 1 not in e.used:
+        return max_pool2d(e, x, kernel, stride, padding, dilation, ceil_mode), None
+    image = x if len(x.shape) == 4 else reshape(e, x, (1, *x.shape))
+    windows = windows_of(kernel, stride, padding, ceil_mode) | {"dilations": dilation}
+    if e.graph:
+        y, at = e.op("max_pool2d_indices", image, **windows, dtype="int32")
+        at = e.op("mod", at, e.scalar(math.prod(x.shape[-2:]), "int32"), fmod=False)
+    else:  # one result an op
+        y = e.op("max_pool2d", image, **windows)
+        at = e.op("max_pool2d_argmax", image, **windows, dtype="int32")
+    if len(x.shape) == 4:
+        return y, at
+    return reshape(e, y, y.shape[1:]), reshape(e, at, at.shape[1:])
 
 
 def two(given: Any) -> tuple[int, int]:

@@ -12,7 +12,7 @@ runtime's name of it, and ``shape``. A rule that cannot raises Unsupported with 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -22,9 +22,11 @@ __all__ = ["Emitter", "Rule", "find", "rule", "table"]
 
 
 class Emitter(Protocol):
-    """What rules are written against. ``graph``: whether nodes are collected, or done at once."""
+    """What rules are written against. ``graph``: whether nodes are collected, or done at once; ``used``:
+    which of the results of a node of a graph are read."""
 
     graph: bool
+    used: Set[Any]
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
         """One op of the registry: its output, or a tuple of them. Raises Unsupported."""

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from ..counters import Unsupported
+from .layers import two, windows_of
 from .operands import cast, reshape, scalar_like
 from .table import rule
 
@@ -189,3 +190,24 @@ def max_pool2d_backward(
         pads=(*padding, *padding),
         ceil_mode=ceil_mode,
     )
+
+
+@rule("max_pool2d_with_indices_backward", indices=(7,))
+def max_pool2d_with_indices_backward(
+    e: Any,
+    grad: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    indices: Any,
+) -> Any:
+    """x itself says which element a window's gradient goes to: the one that the indices name."""
+    windows = windows_of(kernel, stride, padding, ceil_mode) | {"dilations": two(dilation)}
+    if len(x.shape) == 3:
+        x, grad = (reshape(e, value, (1, *value.shape)) for value in (x, grad))
+        made = e.op("max_pool2d_backward", x, grad, **windows)
+        return reshape(e, made, made.shape[1:])
+    return e.op("max_pool2d_backward", x, grad, **windows)

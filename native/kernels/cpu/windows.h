@@ -1,11 +1,12 @@
 /* windows.h: pools over windows of three dimensions, which may be dilated, and what belongs to them:
- * max_pool3d avg_pool3d lp_pool2d, max_pool2d_indices, max_pool2d_backward. Template over floats, of the maxima also
- * over some integers.
+ * max_pool3d avg_pool3d lp_pool2d, max_pool2d_indices, max_pool2d_argmax, max_pool2d_backward. Template over floats, of
+ * the maxima also over some integers.
  *
  * Images [N,C,H,W] are volumes of depth 1. One task is a plane (n, c). Attribute words:
  * graph_runtime/ir/ops/windows.py. The pools of images without dilations are in pool.h.
  *
- * defines: gr_cpu_{max_pool3d max_pool2d_dilated avg_pool3d lp_pool2d max_pool2d_indices max_pool2d_backward}__<suffix>
+ * defines: gr_cpu_{max_pool3d max_pool2d_dilated avg_pool3d lp_pool2d max_pool2d_indices max_pool2d_argmax
+ * max_pool2d_backward}__<suffix>
  */
 #include "cpu/common.h"
 
@@ -68,7 +69,15 @@ GR_INLINE GR_WIDE GR_FN(window_of_plane)(const GR_FN(volume) *v, const GR_T *x, 
   return kind == GR_KIND_NORM ? (GR_WIDE)pow((double)value, 1 / p) : value;
 }
 
-/* Planes first .. last-1. ``indices``: NULL, or where the maxima's places go, as int64 or int32. */
+/* Element `at` of indices, which are int64 or int32. */
+GR_INLINE void GR_FN(window_index)(const gr_arg *indices, int64_t at, int64_t index) {
+  if (indices->dtype == GR_I32)
+    ((int32_t *)gr_ptr(indices))[at] = (int32_t)index;
+  else
+    ((int64_t *)gr_ptr(indices))[at] = index;
+}
+
+/* Planes first .. last-1. ``indices``: NULL, or where the maxima's places go. */
 GR_INLINE int32_t GR_FN(window_planes)(const GR_FN(volume) *v, int64_t first, int64_t last, int kind,
                                        const gr_arg *indices) {
   int64_t in = v->in[0] * v->in[1] * v->in[2], out = v->out[0] * v->out[1] * v->out[2], at[3], place;
@@ -82,11 +91,8 @@ GR_INLINE int32_t GR_FN(window_planes)(const GR_FN(volume) *v, int64_t first, in
       y[i] = GR_STORE((GR_C)GR_FN(window_of_plane)(v, x, at, kind, &place));
       if (!indices) continue;
       int by_columns = v->call->attrs[15] != 0;
-      int64_t index = plane * in + (by_columns ? place % v->in[2] * v->in[1] + place / v->in[2] : place);
-      if (indices->dtype == GR_I32)
-        ((int32_t *)gr_ptr(indices))[plane * out + i] = (int32_t)index;
-      else
-        ((int64_t *)gr_ptr(indices))[plane * out + i] = index;
+      if (by_columns) place = place % v->in[2] * v->in[1] + place / v->in[2];
+      GR_FN(window_index)(indices, plane * out + i, plane * in + place);
     }
   }
   return GR_OK;
@@ -132,6 +138,26 @@ static int32_t GR_FN(window_max_indices)(void *ctx, int64_t first, int64_t last)
 /* gr-kernel: cpu/max_pool2d_indices : f32 f64 f16 bf16 i32 i8 u8 */
 static inline int32_t GR_BODY(max_pool2d_indices)(const gr_call *call) {
   return GR_FN(window_run)(call, &call->args[1], GR_FN(window_max_indices));
+}
+
+/* Planes first .. last-1: where their windows' maxima are, counted within the plane. */
+static int32_t GR_FN(window_argmax)(void *ctx, int64_t first, int64_t last) {
+  const GR_FN(volume) *v = ctx;
+  int64_t in = v->in[1] * v->in[2], out = v->out[1] * v->out[2], place;
+  for (int64_t plane = first; plane < last; plane++) {
+    const GR_T *x = (const GR_T *)gr_ptr(&v->call->args[0]) + plane * in;
+    for (int64_t i = 0; i < out; i++) {
+      const int64_t at[3] = {0, i / v->out[2], i % v->out[2]};
+      GR_FN(window_of_plane)(v, x, at, GR_KIND_MAX, &place);
+      GR_FN(window_index)(&v->call->args[1], plane * out + i, place);
+    }
+  }
+  return GR_OK;
+}
+
+/* gr-kernel: cpu/max_pool2d_argmax : f32 f64 f16 bf16 i32 i8 u8 */
+static inline int32_t GR_BODY(max_pool2d_argmax)(const gr_call *call) {
+  return GR_FN(window_run)(call, &call->args[1], GR_FN(window_argmax));
 }
 
 #if GR_FLOAT

@@ -1,13 +1,14 @@
 /* pool.h: max_pool2d and avg_pool2d. (The global pools are reductions: reduce.h.)
  *
  * The contract is that of graph_runtime/ir/ops/pool.py. Thread: any; a panel of the output is one core's work.
- * defines: gr_tt_max_pool2d, gr_tt_avg_pool2d
+ * defines: gr_tt_max_pool2d, gr_tt_max_pool2d_dilated, gr_tt_avg_pool2d
  */
 #ifndef GR_TT_POOL_H
 #define GR_TT_POOL_H
 
 #include <math.h>
 
+#include "tt/windows.h"
 #include "tt/work.h"
 
 typedef struct gr_tt_pool_job {
@@ -75,6 +76,16 @@ static inline int32_t gr_tt_pool(const gr_call *call, int average) {
 
 /* gr-kernel: tt/max_pool2d */
 static inline int32_t gr_tt_max_pool2d(const gr_call *call) { return gr_tt_pool(call, 0); }
+
+/* Dilated windows, and integers: as volumes of depth 1. */
+/* gr-kernel: tt/max_pool2d_dilated */
+static inline int32_t gr_tt_max_pool2d_dilated(const gr_call *call) {
+  const int64_t *w = call->attrs;     /* pool.py's words, as windows.py's */
+  const int64_t words[16] = {1, w[0], w[1], 1, w[2], w[3], 0, w[4], w[5], 0, w[6], w[7], 1, w[9], w[10], 0};
+  gr_call inner = *call;
+  inner.attrs = words;
+  return gr_tt_volume_run(&inner, GR_TT_VOLUME_MAX);
+}
 
 /* gr-kernel: tt/avg_pool2d */
 static inline int32_t gr_tt_avg_pool2d(const gr_call *call) { return gr_tt_pool(call, 1); }

@@ -1,10 +1,11 @@
-/* windows.h: pools over windows of three dimensions, which may be dilated: max_pool3d, avg_pool3d, lp_pool2d and
- * max_pool2d_indices.
+/* windows.h: pools over windows of three dimensions, which may be dilated: max_pool3d, avg_pool3d, lp_pool2d,
+ * max_pool2d_indices and max_pool2d_argmax.
  *
  * The contract is that of graph_runtime/ir/ops/windows.py; images are volumes of depth 1, indices int32. A panel of the
  * output is one core's work: plane after plane of its windows' depth it loads what they look at, and folds that into
  * doubles in L1. Thread: any.
- * defines: gr_tt_max_pool3d, gr_tt_avg_pool3d, gr_tt_lp_pool2d, gr_tt_max_pool2d_indices
+ * defines: gr_tt_max_pool3d, gr_tt_avg_pool3d, gr_tt_lp_pool2d, gr_tt_max_pool2d_indices, gr_tt_max_pool2d_argmax,
+ * gr_tt_volume_run
  */
 #ifndef GR_TT_WINDOWS_H
 #define GR_TT_WINDOWS_H
@@ -13,7 +14,7 @@
 
 #include "tt/work.h"
 
-enum gr_tt_volume_kind { GR_TT_VOLUME_MAX, GR_TT_VOLUME_MEAN, GR_TT_VOLUME_NORM };
+enum gr_tt_volume_kind { GR_TT_VOLUME_MAX, GR_TT_VOLUME_MEAN, GR_TT_VOLUME_NORM, GR_TT_VOLUME_ARGMAX };
 
 typedef struct gr_tt_volume_job {
   gr_tt_panels cut;
@@ -80,9 +81,10 @@ static inline uint32_t gr_tt_volume_result(const gr_tt_volume_job *job, double t
   return gr_tt_is_float(job->x.arg->format) ? gr_bits_of((float)total) : (uint32_t)(int32_t)total;
 }
 
-/* A place within a volume as the index that is asked for. */
+/* A place within a volume as the index that is asked for: within x, or within the volume. */
 static inline uint32_t gr_tt_volume_index(const gr_tt_volume_job *job, int64_t volume, int64_t place) {
   if (job->words[15]) place = place % job->size[2] * job->size[1] + place / job->size[2];
+  if (job->kind == GR_TT_VOLUME_ARGMAX) return (uint32_t)place;
   return (uint32_t)(volume * job->size[0] * job->size[1] * job->size[2] + place);
 }
 
@@ -108,14 +110,14 @@ static inline int32_t gr_tt_volume_panel(const gr_tt_core *c, const gr_tt_volume
                         gr_tt_volume_taps(job, 2, at.c0 + j), &all[to], &places[to]);
     }
   }
-  for (int64_t r = 0; r < at.nr; ++r)
+  for (int64_t r = 0; r < at.nr && job->kind != GR_TT_VOLUME_ARGMAX; ++r)
     for (int64_t j = 0; j < at.nc; ++j) {
       int64_t i = r * cut->width + j;
       out[i] = gr_tt_volume_result(job, all[i], depth, gr_tt_volume_taps(job, 1, at.r0 + r),
                                    gr_tt_volume_taps(job, 2, at.c0 + j));
     }
   int keep = job->kind == GR_TT_VOLUME_MAX && job->x.arg->format == cut->view.arg->format;
-  GR_TT_TRY(gr_tt_store(c, &cut->view, at, out, cut->width, keep));
+  if (job->kind != GR_TT_VOLUME_ARGMAX) GR_TT_TRY(gr_tt_store(c, &cut->view, at, out, cut->width, keep));
   if (job->places.arg == NULL) return GR_OK;
   for (int64_t i = 0; i < elements; ++i) out[i] = gr_tt_volume_index(job, volume, places[i]);
   return gr_tt_store(c, &job->places, at, out, cut->width, 0);
@@ -149,6 +151,7 @@ static inline int32_t gr_tt_volume_run(const gr_call *call, int kind) {
   job.size[2] = job.x.cols;
   job.planes = volumes ? y->shape[2] : 1;
   if (kind == GR_TT_VOLUME_NORM) memcpy(&job.p, &words[15], sizeof job.p);
+  if (kind == GR_TT_VOLUME_ARGMAX) job.places = job.cut.view;
   if (call->nargs == 3) {
     job.places = gr_tt_view_of(&call->args[2]);
     tiled = tiled && call->args[2].layout == GR_TILE;
@@ -177,6 +180,11 @@ static inline int32_t gr_tt_lp_pool2d(const gr_call *call) { return gr_tt_volume
 /* gr-kernel: tt/max_pool2d_indices */
 static inline int32_t gr_tt_max_pool2d_indices(const gr_call *call) {
   return gr_tt_volume_run(call, GR_TT_VOLUME_MAX);
+}
+
+/* gr-kernel: tt/max_pool2d_argmax */
+static inline int32_t gr_tt_max_pool2d_argmax(const gr_call *call) {
+  return gr_tt_volume_run(call, GR_TT_VOLUME_ARGMAX);
 }
 
 #endif
