@@ -99,6 +99,31 @@ def gradients_too(same, made, wanted, inputs, twins):
         same(x.grad, twin.grad, 1e-4)
 
 
+VOLUMES = {
+    "convolution": lambda x: functional.conv3d(x, WEIGHT.to(x.device), stride=(1, 2, 1), padding=1, groups=2),
+    "average": lambda x: functional.avg_pool3d(x, 3, 2, 1),
+    "average, inside": lambda x: functional.avg_pool3d(x, (1, 3, 2), count_include_pad=False, ceil_mode=True),
+    "response": lambda x: functional.local_response_norm(x, 3, 0.5),
+}
+WEIGHT = torch.randn(6, 2, 3, 2, 3)
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_volumes(tt, same, name, compiled):
+    x = torch.randn(2, 4, 5, 6, 7)
+    run = torch.compile(VOLUMES[name], backend="tt") if compiled else VOLUMES[name]
+    with tt.no_fallback():
+        same(run(x.to("tt")), VOLUMES[name](x), 1e-4)
+
+
+def test_maxima_of_volumes_are_compiled(tt, same):
+    run = torch.compile(lambda x: functional.max_pool3d(x, 3, 2, 1, dilation=(1, 2, 1)), backend="tt")
+    x = torch.randn(2, 4, 5, 6, 7)
+    same(run(x.to("tt")), functional.max_pool3d(x, 3, 2, 1, dilation=(1, 2, 1)))
+    assert not tt.stats().eager_graphs
+
+
 @pytest.mark.parametrize("name", CONVOLUTIONS)
 def test_convolutions(tt, same, name):
     call, *given = CONVOLUTIONS[name]

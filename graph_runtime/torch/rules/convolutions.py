@@ -35,6 +35,9 @@ def convolution(
         more = (stride, padding, dilation, transposed, (0, *output_padding), groups)
         made = convolution(e, _with_row(e, x), _with_row(e, weight), bias, *more)
         return _without_row(e, made)
+    if len(weight.shape) == 5 and not transposed:
+        attrs = _of_dims(3, stride, padding, dilation, groups)
+        return e.op("conv3d", x, weight, *([] if bias is None else [bias]), **attrs)
     attrs = _attrs(weight, stride, padding, dilation, groups)
     if transposed:
         return _transposed(e, x, weight, bias, attrs, tuple(output_padding))
@@ -43,8 +46,12 @@ def convolution(
 
 def _attrs(weight: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
     if len(weight.shape) != 4:
-        raise Unsupported(f"convolutions of {len(weight.shape) - 2} dimensions are the host's")
-    padding = tuple(padding) * (1 if len(padding) == 2 else 2)
+        raise Unsupported(f"gradients and transposes of {len(weight.shape) - 2} dimensions are the host's")
+    return _of_dims(2, stride, padding, dilation, groups)
+
+
+def _of_dims(dims: int, stride: Any, padding: Any, dilation: Any, groups: int) -> dict[str, Any]:
+    padding = tuple(padding) * (1 if len(padding) == dims else dims)
     return {
         "strides": tuple(stride),
         "pads": (*padding, *padding),

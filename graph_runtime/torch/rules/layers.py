@@ -201,6 +201,54 @@ def max_pool2d(
     return made if len(x.shape) == 4 else reshape(e, made, made.shape[1:])
 
 
+@rule("avg_pool3d")
+def avg_pool3d(
+    e: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: Any = None,
+) -> Any:
+    if divisor_override is not None or len(x.shape) != 5:
+        raise Unsupported("this kind of pooling is the host's")
+    windows = _volumes_of(kernel, stride, padding, ceil_mode)
+    return e.op("avg_pool3d", x, **windows, count_include_pad=count_include_pad)
+
+
+@rule("max_pool3d_with_indices")
+def max_pool3d_with_indices(
+    e: Any,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+) -> Any:
+    """In graphs that do not need the indices."""
+    if not e.graph or 1 in e.used or len(x.shape) != 5:
+        raise Unsupported("indices of maxima in volumes are found on the host")
+    windows = _volumes_of(kernel, stride, padding, ceil_mode)
+    return e.op("max_pool3d", x, **windows, dilations=_three(dilation)), None
+
+
+def _volumes_of(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
+    """Attributes of a pooling op over volumes, as ``windows_of``."""
+    kernel, padding = _three(kernel), _three(padding)
+    strides = _three(stride) if stride else kernel
+    return {"kernel_shape": kernel, "strides": strides, "pads": (*padding, *padding), "ceil_mode": ceil_mode}
+
+
+def _three(given: Any) -> tuple[int, ...]:
+    """A number, or one or three of them, as three."""
+    if isinstance(given, int):
+        return (given,) * 3
+    return (given[0],) * 3 if len(given) == 1 else tuple(given)
+
+
 def windows_of(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
     """Attributes of a pooling op; without strides the windows lie side by side."""
     kernel, padding = two(kernel), two(padding)
