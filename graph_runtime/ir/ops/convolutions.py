@@ -23,7 +23,7 @@ from ..graph import TensorType
 from . import rules
 from .conv import window_count
 from .registry import REQUIRED, Attr, Body, Case, Op, register
-from .work import Product, Work
+from .work import Product, Work, with_bias
 
 _NMSE = rules.SUMMED | {"float32": rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}}
 
@@ -136,6 +136,14 @@ def _conv3d_cases():
         yield Case(t, ((t, (1, 2, 4, 5, 6)), (t, (3, 2, 2, 3, 3)), (t, (3,))), nmse=_NMSE[t])
 
 
+def _conv3d_work(i, o, a):
+    """A product over channels and taps; groups as conv2d's."""
+    x, w = i[0].shape, i[1].shape
+    taps = math.prod(w[2:])
+    product = Product(1, math.prod(o[0].shape) // max(w[0], 1), x[1] * taps, w[0], gathered=taps > 1)
+    return with_bias(product, o[0], len(i) == 3)
+
+
 _register(
     "conv3d",
     "3-d convolution, NCDHW and OIDHW",
@@ -146,6 +154,8 @@ _register(
     _attrs(3),
     lambda i, o, a: [*a["strides"], *a["pads"][:3], *a["dilations"], a["group"]],
     _conv3d_cases(),
+    work=_conv3d_work,
+    parts="taps",
 )
 
 
@@ -226,7 +236,7 @@ _register(
     lambda i, o, a: [*a["strides"], *a["pads"][:2], *a["dilations"], a["group"]],
     _transpose_cases(),
     work=_transpose_work,
-    parts="conv_transpose",
+    parts="taps",
 )
 
 
@@ -298,5 +308,5 @@ _register(
     lambda i, o, a: [*a["strides"], *a["pads"][:2], *a["dilations"], a["group"]],
     _weight_cases(),
     work=_weight_work,
-    parts="conv_weight",
+    parts="pixels",
 )

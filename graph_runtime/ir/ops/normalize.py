@@ -233,6 +233,8 @@ register(
         words=lambda i, o, a: [a["size"], *(rules.float_word(a[k]) for k in ("alpha", "beta", "bias"))],
         bodies={"cpu": Body("lrn", rules.FLOATS, rules.by_dtype), "tt": Body("lrn", rules.TT_FLOATS)},
         pace={"cpu": "function"},
+        work=Passes(("multiply", "reduce", "log", "multiply", "exp", "multiply")),
+        parts="whole",
         cases=(
             Case("channels", (("float32", (2, 35, 5, 40)),), {"size": 3}, nmse=rules.ROUNDED),
             Case("even", (("float32", (1, 7, 9)),), {"size": 4, "alpha": 0.5}, nmse=rules.ROUNDED),

@@ -90,6 +90,7 @@ register(
             "tt": Body("max_pool2d_indices", TT_MAX_TYPES, accepts=indices.narrow_found),
         },
         kind="windows",
+        parts="volume_pool",
         walk="volume",
         cases=tuple(_indices_cases()),
     )
@@ -122,6 +123,7 @@ register(
             "tt": Body("max_pool2d_argmax", TT_MAX_TYPES, accepts=indices.narrow_found),
         },
         kind="windows",
+        parts="volume_pool",
         walk="volume",
         cases=tuple(
             replace(
@@ -172,7 +174,7 @@ register(
             "tt": Body("max_pool2d_backward", rules.TT_FLOATS),
         },
         kind="windows",
-        parts="unpool",
+        parts="whole",
         cases=(
             Case(
                 "halves",

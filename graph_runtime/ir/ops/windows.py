@@ -194,6 +194,7 @@ def _window_op(op, doc, dims, allowed, reduce, cases, attrs=(), last=lambda a: 0
                 "tt": Body(op, tuple(t for t in TT_MAX_TYPES if t in allowed)),
             },
             kind="windows",
+            parts="volume_pool",
             walk="volume",
             cases=tuple(cases),
         )

@@ -249,12 +249,12 @@ def _pool(view: View, node: NodeView) -> list[Part]:
     ]
 
 
-def _transposed(view: View, node: NodeView) -> list[Part]:
+def _over_taps(view: View, node: NodeView) -> list[Part]:
     x, w = (t.shape for t in node.input_types[:2])
     return _gradient(view, node, x[1] * math.prod(w[2:]))
 
 
-def _of_weight(view: View, node: NodeView) -> list[Part]:
+def _over_pixels(view: View, node: NodeView) -> list[Part]:
     grad = node.input_types[1].shape
     return _gradient(view, node, math.prod(grad) // grad[1])
 
@@ -279,16 +279,16 @@ def _volume_pool(view: View, node: NodeView) -> list[Part]:
     return [Part("reduce z", result(view, node, "reduce", "reduce_z", [left], dim="z", k=taps), True)]
 
 
-def _unpool(view: View, node: NodeView) -> list[Part]:
+def _whole(view: View, node: NodeView) -> list[Part]:
     operand = view.operand(node, 0, view.tiles(node.outputs[0]))
     return [Part("nop", result(view, node, "eltwise", "nop", [operand]), True)]
 
 
 MAKERS.update(
     {
-        "conv_transpose": _transposed,
-        "conv_weight": _of_weight,
-        "unpool": _unpool,
+        "taps": _over_taps,
+        "pixels": _over_pixels,
+        "whole": _whole,
         "volume_pool": _volume_pool,
         "conv2d": _conv2d,
         "pool": _pool,
