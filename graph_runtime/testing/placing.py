@@ -10,6 +10,7 @@ from ..base.machine.devices import parse_list
 from ..ir.graph import Func, Graph, TensorType
 from ..plan.columns import starts
 from ..plan.placing.problem import UNSUPPORTED, PlacementProblem
+from ..plan.placing.room import Room, make_room
 
 __all__ = ["random_problem"]
 
@@ -25,10 +26,12 @@ def random_problem(
     reach: int = 8,
     unsupported: float = 0.1,
     pinned: float = 0.05,
+    room: tuple[int, ...] | None = None,
 ) -> PlacementProblem:
     """``nodes`` nodes that read one to three values of the ``reach`` nodes before them; the first makes its
     value of nothing. Nodes and copies take up to ``most`` ns, copies differ by way. A node cannot run on a
-    device, never on all, with the probability ``unsupported``; ``pinned``: it is pinned."""
+    device, never on all, with the probability ``unsupported``; ``pinned``: it is pinned. ``room``: bytes that
+    each device has for values of up to 40 bytes; None: more than enough."""
     listed = parse_list(devices)
     k = len(listed)
     reads = [np.zeros(0, np.int64)]
@@ -69,4 +72,22 @@ def random_problem(
         np.repeat(everyone, counts),
         graph.in_eid,
         {},
+        _room(rng, graph, room, k),
     )
+
+
+def _room(rng: np.random.Generator, graph: Graph, available: tuple[int, ...] | None, k: int) -> Room:
+    """Values of any size, and as many inputs as nodes, which one or two nodes read."""
+    count = graph.num_nodes
+    everyone = np.arange(count)
+    if available is None:
+        available, live = (1 << 40,) * k, np.zeros((count, k), np.int64)
+        resident, reads = np.zeros((0, k), np.int64), np.zeros((0, 2), np.int64)
+    else:
+        live = np.repeat(rng.integers(0, 41, (count, 1)), k, 1)
+        resident = np.repeat(rng.integers(0, 41, (count, 1)), k, 1)
+        again = rng.integers(0, count, count)
+        reads = np.unique(np.stack([np.append(everyone, again), np.tile(everyone, 2)], 1), axis=0)
+    uses = np.stack([np.repeat(everyone, np.diff(graph.in_ptr)), graph.in_eid], 1)
+    ends = np.isin(everyone, graph.outputs)
+    return make_room(np.array(available, np.int64), resident, reads, live, everyone, ends, uses, count)

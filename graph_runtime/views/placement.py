@@ -44,13 +44,14 @@ def text(placement: Placement, width: int | None = None) -> str:
             "objective": row["objective"],
             "time": time_text(row["ns"]),
             "bound": time_text(row["bound_ns"]),
+            "gap": f"{row['gap_percent']} %",
             "status": row["status"],
-            "best single device": time_text(row["single_ns"]),
-            "which": row["single"],
+            "best single device": "none has room" if row["single"] is None else time_text(row["single_ns"]),
+            "which": row["single"] or "",
         }
         for row in said["predictions"]
     ]
-    columns = ("objective", "time", "bound", "status", "best single device", "which")
+    columns = ("objective", "time", "bound", "gap", "status", "best single device", "which")
     parts.append(
         "predicted: no placement takes less than the bound; optimal: proved\n"
         + table(predicted, columns, width)

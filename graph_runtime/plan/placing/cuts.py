@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,9 @@ from .deltas import serial_ns
 from .maxflow import FlowNetwork
 from .problem import UNSUPPORTED, PlacementProblem
 
-__all__ = ["best_cut", "expand"]
+__all__ = ["best_cut", "expand", "pair_bound", "priced"]
+
+_PRICES = 14  # of a byte that are tried
 
 
 def best_cut(
@@ -99,3 +102,78 @@ def _any(network: FlowNetwork, nids: list[int], *, sink: bool) -> int:
         else:
             network.arc(nid, node, UNSUPPORTED)
     return node
+
+
+# **************** bytes and bounds ****************
+
+
+def priced(problem: PlacementProblem, starts: np.ndarray) -> tuple[list[np.ndarray], int]:
+    """Cuts where bytes on devices that lack room have a price, which doubles and halves until the cut fits;
+    and, for two devices, ns that no assignment with room goes below: a cut's time at any price, less what all
+    the room would cost (a Lagrange bound)."""
+    room, k = problem.room, problem.num_devices
+    owned = np.bincount(room.resident_uses[:, 1], minlength=len(room.resident)) == 1
+    nid, which = room.resident_uses[owned[room.resident_uses[:, 1]]].T
+    weight = np.zeros((problem.num_nodes, k), np.int64)  # bytes that a node alone brings
+    np.add.at(weight, nid, room.resident[which])
+    found, exact = [best_cut(problem, starts)], len(problem.running) <= 2
+    bound = serial_ns(problem, found[0]) if exact else 0
+    short = _short(problem, found[0]).astype(bool)
+    if not short.any():
+        return found, bound
+    low, high = 0.0, 0.0
+    price = float(problem.cost[problem.cost < UNSUPPORTED].max(initial=1)) / max(weight.max(initial=1), 1)
+    for _ in range(_PRICES):
+        extra = np.minimum(weight * (short * price), UNSUPPORTED // 16).astype(np.int64)
+        cost = np.where(problem.cost < UNSUPPORTED, problem.cost + extra, UNSUPPORTED)
+        did = best_cut(problem, starts, cost)
+        found.append(did)
+        if exact:
+            paid = int(np.ceil((room.available * short * price).sum()))
+            bound = max(bound, serial_ns(problem, did, cost) - paid)
+        missing = _short(problem, did)
+        short |= missing > 0
+        if missing.any():
+            low = price
+            price = (low + high) / 2 if high else price * 4
+        else:
+            high = price
+            price = (low + high) / 2
+    return found, bound
+
+
+def _short(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
+    """int64 [k]: bytes that each device lacks."""
+    room = problem.room
+    held = room.parameters(did[None])[0] + room.activations(did[None])[0]
+    return np.maximum(held - room.available, 0)
+
+
+def pair_bound(problem: PlacementProblem) -> int:
+    """ns of serial time that no assignment to three or more devices goes below: each device in turn against
+    all others as one, on which nodes and copies take what they take on the best of them."""
+    best, count = 0, problem.num_nodes
+    cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)
+    seen: set[bytes] = set()
+    for device in problem.running.tolist():
+        others = [d for d in range(problem.num_devices) if d != device]
+        two = np.stack([cost[:, device], cost[:, others].min(1)], 1)
+        copy = np.zeros((len(problem.eid), 2, 2), np.int64)
+        copy[:, 0, 1] = problem.copy[:, device, others].min(1)
+        copy[:, 1, 0] = problem.copy[:, others, device].min(1)
+        key = two.tobytes() + copy.tobytes()
+        if key in seen:  # equal devices, equal bounds
+            continue
+        seen.add(key)
+        pin = np.where(problem.pin < 0, -1, problem.pin != device).astype(np.int32)
+        pair = replace(
+            problem,
+            devices=(problem.devices[device], problem.devices[others[0]]),
+            cost=two,
+            pin=pin,
+            copy=copy,
+            objective="serial",
+        )
+        did = expand(pair, np.where(pair.allowed, two, UNSUPPORTED), np.zeros(count, np.int16), 1)
+        best = max(best, serial_ns(pair, did))
+    return best

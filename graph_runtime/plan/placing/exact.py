@@ -20,6 +20,8 @@ __all__ = ["Exact", "lower_bound", "solve"]
 
 _MOST_CELLS = 1 << 22  # int64 that the assignments of one round hold: 32 MB
 _MOST_NODES = 500  # of larger graphs a search would see too little
+_STEPS = 100  # towards the weights of devices that bound a share best
+_SCALE = 4096  # of weights in integers
 _LATE_OWNERS = 8  # nodes that own values which are read before them: tried before all others
 
 
@@ -33,12 +35,65 @@ class Exact:
 
 
 def lower_bound(problem: PlacementProblem) -> int:
-    """ns that no assignment goes below, with every node on its fastest device and free copies: all of them
-    (serial), the longest chain or a k-th of all (makespan), a k-th of all (throughput)."""
+    """ns that no assignment goes below, whether it has room or not, with free copies: every node on its
+    fastest device (serial); the longest chain, or the work shared out (makespan); the work shared out, or
+    the longest node (throughput)."""
     least, tail = _least(problem)
-    share = -(-int(least.sum()) // max(len(problem.running), 1))
-    chain = int((least + tail).max(initial=0))
-    return {"serial": int(least.sum()), "makespan": max(share, chain), "throughput": share}[problem.objective]
+    if problem.objective == "serial":
+        return int(least.sum())
+    alone = (
+        int((least + tail).max(initial=0)) if problem.objective == "makespan" else int(least.max(initial=0))
+    )
+    return max(_share(problem), alone, _one_copy(problem) if problem.objective == "throughput" else 0)
+
+
+def _one_copy(problem: PlacementProblem) -> int:
+    """ns of the busiest queue of a graph in one piece: all nodes are on one device, or some value is
+    copied. 0 for other graphs."""
+    calls = problem.graph.func_id >= 0
+    running, edges = problem.running, problem.edges[calls[problem.owner[problem.use_value]]]
+    if len(running) < 2 or not len(edges) or not _connected(edges[:, :2], np.flatnonzero(calls)):
+        return 0
+    copy = problem.copy[np.unique(edges[:, 2])][:, running][:, :, running]
+    least = int(copy[:, ~np.eye(len(running), dtype=bool)].min())
+    able = problem.allowed[calls].all(0)
+    alone = problem.cost[calls][:, able].sum(0)
+    return min(least, int(alone.min())) if len(alone) else least
+
+
+def _connected(edges: np.ndarray, nodes: np.ndarray) -> bool:
+    """Whether the edges, int64 [edges, 2], join all of ``nodes``."""
+    near: dict[int, list[int]] = {nid: [] for nid in nodes.tolist()}
+    for a, b in edges.tolist():
+        near[a].append(b)
+        near[b].append(a)
+    seen, todo = {int(nodes[0])}, [int(nodes[0])]
+    while todo:
+        found = [nid for nid in near[todo.pop()] if nid not in seen]
+        seen.update(found)
+        todo += found
+    return len(seen) == len(nodes)
+
+
+def _share(problem: PlacementProblem) -> int:
+    """ns that the busiest device takes at least: for any weights of the devices that sum to one the busiest
+    takes no less than their weighted mean, in which each node is no less than on the device that is best for
+    it so weighted. The weights follow the loads that this gives."""
+    running = problem.running
+    cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)[problem.graph.func_id >= 0][:, running]
+    if not cost.size:
+        return 0
+    weight, best, rows = np.full(len(running), 1.0 / len(running)), 0, np.arange(len(cost))
+    for step in range(_STEPS):
+        whole = np.maximum(np.floor(weight * _SCALE), 1).astype(np.int64)
+        scaled = np.where(cost < UNSUPPORTED, cost * whole, np.iinfo(np.int64).max)
+        at = np.argmin(scaled, 1)
+        total = sum(scaled[rows, at].tolist())
+        best = max(best, -(-total // int(whole.sum())))
+        load = np.bincount(at, cost[rows, at], len(running))
+        weight = weight * np.exp((load / max(load.max(), 1) - 1) / (step + 1) ** 0.5)
+        weight /= weight.sum()
+    return best
 
 
 def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
@@ -46,12 +101,15 @@ def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
     best, least = int(evaluate(problem, known[None])[0]), _Bounds(problem)
     if problem.num_nodes > _MOST_NODES:
         return Exact(known, best, lower_bound(problem))
-    times, dropped = _begin(problem), best
+    times, dropped, binds = _begin(problem), best, problem.room.binds
     cells = 3 * problem.num_nodes + len(problem.eid) * problem.num_devices + 6 * problem.num_devices
     most = max(_MOST_CELLS // cells, 1)
     bounds = np.zeros(len(times.rows), np.int64)
     for nid in range(problem.num_nodes):
         times, bounds = _branch(problem, times, bounds, nid)
+        if binds:  # more nodes hold more: what has no room now never will
+            fits = np.flatnonzero(problem.room.excess(_so_far(times.did, nid)) == 0)
+            times, bounds = times.take(fits), bounds[fits]
         bounds = np.maximum(bounds, least.of(times, nid))
         kept = np.flatnonzero(bounds < best)
         if len(kept) > most:
@@ -65,6 +123,11 @@ def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
         if found[at] < best:
             known, best = times.did[at], int(found[at])
     return Exact(known, best, min(best, dropped))
+
+
+def _so_far(did: np.ndarray, nid: int) -> np.ndarray:
+    """``did`` with only nodes up to ``nid`` placed."""
+    return np.where(np.arange(did.shape[1]) <= nid, did, -1)
 
 
 def _begin(problem: PlacementProblem) -> Times:

@@ -12,24 +12,29 @@ import numpy as np
 
 from ...base.errors import InputError, PlanError, did_you_mean
 from ...base.outside import find_outside, name_of
-from .cuts import best_cut
+from .cuts import best_cut, priced
 from .exact import solve
 from .heft import heft as heft_order
 from .problem import UNSUPPORTED, PlacementProblem
-from .schedule import evaluate
-from .search import refine, singles
+from .room import no_room
+from .schedule import NO_ROOM, evaluate
+from .search import fill, refine, singles
 
 __all__ = ["PLACEMENT_POLICIES", "PlacementPolicy", "decide", "find_policy"]
 
 PlacementPolicy = Callable[[PlacementProblem], np.ndarray]
 _TILTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)  # a device is made dearer, so that cuts share work out
+_FEW = 4  # devices, more of which would be too many tilts: contiguous cuts serve those better
+_SEARCHED = 60  # nodes of a graph that is searched for a placement that fits where a policy has none
 _MANY = 3000  # nodes from which fewer cuts are tried
 
 
 def single(problem: PlacementProblem) -> np.ndarray:
     """Everything that it can run on one device, the best for the objective; the rest on a host."""
     rows = singles(problem)
-    return rows[np.argmin(evaluate(problem, rows))]
+    times = evaluate(problem, rows)
+    best = rows[np.argmin(times)]
+    return best if times.min() < NO_ROOM else fill(problem, rows)
 
 
 def greedy(problem: PlacementProblem) -> np.ndarray:
@@ -50,11 +55,14 @@ def mincut(problem: PlacementProblem) -> np.ndarray:
     """Least serial time, by cuts: exact for two devices. For other objectives cuts with one device made
     dearer, then local search."""
     starts = singles(problem)
+    if problem.num_devices > _FEW:  # most are equal
+        starts = starts[np.argsort(evaluate(problem, starts), kind="stable")[:2]]
     plain = best_cut(problem, starts)
+    fits = evaluate(problem, plain[None])[0] < NO_ROOM
+    found = [plain] if fits else priced(problem, starts)[0]
     if problem.objective == "serial":
-        return plain if len(problem.running) <= 2 else refine(problem, [plain])
-    found = [plain]
-    for device in range(problem.num_devices):
+        return plain if fits and len(problem.running) <= 2 else refine(problem, found)
+    for device in range(problem.num_devices if problem.num_devices <= _FEW else 0):
         for tilt in _TILTS if problem.num_nodes < _MANY else _TILTS[1::3]:
             cost = problem.cost.copy()
             able = cost[:, device] < UNSUPPORTED
@@ -116,7 +124,8 @@ def find_policy(name: str | PlacementPolicy) -> PlacementPolicy:
 
 
 def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarray:
-    """int32 [nodes]: what a policy says, checked. Raises PlanError where that is no placement."""
+    """int32 [nodes]: what a policy says, checked. Raises PlanError where that is no placement, CapacityError
+    where devices have no room for it; a small graph is searched for one that fits before."""
     name = name_of(policy)
     try:
         said = find_policy(policy)(problem)
@@ -128,7 +137,14 @@ def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarr
         raise PlanError(
             f"placement policy {name} failed: {type(error).__name__}: {error}", got=name
         ) from error
-    return _checked(problem, said, name)
+    did = _checked(problem, said, name)
+    if not problem.room.excess(did[None])[0]:
+        return did
+    if name in PLACEMENT_POLICIES and (problem.graph.func_id >= 0).sum() <= _SEARCHED:
+        did = solve(problem, did.astype(np.int16)).did.astype(np.int32)  # some other placement may fit
+        if not problem.room.excess(did[None])[0]:
+            return did
+    raise no_room(problem, did, name)
 
 
 def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:

@@ -23,6 +23,7 @@ from ...ir.graph import COPY, NOP, Graph, TensorType
 from ..columns import first_of, intern, slot_nid
 from ..defaults import choose, read_formats
 from ..supports import Kernels, unable
+from .room import Room, find_room
 
 __all__ = ["UNSUPPORTED", "PlacementProblem", "make_problem"]
 
@@ -43,6 +44,7 @@ class PlacementProblem:
     the order of its inputs.
     ``handoff``, ``wake``: ns from the end of a step on one queue of a host to one that waits for it on
     another, whose device did something less than costs.SPIN_NS ago, or longer ago.
+    ``room``: the bytes that devices have and that assignments hold there; it may bind, see Room.
     ``reasons`` {(function id, device index): why that device cannot run it}. ``objective``: what is to be
     least, one of schedule.OBJECTIVES.
     """
@@ -59,6 +61,7 @@ class PlacementProblem:
     use_nid: np.ndarray
     use_value: np.ndarray
     reasons: Mapping[tuple[int, int], str]
+    room: Room
     handoff: int = 0
     wake: int = 0
     objective: str = "serial"
@@ -145,6 +148,7 @@ def make_problem(
         uses[:, 0],
         uses[:, 1],
         prices.reasons,
+        find_room(graph, devices, prices.layouts),
         round(model.host.handoff_ns),
         round(model.host.wake_ns),
         objective,

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from .cuts import best_cut
+from .cuts import best_cut, pair_bound, priced
 from .deltas import copy_table, serial_ns
 from .exact import lower_bound, solve
 from .problem import PlacementProblem
-from .schedule import OBJECTIVES, evaluate, measure
+from .schedule import NO_ROOM, OBJECTIVES, evaluate, measure
 from .search import singles
 
 __all__ = ["node_rows", "predictions", "totals"]
@@ -97,10 +97,19 @@ def _free(problem: PlacementProblem) -> PlacementProblem:
 
 def _bound(problem: PlacementProblem, did: np.ndarray, alone: np.ndarray) -> int:
     """ns that no placement goes below: what a cut or a search proves, else that of free copies."""
-    if problem.objective == "serial" and len(problem.running) <= 2:
-        return serial_ns(problem, best_cut(problem, alone))
     small = int((problem.graph.func_id >= 0).sum()) <= _SMALL
-    return solve(problem, did).bound if small else lower_bound(problem)
+    if problem.room.excess(did[None])[0]:  # pins can ask for what the planner will refuse
+        problem = replace(problem, room=replace(problem.room, available=problem.room.available + (1 << 50)))
+    binds, two = problem.room.binds, len(problem.running) <= 2
+    if problem.objective == "serial" and two and not (binds and small):
+        return priced(problem, alone)[1] if binds else serial_ns(problem, best_cut(problem, alone))
+    if small:
+        return max(solve(problem, did).bound, lower_bound(problem))
+    return (
+        max(pair_bound(problem), lower_bound(problem))
+        if problem.objective == "serial"
+        else lower_bound(problem)
+    )
 
 
 def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
@@ -115,6 +124,7 @@ def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
     for objective, ns in zip(OBJECTIVES, (times.serial, times.makespan, times.bottleneck), strict=True):
         other = replace(problem, objective=objective)
         found = evaluate(other, alone)
+        fits = bool(found.min() < NO_ROOM)
         bound = _bound(replace(free, objective=objective), did, alone)
         status = "optimal" if ns[0] == bound else "feasible"
         if pinned and status == "feasible" and ns[0] == _bound(other, did, alone):
@@ -125,8 +135,9 @@ def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
                 "ns": int(ns[0]),
                 "bound_ns": bound,
                 "status": status,
-                "single": str(problem.devices[int(np.argmin(found))]),
-                "single_ns": int(found.min()),
+                "gap_percent": round(100 * (int(ns[0]) / bound - 1), 1) if bound else 0.0,
+                "single": str(problem.devices[int(np.argmin(found))]) if fits else None,
+                "single_ns": int(found.min()) if fits else None,
             }
         )
     return rows

@@ -15,11 +15,12 @@ from ...base.errors import InputError, did_you_mean
 from ...costs import SPIN_NS
 from .problem import PlacementProblem
 
-__all__ = ["OBJECTIVES", "Times", "evaluate", "measure", "require_objective", "scores"]
+__all__ = ["NO_ROOM", "OBJECTIVES", "Times", "evaluate", "measure", "require_objective", "scores"]
 
 OBJECTIVES = ("serial", "makespan", "throughput")
 _MOST_CELLS = 1 << 22  # int64 of arrival times that are held at once
 _NEVER = -1
+NO_ROOM = 1 << 60  # ns of an assignment that devices have no room for, and one more for each byte missing
 
 
 class Times:
@@ -34,7 +35,7 @@ class Times:
         self.free = np.zeros((rows, 3 * k), np.int64)  # when each queue is free
         self.did = np.full((rows, count), -1, np.int16)
         self.over = np.zeros((rows, count), np.int64)  # when each node is over, and on which queue
-        self.by = np.full((rows, count), -1, np.int8)
+        self.by = np.full((rows, count), -1, np.int16)
         self.arrive = np.full((rows, len(problem.eid), k), _NEVER, np.int64)
         self.awake = np.zeros((rows, k), np.int64)  # until when each device was at work
         self._queue = _copy_queues(problem.on_host)
@@ -139,7 +140,8 @@ def measure(problem: PlacementProblem, did: np.ndarray) -> Times:
 
 
 def evaluate(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
-    """int64 [rows]: ns of each assignment of ``did`` int [rows, nodes] in the problem's objective."""
+    """int64 [rows]: ns of each assignment of ``did`` int [rows, nodes] in the problem's objective; from
+    NO_ROOM on where it does not fit, with the bytes that are missing."""
     return scores(problem, did)[:, 0]
 
 
@@ -150,7 +152,9 @@ def scores(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     step = max(_MOST_CELLS // cells, 1)
     parts = [measure(problem, did[at : at + step]) for at in range(0, len(did), step)]
     columns = (np.c_[part.objective, part.serial, _soft_most(part.load)] for part in parts)
-    return np.concatenate([np.zeros((0, 3), np.int64), *columns])
+    found = np.concatenate([np.zeros((0, 3), np.int64), *columns])
+    missing = problem.room.excess(did)[:, None]
+    return np.where(missing > 0, NO_ROOM + missing, found)
 
 
 def _soft_most(load: np.ndarray) -> np.ndarray:

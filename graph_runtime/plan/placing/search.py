@@ -9,10 +9,12 @@ from itertools import combinations, islice
 import numpy as np
 
 from .deltas import copy_changes
+from .exact import lower_bound
+from .pipeline import contiguous
 from .problem import UNSUPPORTED, PlacementProblem
 from .schedule import evaluate, scores
 
-__all__ = ["improve", "refine", "singles"]
+__all__ = ["fill", "improve", "refine", "singles"]
 
 _SMALL = 16  # nodes of a graph in which every pair and triple is tried
 _MOST_CELLS = 12_000_000  # (assignment, node) pairs that a search looks at: 1 to 2 seconds
@@ -37,12 +39,21 @@ def singles(problem: PlacementProblem) -> np.ndarray:
 def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarray:
     """The best that local search makes of ``starts`` and of the best single device: never worse than
     those."""
-    rows = np.unique(np.stack([*starts, *singles(problem)]).astype(np.int16), axis=0)
+    alone = singles(problem)
+    rows = np.stack([*starts, *alone]).astype(np.int16)
+    if problem.objective == "throughput" or problem.room.binds:
+        rows = np.stack([*rows, *contiguous(problem)])
+    if problem.room.binds:
+        rows = np.stack([*rows, fill(problem, starts), fill(problem, alone)])
+    rows = np.unique(rows, axis=0)
     times = evaluate(problem, rows)
-    best = rows[np.argsort(times, kind="stable")[:_STARTS]]
+    proved = bool(times.min() <= lower_bound(problem))  # what is left is to do less besides
+    best = rows[np.argsort(times, kind="stable")[: 1 if proved else _STARTS]]
     groups = _groups(problem)
     cells = _MOST_CELLS // len(best)
-    if problem.objective == "throughput":  # its plateaus are wide: first what also sees other queues
+    if (
+        problem.objective == "throughput" and not proved
+    ):  # its plateaus are wide: first what also sees other queues
         best = np.stack([improve(problem, row, groups, cells, by=_SOFT) for row in best])
     found = np.stack([improve(problem, row, groups, cells) for row in best])
     times = scores(problem, found)
@@ -50,6 +61,51 @@ def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarra
     if problem.objective == "serial":
         return found[at]
     return improve(problem, found[at], groups, cells, by=_SERIAL, within=int(times[at, 0]))
+
+
+def fill(problem: PlacementProblem, starts: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
+    """Of ``starts`` the best once nodes, from the last on, have gone to the device with most room for as long
+    as theirs lacks some; the one that lacks least where none fits."""
+    rows = np.stack([_spill(problem, start.astype(np.int16)) for start in starts])
+    return rows[np.argmin(evaluate(problem, rows))]
+
+
+def _spill(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
+    room, allowed, did = problem.room, problem.allowed, did.copy()
+    free = (problem.graph.func_id >= 0) & (allowed.sum(1) > 1)
+    for device in range(problem.num_devices):
+        if not _missing(problem, did)[device] > 0:
+            continue
+        mine = np.flatnonzero(free & (did == device))[::-1]
+        for other in np.argsort(_missing(problem, did), kind="stable").tolist():
+            able = mine[allowed[mine, other] & (did[mine] == device)]
+            if other == device or not len(able):
+                continue
+            low, high = 0, len(able)  # the fewest that are enough, or the most that the other has room for
+            while low < high:
+                middle = (low + high) // 2
+                trial = did.copy()
+                trial[able[:middle]] = other
+                missing = _missing(problem, trial)
+                if missing[device] > 0 and missing[other] <= 0:
+                    low = middle + 1
+                else:
+                    high = middle
+            for count in (low, low - 1):
+                trial = did.copy()
+                trial[able[: max(count, 0)]] = other
+                if room.excess(trial[None])[0] < room.excess(did[None])[0]:
+                    did = trial
+                    break
+            if not _missing(problem, did)[device] > 0:
+                break
+    return did
+
+
+def _missing(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
+    """int64 [k]: bytes that each device lacks; what it has left, less than zero."""
+    room = problem.room
+    return room.parameters(did[None])[0] + room.activations(did[None])[0] - room.available
 
 
 def improve(

@@ -1,0 +1,214 @@
+"""Bytes in placement: what each device's memory has, and what assignments would hold there.
+
+A graph's inputs (parameters, and what runs set) are resident: they lie on each device that reads them, all
+the time. Any other value lies on its owner's device, and on each that reads it, from the node that makes it
+to the last that reads it there; a result to the end. Sizes are those of the planner's own layouts, in bytes
+of one bank, and time is the node order: a plan may come by with a little less, where outputs take over what
+they read, and need a little more, where blocks leave gaps or queues overlap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ...base.errors import CapacityError, PlanError
+from ...base.machine.devices import Device
+from ...base.machine.layout import HOST, Layout, footprint
+from ...ir.graph import NOP, Graph, TensorType
+from ..columns import slot_nid
+from ..sizes import round_up
+
+if TYPE_CHECKING:
+    from .problem import PlacementProblem
+
+__all__ = ["Room", "find_room", "make_room", "no_room"]
+
+_MOST_CELLS = 1 << 22  # int64 that are held at once
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Room:
+    """``available`` int64 [k]: bytes of a bank of each device's memory.
+
+    ``resident`` int64 [inputs, k]: bytes of each that is read. ``resident_uses`` int64 [uses, 2]: the
+    distinct (node that reads it, which). ``live`` int64 [values, k]: bytes of all other values.
+    ``live_owner`` int64 [values]: the node that makes it, on whose device it lies. ``live_end`` bool
+    [values]: results. ``live_uses`` int64 [uses, 2]: (node, which). ``most_live`` int64 [nodes, k]: what lives
+    while each node runs, with all on that device: no assignment has more.
+    """
+
+    available: np.ndarray
+    resident: np.ndarray
+    resident_uses: np.ndarray
+    live: np.ndarray
+    live_owner: np.ndarray
+    live_end: np.ndarray
+    live_uses: np.ndarray
+    most_live: np.ndarray
+
+    @property
+    def binds(self) -> bool:
+        """Whether some device could not hold all."""
+        most = self.resident.sum(0) + self.most_live.max(0, initial=0)
+        return bool((most > self.available).any())
+
+    def key(self, device: int) -> bytes:
+        """Equal for devices that hold the same."""
+        return b"".join(
+            part.tobytes()
+            for part in (self.available[device], self.resident[:, device], self.live[:, device])
+        )
+
+    def parameters(self, did: np.ndarray) -> np.ndarray:
+        """int64 [rows, k]: bytes of the inputs that each device reads; ``did`` int [rows, nodes], -1: not
+        placed yet."""
+        rows, k = len(did), len(self.available)
+        held = np.zeros((rows, k), np.int64)
+        if len(self.resident_uses):
+            nid, which = self.resident_uses.T
+            keys = which * k + did[:, nid] + (np.arange(rows) * len(self.resident) * k)[:, None]
+            found = np.zeros(rows * len(self.resident) * k, bool)
+            found[keys[did[:, nid] >= 0]] = True
+            held = np.einsum("rik,ik->rk", found.reshape(rows, -1, k), self.resident)
+        return held
+
+    def activations(self, did: np.ndarray) -> np.ndarray:
+        """int64 [rows, k]: the most bytes of other values that live on each device at a time."""
+        (rows, count), k, values = did.shape, len(self.available), len(self.live)
+        peak = np.zeros((rows, k), np.int64)
+        if not values:
+            return peak
+        last = np.full((rows, values * k), -1, np.int64)
+        home = did[:, self.live_owner].astype(np.int64)
+        row, which = np.nonzero(home >= 0)
+        last[row, which * k + home[row, which]] = np.where(self.live_end, count, self.live_owner)[which]
+        for nid, which in self.live_uses.tolist():
+            reader, maker = did[:, nid].astype(np.int64), home[:, which]
+            known = np.flatnonzero((reader >= 0) & (maker >= 0))
+            for device in (reader[known], maker[known]):  # a copy is made before its reader runs
+                cell = which * k + device
+                last[known, cell] = np.maximum(last[known, cell], nid)
+        change = np.zeros((rows, count + 2, k), np.int64)
+        row, cell = np.nonzero(last >= 0)
+        which, device = cell // k, cell % k
+        np.add.at(change, (row, self.live_owner[which], device), self.live[which, device])
+        np.subtract.at(change, (row, last[row, cell] + 1, device), self.live[which, device])
+        return np.maximum(np.cumsum(change, 1).max(1), 0)
+
+    def excess(self, did: np.ndarray) -> np.ndarray:
+        """int64 [rows]: the bytes by which assignments ``did`` int [rows, nodes] are beyond what devices
+        have, 0: they fit. Nodes that are not placed (-1) hold nothing."""
+        if not self.binds or not len(did):
+            return np.zeros(len(did), np.int64)
+        cells = max(len(self.resident), did.shape[1] + 2, len(self.live)) * len(self.available)
+        step = max(_MOST_CELLS // cells, 1)
+        return np.concatenate([self._excess(did[at : at + step]) for at in range(0, len(did), step)])
+
+    def _excess(self, did: np.ndarray) -> np.ndarray:
+        held = self.parameters(did)
+        close = np.flatnonzero((held + self.most_live.max(0, initial=0) > self.available).any(1))
+        held[close] += self.activations(did[close])
+        return np.maximum(held - self.available, 0).sum(1)
+
+
+def find_room(graph: Graph, devices: tuple[Device, ...], layouts: list[list[Layout | str]]) -> Room:
+    """``layouts`` [types][devices]: a sentence where a device cannot hold the type."""
+    k, maker = len(devices), graph.entry_nid
+    rows = zip(graph.types, layouts, strict=True)
+    table = [[_bytes(type_, row[d], devices[d]) for d in range(k)] for type_, row in rows]
+    size = np.array(table, np.int64).reshape(-1, k)[graph.type_id]
+    base = np.arange(graph.num_entries)
+    nop = np.array([f.name == NOP for f in graph.funcs] + [False])[graph.func_id]
+    for nid in np.flatnonzero(nop).tolist():  # a reshape is the same bytes
+        if graph.in_ptr[nid] < graph.in_ptr[nid + 1]:
+            base[graph.row_ptr[nid]] = base[graph.in_eid[graph.in_ptr[nid]]]
+    uses = np.stack([slot_nid(graph), base[graph.in_eid]], 1)
+    uses = np.unique(uses[~nop[uses[:, 0]]], axis=0).reshape(-1, 2)
+    null = graph.func_id[maker] < 0
+    resident = np.flatnonzero(null & np.isin(np.arange(len(base)), uses[:, 1]))
+    live = np.flatnonzero(~null & (base == np.arange(len(base))))
+    index = np.zeros(len(base), np.int64)
+    index[resident], index[live] = np.arange(len(resident)), np.arange(len(live))
+    of_input = null[uses[:, 1]]
+    held, others = uses[of_input], uses[~of_input]
+    ends = np.isin(live, base[np.asarray(graph.outputs, np.int64)])
+    others = np.stack([others[:, 0], index[others[:, 1]]], 1)
+    return make_room(
+        np.array([device.descriptor.memories[0].available for device in devices], np.int64),
+        size[resident],
+        np.stack([held[:, 0], index[held[:, 1]]], 1),
+        size[live],
+        maker[live].astype(np.int64),
+        ends,
+        others,
+        graph.num_nodes,
+    )
+
+
+def make_room(
+    available: np.ndarray,
+    resident: np.ndarray,
+    resident_uses: np.ndarray,
+    live: np.ndarray,
+    live_owner: np.ndarray,
+    live_end: np.ndarray,
+    live_uses: np.ndarray,
+    num_nodes: int,
+) -> Room:
+    """A Room of its columns; ``most_live`` follows from them."""
+    last = live_owner.copy()
+    np.maximum.at(last, live_uses[:, 1], live_uses[:, 0])
+    last[live_end] = num_nodes - 1
+    change = np.zeros((num_nodes + 1, len(available)), np.int64)
+    np.add.at(change, live_owner, live)
+    np.subtract.at(change, last + 1, live)
+    most = np.cumsum(change, 0)[:-1]
+    return Room(available, resident, resident_uses, live, live_owner, live_end, live_uses, most)
+
+
+def _bytes(type_: TensorType, layout: Layout | str, device: Device) -> int:
+    """Bytes of a bank; 0 where the device cannot hold the type, so that nothing that reads it runs there."""
+    if isinstance(layout, str):
+        return 0
+    memory = device.descriptor.memory(layout.memory)
+    try:
+        nbytes = type_.nbytes if memory.name == HOST else footprint(layout, type_.shape, memory)[0]
+    except PlanError:
+        return 0
+    return int(round_up(nbytes, memory.alignment))
+
+
+def no_room(problem: PlacementProblem, did: np.ndarray, policy: str) -> CapacityError:
+    """What is missing where a policy's answer ``did`` does not fit: ``device``, ``needed``, ``available``,
+    ``parameters``, ``activations`` (bytes of a bank) of the device that lacks most."""
+    room, k = problem.room, problem.num_devices
+    parts = np.stack([room.parameters(did[None])[0], room.activations(did[None])[0]])
+    needed, names = parts.sum(0), [str(device) for device in problem.devices]
+    worst = int(np.argmax(needed - room.available))
+    pinned = (problem.pin == worst) & (problem.graph.func_id >= 0)
+    only = (problem.allowed.sum(1) == 1) & problem.allowed[:, worst] & (problem.graph.func_id >= 0)
+    rows = [
+        f"{names[d]} needs {needed[d]} B of {room.available[d]} B (parameters and inputs {parts[0, d]} B, "
+        f"activations {parts[1, d]} B)"
+        for d in range(k)
+        if needed[d] > room.available[d]
+    ]
+    change = ["a format of fewer bytes (--format), a smaller batch, one more device in the list"]
+    if pinned.any():
+        change.append(f"fewer pins to {names[worst]} ({int(pinned.sum())} nodes are pinned to it)")
+    if (only & ~pinned).any():
+        node = problem.graph.names[int(np.flatnonzero(only & ~pinned)[0])]
+        change.append(f"a device that can run what only {names[worst]} can, as node {node!r}")
+    each = "" if problem.devices[worst].descriptor.memories[0].banks == 1 else ", in bytes of each bank"
+    return CapacityError(
+        f"placement policy {policy} found no placement that fits{each}: {'; '.join(rows)}; "
+        f"change: {', or '.join(change)}",
+        device=names[worst],
+        needed=int(needed[worst]),
+        available=int(room.available[worst]),
+        parameters=int(parts[0, worst]),
+        activations=int(parts[1, worst]),
+    )
