@@ -46,7 +46,8 @@ def resnet(blocks: int = 32) -> Graph:
 
 
 def uneven(stages: int = 6) -> Graph:
-    """Stages of four blocks with a shortcut, every other one twice as wide as the one before, so that equal numbers of nodes are unequal work."""
+    """Stages of four blocks with a shortcut, every other one twice as wide as the one before, so that
+    equal numbers of nodes are unequal work."""
     b = gr.GraphBuilder()
     rows, width = 4096, 256
     x = b.input("x", (rows, width))

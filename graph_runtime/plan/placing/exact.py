@@ -14,7 +14,7 @@ import numpy as np
 
 from ...base.unique import unique_values
 from .problem import UNSUPPORTED, PlacementProblem
-from .schedule import Times, evaluate
+from .schedule import NO_ROOM, Times, evaluate
 
 __all__ = ["Exact", "lower_bound", "solve"]
 
@@ -44,35 +44,43 @@ def lower_bound(problem: PlacementProblem) -> int:
     alone = (
         int((least + tail).max(initial=0)) if problem.objective == "makespan" else int(least.max(initial=0))
     )
-    return max(_share(problem), alone, _one_copy(problem) if problem.objective == "throughput" else 0)
+    return max(_share(problem), alone, _clustered(problem) if problem.objective == "throughput" else 0)
 
 
-def _one_copy(problem: PlacementProblem) -> int:
-    """ns of the busiest queue of a graph in one piece: all nodes are on one device, or some value is
-    copied. 0 for other graphs."""
-    calls = problem.graph.func_id >= 0
-    running, edges = problem.running, problem.edges[calls[problem.owner[problem.use_value]]]
-    if len(running) < 2 or not len(edges) or not _connected(edges[:, :2], np.flatnonzero(calls)):
+def _clustered(problem: PlacementProblem) -> int:
+    """ns of the busiest queue: for it to be less than a value's copy takes, that value's node and its readers
+    have to be on one device, which then has the work of all that are so joined. Values are joined from the
+    dearest copy down; the bound is the least, over how many are joined, of the dearest copy left and of the
+    most work that is joined."""
+    calls, running = problem.graph.func_id >= 0, problem.running
+    if len(running) < 2:
         return 0
-    copy = problem.copy[np.unique(edges[:, 2])][:, running][:, :, running]
-    least = int(copy[:, ~np.eye(len(running), dtype=bool)].min())
-    able = problem.allowed[calls].all(0)
-    alone = problem.cost[calls][:, able].sum(0)
-    return min(least, int(alone.min())) if len(alone) else least
+    cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)[:, running]
+    cost[~calls] = 0
+    apart = ~np.eye(len(running), dtype=bool)
+    copy = problem.copy[:, running][:, :, running][:, apart].min(1)
+    most = int(cost.min(1).max(initial=0))
+    edges = problem.edges[calls[problem.owner[problem.use_value]]]
+    edges = edges[np.argsort(-copy[edges[:, 2]], kind="stable")]
+    root, best, before = list(range(problem.num_nodes)), UNSUPPORTED, -1
+    for owner, reader, value in edges.tolist():
+        ns = int(copy[value])
+        if ns != before:
+            best, before = min(best, max(ns, most)), ns
+        if ns == 0 or most >= best:
+            return best
+        a, b = _root(root, owner), _root(root, reader)
+        if a != b:
+            root[b] = a
+            cost[a] = np.minimum(cost[a] + cost[b], UNSUPPORTED)
+            most = max(most, int(cost[a].min()))
+    return min(best, most)
 
 
-def _connected(edges: np.ndarray, nodes: np.ndarray) -> bool:
-    """Whether the edges, int64 [edges, 2], join all of ``nodes``."""
-    near: dict[int, list[int]] = {nid: [] for nid in nodes.tolist()}
-    for a, b in edges.tolist():
-        near[a].append(b)
-        near[b].append(a)
-    seen, todo = {int(nodes[0])}, [int(nodes[0])]
-    while todo:
-        found = [nid for nid in near[todo.pop()] if nid not in seen]
-        seen.update(found)
-        todo += found
-    return len(seen) == len(nodes)
+def _root(root: list[int], nid: int) -> int:
+    while root[nid] != nid:
+        root[nid] = nid = root[root[nid]]
+    return nid
 
 
 def _share(problem: PlacementProblem) -> int:
@@ -122,7 +130,7 @@ def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
         at = int(np.argmin(found))
         if found[at] < best:
             known, best = times.did[at], int(found[at])
-    return Exact(known, best, min(best, dropped))
+    return Exact(known, best, min(best, dropped, NO_ROOM))
 
 
 def _so_far(did: np.ndarray, nid: int) -> np.ndarray:

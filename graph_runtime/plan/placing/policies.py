@@ -30,11 +30,12 @@ _MANY = 3000  # nodes from which fewer cuts are tried
 
 
 def single(problem: PlacementProblem) -> np.ndarray:
-    """Everything that it can run on one device, the best for the objective; the rest on a host."""
+    """Everything that it can run and has room for on one device, the best for the objective; the rest on a
+    host, or where there is room."""
     rows = singles(problem)
-    times = evaluate(problem, rows)
-    best = rows[np.argmin(times)]
-    return best if times.min() < NO_ROOM else fill(problem, rows)
+    if problem.room.binds:
+        rows = np.stack([*rows, fill(problem, rows)])
+    return rows[np.argmin(evaluate(problem, rows))]
 
 
 def greedy(problem: PlacementProblem) -> np.ndarray:

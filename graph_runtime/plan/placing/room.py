@@ -36,8 +36,8 @@ class Room:
     ``resident`` int64 [inputs, k]: bytes of each that is read. ``resident_uses`` int64 [uses, 2]: the
     distinct (node that reads it, which). ``live`` int64 [values, k]: bytes of all other values.
     ``live_owner`` int64 [values]: the node that makes it, on whose device it lies. ``live_end`` bool
-    [values]: results. ``live_uses`` int64 [uses, 2]: (node, which). ``most_live`` int64 [nodes, k]: what lives
-    while each node runs, with all on that device: no assignment has more.
+    [values]: results. ``live_uses`` int64 [uses, 2]: (node, which). ``most_live`` int64 [nodes, k]: what
+    lives while each node runs, with all on that device: no assignment has more.
     """
 
     available: np.ndarray

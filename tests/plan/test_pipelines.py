@@ -1,0 +1,109 @@
+"""Contiguous cuts against brute force over all cuts, and that throughput grows with the devices."""
+
+import itertools
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.plan.placing import decide, evaluate, make_problem
+from graph_runtime.plan.placing.cuts import pair_bound
+from graph_runtime.plan.placing.exact import lower_bound
+from graph_runtime.plan.placing.pipeline import contiguous
+from graph_runtime.plan.placing.schedule import measure
+from graph_runtime.testing.placing import random_problem
+from graph_runtime.views.placement import text
+
+
+def _chain(length, shape=(512, 1024)):
+    b = gr.GraphBuilder()
+    x = b.input("x", shape)
+    for i in range(length):
+        x = b.op("relu", b.op("matmul", x, b.param(f"w{i}", (shape[1], shape[1]))))
+    b.output(x)
+    return b.build()
+
+
+def _blocks(count):
+    b = gr.GraphBuilder()
+    x = b.input("x", (512, 1024))
+    for i in range(count):
+        y = b.op("relu", b.op("matmul", x, b.param(f"u{i}", (1024, 1024))))
+        x = b.op("relu", b.op("add", x, b.op("matmul", y, b.param(f"v{i}", (1024, 1024)))))
+    b.output(x)
+    return b.build()
+
+
+def _equal_devices(seed, room=None):
+    """A random problem on three chips that differ in nothing."""
+    rng = np.random.default_rng(seed)
+    problem = random_problem(
+        rng, ("tt:0", "tt:1", "tt:2"), nodes=9, reach=3, unsupported=0, pinned=0, room=room and (room,) * 3
+    )
+    cost = np.repeat(problem.cost[:, :1], 3, 1)
+    copy = np.repeat(np.repeat(problem.copy[:, :1, 1:2], 3, 1), 3, 2)
+    copy[:, np.arange(3), np.arange(3)] = 0
+    return replace(problem, cost=cost, copy=copy, objective="throughput")
+
+
+def _cuts(problem):
+    count = problem.num_nodes
+    pairs = itertools.combinations_with_replacement(range(count + 1), 2)
+    return np.array([np.searchsorted([a, b], np.arange(count), side="right") for a, b in pairs], np.int16)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_contiguous_cut_is_found(seed):
+    problem = _equal_devices(seed)
+    found = evaluate(problem, np.stack(contiguous(problem))).min()
+    assert found == evaluate(problem, _cuts(problem)).min()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_stages_have_room(seed):
+    problem = _equal_devices(seed, room=300)
+    for did in contiguous(problem):
+        held = problem.room.excess(did[None])[0]
+        assert held == 0 or (problem.room.excess(_cuts(problem)) > 0).any()
+
+
+@pytest.mark.parametrize("policy", ["greedy", "heft", "mincut"])
+@pytest.mark.parametrize("graph", [_chain(24), _blocks(12)], ids=["chain", "blocks"])
+def test_throughput_is_near_the_bound_on_every_number_of_chips(graph, policy):
+    last = None
+    for count in (2, 4, 6, 12):
+        devices = parse_list([f"tt:{i}" for i in range(count)])
+        problem = make_problem(graph, devices, objective="throughput")
+        ns = int(measure(problem, decide(problem, policy)[None]).bottleneck[0])
+        assert lower_bound(problem) <= ns <= 1.1 * lower_bound(problem), count
+        assert last is None or ns < last
+        last = ns
+
+
+def test_forty_eight_devices_are_placed():
+    devices = parse_list([f"tt:{i}" for i in range(48)])
+    problem = make_problem(_chain(48), devices, objective="throughput")
+    ns = int(measure(problem, decide(problem, "heft")[None]).bottleneck[0])
+    assert ns <= 1.1 * lower_bound(problem)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_bounds_of_three_unequal_devices(seed):
+    rng = np.random.default_rng(seed)
+    problem = random_problem(rng, ("cpu:0", "cpu:1", "tt:0"), nodes=7, reach=2 + seed % 3)
+    problem = replace(problem, copy=problem.copy * (1 + seed % 4))
+    rows = np.array(list(itertools.product(*[np.flatnonzero(row) for row in problem.allowed])), np.int16)
+    for objective in ("serial", "makespan", "throughput"):
+        other = replace(problem, objective=objective)
+        assert lower_bound(other) <= evaluate(other, rows).min(), objective
+    assert pair_bound(problem) <= evaluate(problem, rows).min()
+
+
+def test_serial_time_over_three_devices_says_its_gap():
+    placed = gr.place(_chain(20), ["cpu:0", "tt:0", "tt:1"], placement="mincut")
+    row = placed.summary()["predictions"][0]
+    assert 0 < row["bound_ns"] <= row["ns"]
+    assert row["gap_percent"] == round(100 * (row["ns"] / row["bound_ns"] - 1), 1)
+    assert f"{row['gap_percent']} %" in text(placed)
