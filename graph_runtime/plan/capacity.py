@@ -15,8 +15,9 @@ _HOLDERS = 5
 
 
 def check_capacity(plan: Plan) -> None:
-    """Raises CapacityError, with ``node`` (the first that does not fit), ``needed``, ``available`` and the
-    five largest ``holders`` [(node, bytes)], where the peak of a memory is beyond what it has for tensors.
+    """Raises CapacityError, with ``node`` (the first that does not fit), ``needed``, ``available``,
+    what of it ``parameters`` (with other inputs) and ``activations`` take, and the five largest ``holders``
+    [(node, bytes)], where the peak of a memory is beyond what it has for tensors.
     All numbers but a tt buffer's size are bytes of one bank; every bank holds the same ranges."""
     for (did, index), needed in plan.peak.items():
         memory = plan.devices[did].descriptor.memories[index]
@@ -82,16 +83,27 @@ def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:
     each = "" if memory.banks == 1 else " of each bank"
     node = _holder(plan, first).strip("'")
     layout = _layout(plan, first)
+    parameters = _parameters(plan, mine)
     return CapacityError(
-        f"{text} for {node!r}; the plan needs {needed} B{each}, held by "
+        f"{text} for {node!r}; the plan needs {needed} B{each}, parameters and inputs {parameters} B of them "
+        f"and activations {needed - parameters} B, held by "
         f"{', '.join(f'{name} {size} B' for name, size in holders)}"
         + (f"; {remedy(device, memory, layout, node)}" if layout else ""),
         device=str(device),
         needed=needed,
         available=memory.available,
+        parameters=parameters,
+        activations=needed - parameters,
         holders=holders,
         node=node,
     )
+
+
+def _parameters(plan: Plan, sids: np.ndarray) -> int:
+    """Bytes of a bank of those storages that inputs, or copies of them made when they are set, lie on."""
+    early = (plan.graph.func_id < 0) | plan.at_input
+    of_input = np.unique(plan.sid[early[plan.graph.entry_nid]])
+    return int(plan.storage.extent[np.intersect1d(sids, of_input)].sum())
 
 
 def _layout(plan: Plan, sid: int) -> Layout | None:

@@ -157,3 +157,11 @@ def test_a_shared_weight_counts_once_a_device():
     nodes = len(room.most_live)
     held = room.parameters(np.zeros((1, nodes), np.int64))[0]
     assert held.tolist() == [4 * 1024 * 1024 + 4 * 32 * 1024, 0]
+
+
+def test_a_plan_that_does_not_fit_says_how_much_is_of_what():
+    with pytest.raises(CapacityError, match="parameters and inputs .* B of them and activations") as caught:
+        plan(_products(14), [_chip(9)])
+    fields = caught.value.fields
+    assert fields["needed"] == fields["parameters"] + fields["activations"] > fields["available"]
+    assert fields["parameters"] > 10 * fields["activations"] > 0
