@@ -151,8 +151,9 @@ def _short(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
 
 def pair_bound(problem: PlacementProblem) -> int:
     """ns of serial time that no assignment to three or more devices goes below: each device in turn against
-    all others as one, on which nodes and copies take what they take on the best of them."""
-    best, count = 0, problem.num_nodes
+    all others as one, on which nodes and copies take what they take on the best of them, with the room of all
+    of them together."""
+    best, count, room = 0, problem.num_nodes, problem.room
     cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)
     seen: set[bytes] = set()
     for device in problem.running.tolist():
@@ -161,19 +162,22 @@ def pair_bound(problem: PlacementProblem) -> int:
         copy = np.zeros((len(problem.eid), 2, 2), np.int64)
         copy[:, 0, 1] = problem.copy[:, device, others].min(1)
         copy[:, 1, 0] = problem.copy[:, others, device].min(1)
-        key = two.tobytes() + copy.tobytes()
+        key = two.tobytes() + copy.tobytes() + room.available[device].tobytes()
         if key in seen:  # equal devices, equal bounds
             continue
         seen.add(key)
-        pin = np.where(problem.pin < 0, -1, problem.pin != device).astype(np.int32)
         pair = replace(
             problem,
             devices=(problem.devices[device], problem.devices[others[0]]),
             cost=two,
-            pin=pin,
+            pin=np.where(problem.pin < 0, -1, problem.pin != device).astype(np.int32),
             copy=copy,
+            room=room.pooled(device, others),
             objective="serial",
         )
+        if room.binds and problem.on_host[device]:
+            best = max(best, priced(pair, np.zeros((1, count), np.int16))[1])
+            continue
         did = expand(pair, np.where(pair.allowed, two, UNSUPPORTED), np.zeros(count, np.int16), 1)
         best = max(best, serial_ns(pair, did))
     return best

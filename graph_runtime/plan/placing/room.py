@@ -9,7 +9,7 @@ they read, and need a little more, where blocks leave gaps or queues overlap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +54,20 @@ class Room:
         """Whether some device could not hold all."""
         most = self.resident.sum(0) + self.most_live.max(0, initial=0)
         return bool((most > self.available).any())
+
+    def pooled(self, device: int, others: list[int]) -> Room:
+        """Two devices: one, and all others as one with their memories together."""
+
+        def two(table: np.ndarray) -> np.ndarray:
+            return np.stack([table[:, device], table[:, others].min(1)], 1)
+
+        return replace(
+            self,
+            available=np.array([self.available[device], self.available[others].sum()]),
+            resident=two(self.resident),
+            live=two(self.live),
+            most_live=two(self.most_live),
+        )
 
     def key(self, device: int) -> bytes:
         """Equal for devices that hold the same."""
