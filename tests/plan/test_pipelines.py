@@ -9,7 +9,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.plan.placing import decide, evaluate, make_problem
-from graph_runtime.plan.placing.cuts import pair_bound
+from graph_runtime.plan.placing.cuts import pair_bound, shared_bound
 from graph_runtime.plan.placing.exact import lower_bound
 from graph_runtime.plan.placing.pipeline import contiguous
 from graph_runtime.plan.placing.schedule import measure
@@ -98,6 +98,7 @@ def test_bounds_of_three_unequal_devices(seed):
     for objective in ("serial", "makespan", "throughput"):
         other = replace(problem, objective=objective)
         assert lower_bound(other) <= evaluate(other, rows).min(), objective
+        assert objective == "serial" or shared_bound(other) <= evaluate(other, rows).min()
     assert pair_bound(problem) <= evaluate(problem, rows).min()
 
 

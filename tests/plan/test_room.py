@@ -11,7 +11,7 @@ from graph_runtime.base.errors import CapacityError
 from graph_runtime.base.machine.devices import parse
 from graph_runtime.plan import plan
 from graph_runtime.plan.placing import OBJECTIVES, PLACEMENT_POLICIES, decide, evaluate
-from graph_runtime.plan.placing.cuts import pair_bound, priced
+from graph_runtime.plan.placing.cuts import pair_bound, priced, shared_bound
 from graph_runtime.plan.placing.exact import lower_bound, solve
 from graph_runtime.plan.placing.rows import predictions
 from graph_runtime.plan.placing.schedule import NO_ROOM
@@ -93,6 +93,8 @@ def test_bounds_are_below_all_that_fits(seed):
         if objective == "serial":
             assert priced(other, singles(other))[1] <= best
             assert pair_bound(other) <= best
+        else:
+            assert shared_bound(other) <= best
         exact = solve(other, rows[0])
         assert exact.bound <= best
         if best < NO_ROOM:
@@ -131,7 +133,9 @@ def test_weights_beyond_the_dram_of_a_device_run_on_the_host(policy):
 
 
 def test_what_fits_nowhere_says_what_is_missing():
-    with pytest.raises(CapacityError, match=r"tt:0 needs .* \(parameters and inputs .* B\); change") as caught:
+    with pytest.raises(
+        CapacityError, match=r"tt:0 needs .* \(parameters and inputs .* B\); change"
+    ) as caught:
         gr.place(_products(14), [_chip(9)], placement="greedy")
     fields = caught.value.fields
     assert fields["needed"] == fields["parameters"] + fields["activations"] > fields["available"]

@@ -6,7 +6,7 @@ take nodes of all others by one such cut (alpha-expansion), until none gains.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +15,11 @@ from .deltas import serial_ns
 from .maxflow import FlowNetwork
 from .problem import UNSUPPORTED, PlacementProblem
 
-__all__ = ["best_cut", "expand", "pair_bound", "priced"]
+__all__ = ["best_cut", "expand", "pair_bound", "priced", "shared_bound"]
 
 _PRICES = 14  # of a byte that are tried
+_WEIGHTS = 1024  # what all devices weigh together
+_PARTS = (0.02, 0.1, 0.4)  # of it that queues of copies weigh
 
 
 def best_cut(
@@ -149,35 +151,68 @@ def _short(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     return np.maximum(held - room.available, 0)
 
 
-def pair_bound(problem: PlacementProblem) -> int:
-    """ns of serial time that no assignment to three or more devices goes below: each device in turn against
-    all others as one, on which nodes and copies take what they take on the best of them, with the room of all
-    of them together."""
-    best, count, room = 0, problem.num_nodes, problem.room
-    cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)
+def _pairs(
+    problem: PlacementProblem, cost: np.ndarray, copy: np.ndarray, every: bool
+) -> Iterator[PlacementProblem]:
+    """Each host, and with ``every`` each device, against all others as one, on which nodes and copies take
+    what they take on the best of them, with the room of all of them together."""
+    room = problem.room
     seen: set[bytes] = set()
     for device in problem.running.tolist():
         others = [d for d in range(problem.num_devices) if d != device]
+        if not (others and (every or problem.on_host[device])):
+            continue
         two = np.stack([cost[:, device], cost[:, others].min(1)], 1)
-        copy = np.zeros((len(problem.eid), 2, 2), np.int64)
-        copy[:, 0, 1] = problem.copy[:, device, others].min(1)
-        copy[:, 1, 0] = problem.copy[:, others, device].min(1)
-        key = two.tobytes() + copy.tobytes() + room.available[device].tobytes()
-        if key in seen:  # equal devices, equal bounds
-            continue
-        seen.add(key)
-        pair = replace(
-            problem,
-            devices=(problem.devices[device], problem.devices[others[0]]),
-            cost=two,
-            pin=np.where(problem.pin < 0, -1, problem.pin != device).astype(np.int32),
-            copy=copy,
-            room=room.pooled(device, others),
-            objective="serial",
-        )
-        if room.binds and problem.on_host[device]:
-            best = max(best, priced(pair, np.zeros((1, count), np.int16))[1])
-            continue
-        did = expand(pair, np.where(pair.allowed, two, UNSUPPORTED), np.zeros(count, np.int16), 1)
-        best = max(best, serial_ns(pair, did))
+        ways = np.zeros((len(problem.eid), 2, 2), np.int64)
+        ways[:, 0, 1] = copy[:, device, others].min(1)
+        ways[:, 1, 0] = copy[:, others, device].min(1)
+        key = two.tobytes() + ways.tobytes() + room.available[device].tobytes()
+        if key not in seen:  # equal devices, equal bounds
+            seen.add(key)
+            yield replace(
+                problem,
+                devices=(problem.devices[device], problem.devices[others[0]]),
+                cost=two,
+                pin=np.where(problem.pin < 0, -1, problem.pin != device).astype(np.int32),
+                copy=ways,
+                on_host=problem.on_host[[device, others[0]]],
+                room=room.pooled(device, others),
+                objective="serial",
+            )
+
+
+def _least(pair: PlacementProblem) -> int:
+    """ns of serial time that no assignment of two devices goes below."""
+    start = np.zeros((1, pair.num_nodes), np.int16)
+    if pair.room.binds and pair.on_host[0]:
+        return priced(pair, start)[1]
+    return serial_ns(pair, best_cut(pair, start))
+
+
+def pair_bound(problem: PlacementProblem) -> int:
+    """ns of serial time that no assignment to three or more devices goes below: each device in turn against
+    all others as one."""
+    cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)
+    return max((_least(pair) for pair in _pairs(problem, cost, problem.copy, True)), default=0)
+
+
+def shared_bound(problem: PlacementProblem) -> int:
+    """ns that the busiest queue takes at least: no less than any weighted mean of all queues, which is a
+    serial time with other prices; each host against all others as one. Devices weigh the less the longer they
+    would take for all, and queues of copies a part of that."""
+    cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)
+    running, best = problem.running, 0
+    able = np.where(cost < UNSUPPORTED, cost, 0).sum(0)[running]
+    weight = np.zeros(problem.num_devices)
+    weight[running] = able.max(initial=1) / np.maximum(able, 1)
+    balanced = np.maximum(np.round(weight / weight.sum() * _WEIGHTS), 1).astype(np.int64)
+    heavy = np.where(problem.on_host, _WEIGHTS, 1)  # hosts have what others have no room for
+    queues = len(running) + int((~problem.on_host[running]).sum())
+    tries = [(balanced, max(round(part * _WEIGHTS / queues), 1)) for part in _PARTS]
+    for whole, each in [*tries, (heavy, 1)] if problem.room.binds else tries:
+        scaled = np.where(cost < UNSUPPORTED, np.minimum(cost * whole, UNSUPPORTED >> 8), UNSUPPORTED)
+        copy = np.minimum(problem.copy * each, UNSUPPORTED >> 8)
+        total = int(whole[running].sum()) + each * queues
+        for pair in _pairs(problem, scaled, copy, False):
+            best = max(best, -(-_least(pair) // total))
     return best

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .cuts import best_cut, pair_bound, priced
+from .cuts import best_cut, pair_bound, priced, shared_bound
 from .deltas import copy_table, serial_ns
 from .exact import lower_bound, solve
 from .problem import PlacementProblem
@@ -105,11 +105,8 @@ def _bound(problem: PlacementProblem, did: np.ndarray, alone: np.ndarray) -> int
         return priced(problem, alone)[1] if binds else serial_ns(problem, best_cut(problem, alone))
     if small:
         return max(solve(problem, did).bound, lower_bound(problem))
-    return (
-        max(pair_bound(problem), lower_bound(problem))
-        if problem.objective == "serial"
-        else lower_bound(problem)
-    )
+    cuts = pair_bound(problem) if problem.objective == "serial" else shared_bound(problem)
+    return max(cuts, lower_bound(problem))
 
 
 def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
