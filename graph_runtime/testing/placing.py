@@ -9,8 +9,8 @@ import numpy as np
 from ..base.machine.devices import parse_list
 from ..ir.graph import Func, Graph, TensorType
 from ..plan.columns import starts
+from ..plan.placing.holding import Room, make_room
 from ..plan.placing.problem import UNSUPPORTED, PlacementProblem
-from ..plan.placing.room import Room, make_room
 
 __all__ = ["random_problem"]
 

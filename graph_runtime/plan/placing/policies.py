@@ -10,13 +10,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...base.errors import InputError, PlanError, did_you_mean
+from ...base.errors import CapacityError, InputError, PlanError, did_you_mean
 from ...base.outside import find_outside, name_of
 from .cuts import best_cut, priced
 from .exact import solve
 from .heft import heft as heft_order
 from .problem import UNSUPPORTED, PlacementProblem
-from .room import no_room
 from .schedule import NO_ROOM, evaluate
 from .search import fill, refine, singles
 
@@ -145,7 +144,7 @@ def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarr
         did = solve(problem, did.astype(np.int16)).did.astype(np.int32)  # some other placement may fit
         if not problem.room.excess(did[None])[0]:
             return did
-    raise no_room(problem, did, name)
+    raise _no_room(problem, did, name)
 
 
 def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:
@@ -186,3 +185,36 @@ def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:
             reason=reason,
         )
     return did
+
+
+def _no_room(problem: PlacementProblem, did: np.ndarray, policy: str) -> CapacityError:
+    """What is missing where a policy's answer ``did`` does not fit: ``device``, ``needed``, ``available``,
+    ``parameters``, ``activations`` (bytes of a bank) of the device that lacks most."""
+    room, k = problem.room, problem.num_devices
+    parts = np.stack([room.parameters(did[None])[0], room.activations(did[None])[0]])
+    needed, names = parts.sum(0), [str(device) for device in problem.devices]
+    worst = int(np.argmax(needed - room.available))
+    pinned = (problem.pin == worst) & (problem.graph.func_id >= 0)
+    only = (problem.allowed.sum(1) == 1) & problem.allowed[:, worst] & (problem.graph.func_id >= 0)
+    rows = [
+        f"{names[d]} needs {needed[d]} B of {room.available[d]} B (parameters and inputs {parts[0, d]} B, "
+        f"activations {parts[1, d]} B)"
+        for d in range(k)
+        if needed[d] > room.available[d]
+    ]
+    change = ["a format of fewer bytes (--format), a smaller batch, one more device in the list"]
+    if pinned.any():
+        change.append(f"fewer pins to {names[worst]} ({int(pinned.sum())} nodes are pinned to it)")
+    if (only & ~pinned).any():
+        node = problem.graph.names[int(np.flatnonzero(only & ~pinned)[0])]
+        change.append(f"a device that can run what only {names[worst]} can, as node {node!r}")
+    each = "" if problem.devices[worst].descriptor.memories[0].banks == 1 else ", in bytes of each bank"
+    return CapacityError(
+        f"placement policy {policy} found no placement that fits{each}: {'; '.join(rows)}; "
+        f"change: {', or '.join(change)}",
+        device=names[worst],
+        needed=int(needed[worst]),
+        available=int(room.available[worst]),
+        parameters=int(parts[0, worst]),
+        activations=int(parts[1, worst]),
+    )

@@ -23,7 +23,7 @@ from ...ir.graph import COPY, NOP, Graph, TensorType
 from ..columns import first_of, intern, slot_nid
 from ..defaults import choose, read_formats
 from ..supports import Kernels, unable
-from .room import Room, find_room
+from .holding import Room, find_room
 
 __all__ = ["UNSUPPORTED", "PlacementProblem", "make_problem"]
 

@@ -10,21 +10,16 @@ they read, and need a little more, where blocks leave gaps or queues overlap.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...base.errors import CapacityError, PlanError
+from ...base.errors import PlanError
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, Layout, footprint
 from ...ir.graph import NOP, Graph, TensorType
 from ..columns import slot_nid
-from ..sizes import round_up
 
-if TYPE_CHECKING:
-    from .problem import PlacementProblem
-
-__all__ = ["Room", "find_room", "make_room", "no_room"]
+__all__ = ["Room", "find_room", "make_room"]
 
 _MOST_CELLS = 1 << 22  # int64 that are held at once
 
@@ -192,37 +187,4 @@ def _bytes(type_: TensorType, layout: Layout | str, device: Device) -> int:
         nbytes = type_.nbytes if memory.name == HOST else footprint(layout, type_.shape, memory)[0]
     except PlanError:
         return 0
-    return int(round_up(nbytes, memory.alignment))
-
-
-def no_room(problem: PlacementProblem, did: np.ndarray, policy: str) -> CapacityError:
-    """What is missing where a policy's answer ``did`` does not fit: ``device``, ``needed``, ``available``,
-    ``parameters``, ``activations`` (bytes of a bank) of the device that lacks most."""
-    room, k = problem.room, problem.num_devices
-    parts = np.stack([room.parameters(did[None])[0], room.activations(did[None])[0]])
-    needed, names = parts.sum(0), [str(device) for device in problem.devices]
-    worst = int(np.argmax(needed - room.available))
-    pinned = (problem.pin == worst) & (problem.graph.func_id >= 0)
-    only = (problem.allowed.sum(1) == 1) & problem.allowed[:, worst] & (problem.graph.func_id >= 0)
-    rows = [
-        f"{names[d]} needs {needed[d]} B of {room.available[d]} B (parameters and inputs {parts[0, d]} B, "
-        f"activations {parts[1, d]} B)"
-        for d in range(k)
-        if needed[d] > room.available[d]
-    ]
-    change = ["a format of fewer bytes (--format), a smaller batch, one more device in the list"]
-    if pinned.any():
-        change.append(f"fewer pins to {names[worst]} ({int(pinned.sum())} nodes are pinned to it)")
-    if (only & ~pinned).any():
-        node = problem.graph.names[int(np.flatnonzero(only & ~pinned)[0])]
-        change.append(f"a device that can run what only {names[worst]} can, as node {node!r}")
-    each = "" if problem.devices[worst].descriptor.memories[0].banks == 1 else ", in bytes of each bank"
-    return CapacityError(
-        f"placement policy {policy} found no placement that fits{each}: {'; '.join(rows)}; "
-        f"change: {', or '.join(change)}",
-        device=names[worst],
-        needed=int(needed[worst]),
-        available=int(room.available[worst]),
-        parameters=int(parts[0, worst]),
-        activations=int(parts[1, worst]),
-    )
+    return -(-nbytes // memory.alignment) * memory.alignment

@@ -1,4 +1,4 @@
-"""Placement counts bytes: against brute force where memories are tiny, and on graphs whose weights do not fit."""
+"""Placement counts bytes: against brute force where memories are tiny, and where weights do not fit."""
 
 import itertools
 from dataclasses import replace
@@ -164,7 +164,7 @@ def test_a_shared_weight_counts_once_a_device():
 
 
 def test_a_plan_that_does_not_fit_says_how_much_is_of_what():
-    with pytest.raises(CapacityError, match="parameters and inputs .* B of them and activations") as caught:
+    with pytest.raises(CapacityError, match=r"parameters and inputs .* B of them and activations") as caught:
         plan(_products(14), [_chip(9)])
     fields = caught.value.fields
     assert fields["needed"] == fields["parameters"] + fields["activations"] > fields["available"]
