@@ -32,9 +32,8 @@ from ..ir.ops.select import Selected, select
 from ..plan.record import record
 from ..plan.snapshot import write_snapshot
 from ..plan.types import Plan
-from .bodies import find_bodies
 from .render import KernelSpec, render
-from .shared_library import compile_library, native_folder
+from .shared_library import compile_library, every_body
 
 if TYPE_CHECKING:
     from ..rewrite.choose_kernels import Measure
@@ -129,7 +128,7 @@ def cached_library(
 def _compile(
     kernels: list[KernelSpec], out: str | os.PathLike[str] | None, march: str, jobs: int | None, tell: Tell
 ) -> Path:
-    rendered = render(kernels, find_bodies(native_folder() / "kernels"))
+    rendered = render(kernels, every_body())
     return compile_library(rendered, out, march=march, jobs=jobs, tell=partial(tell, "compiling kernels"))
 
 

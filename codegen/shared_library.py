@@ -10,18 +10,21 @@ from pathlib import Path
 
 import cffi
 
+from ..base.errors import CompileError
 from ..base.packaged import data_folder
 from ..base.progress import Count, uncounted
 from ..base.writing import told, write_whole
 from ..build.libraries import isa
 from ..build.libraries.manifest import ABI_VERSION, Manifest
+from ..ir.ops.registry import kernel_folders
 from . import glue
+from .bodies import Instance, find_bodies
 from .cache import HINT, Cache, hash_of, open_cache, temporary_folder
 from .process import CommandPool
 from .render import Rendered
 from .toolchain import FLAGS, Compiler, find_compiler, target
 
-__all__ = ["compile_library", "native_folder"]
+__all__ = ["compile_library", "every_body", "native_folder"]
 
 _LINK = (
     "-shared",
@@ -37,6 +40,30 @@ _GLUE_FLAGS = ("-O1", "-fPIC", "-fvisibility=hidden", "-DNDEBUG", "-w")
 def native_folder() -> Path:
     """The folder native/ of headers and bodies, in a checkout or an installed wheel."""
     return data_folder("graph_runtime.native")
+
+
+def every_body() -> list[Instance]:
+    """The bodies of native/kernels, and those of other packages (registry.add_kernels).
+
+    Raises CompileError for an announcing line that is none, for a body that is announced twice, and for a
+    header that would hide one of this package's."""
+    own = native_folder() / "kernels"
+    found = {body.generic: body for body in find_bodies(own)}
+    headers: dict[str, Path] = {}
+    for folder in kernel_folders():
+        try:
+            bodies = find_bodies(folder)
+        except (OSError, ValueError) as error:
+            raise CompileError(f"kernels of {folder}: {error}", got=str(folder)) from error
+        for body in bodies:
+            hidden = (own / body.header).exists() or headers.setdefault(body.header, folder) != folder
+            if body.generic in found or hidden:
+                text = (
+                    f"kernels of {folder}: {body.header} announces {body.generic}; give both names of its own"
+                )
+                raise CompileError(text, got=body.generic)
+            found[body.generic] = body
+    return sorted(found.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,17 +154,19 @@ def _manifest(rendered: Rendered, made: _Target, key: str) -> Manifest:
 def _include_folders() -> tuple[Path, ...]:
     native = native_folder()
     templates = data_folder(__package__) / "templates"
-    return (native / "include", native / "kernels", native / "ttsim", native, templates)
+    own = (native / "include", native / "kernels", native / "ttsim", native, templates)
+    return (*own, *kernel_folders())
+
+
+def _headers_hash() -> str:
+    """sha256 over every header that a unit may include; other packages' may have changed since."""
+    own = _hash_of_headers((native_folder(), data_folder(__package__) / "templates"))
+    return hash_of([own, _hash_of_headers.__wrapped__(kernel_folders())]) if kernel_folders() else own
 
 
 @cache
-def _headers_hash() -> str:
-    """sha256 over every header that a unit may include."""
-    found = [
-        (root, header)
-        for root in (native_folder(), _include_folders()[-1])
-        for header in sorted(root.rglob("*.h"))
-    ]
+def _hash_of_headers(roots: tuple[Path, ...]) -> str:
+    found = [(root, header) for root in roots for header in sorted(root.rglob("*.h"))]
     return hash_of(
         text for root, header in found for text in (header.relative_to(root).as_posix(), header.read_text())
     )

@@ -27,6 +27,7 @@ from ..ir.documents.loader import load_graph
 from ..ir.documents.params import read_params
 from ..ir.graph import Graph
 from ..ir.model import Constant, Model, Note
+from ..ir.ops.registry import from_outside
 from ..plan import plan as make_plan
 from ..plan.globs import EXACTLY, matching
 from ..plan.memory import SAFE, SERIAL
@@ -88,7 +89,7 @@ def prepare(
     options = Options.of(options, **words)
     imported = _with_params(_model_of(source, options, tell), params)
     options = _decided(source, imported, devices, options, kept)
-    compiles = options.fuse or _is_model(source) if options.compile is None else options.compile
+    compiles = _compiles(source, imported, options)
     if isinstance(source, Plan):
         return Prepared(imported, imported, source, options, compiles)
     packing = provided("packing")
@@ -128,6 +129,14 @@ def _decided(
         placement=_POLICY if by_cost else options.placement,
         reuse=options.reuse or (SAFE if options.queues == "threads" or (kept and several) else SERIAL),
     )
+
+
+def _compiles(source: Any, model: Model, options: Options) -> bool:
+    """Whether C is to be compiled: as the options say, else where nodes may be rewritten, and for ops whose
+    bodies are another package's."""
+    if options.compile is not None:
+        return options.compile
+    return bool(options.fuse) or _is_model(source) or any(from_outside(f.op or "") for f in model.graph.funcs)
 
 
 def _is_model(source: Any) -> bool:

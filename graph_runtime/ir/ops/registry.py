@@ -8,8 +8,10 @@ fusion and the plain rules of ONNX and torch read this table.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,10 +27,13 @@ __all__ = [
     "Body",
     "Case",
     "Op",
+    "add_kernels",
     "alias",
     "aliases",
     "all_ops",
+    "from_outside",
     "get",
+    "kernel_folders",
     "provide",
     "register",
     "require",
@@ -284,11 +289,18 @@ _OTHERS: list[Callable[[], object]] = []
 _own: dict[str, None] = {}
 _aliases: dict[str, tuple[str, Attrs]] = {}
 _loading = 0  # families of this package that are being imported
+_outside: list[Callable[[], object]] = []  # imports what installed packages register; called once
+_kernels: dict[Path, None] = {}  # folders with C bodies of ops from outside
 
 
-def provide(loaders: Mapping[str, Callable[[], object]], others: Sequence[Callable[[], object]]) -> None:
+def provide(
+    loaders: Mapping[str, Callable[[], object]],
+    others: Sequence[Callable[[], object]],
+    outside: Callable[[], object],
+) -> None:
     """``{op: function that imports the family which registers it}``: called when the op is asked for; those
-    of ``others`` for a name that no loader has."""
+    of ``others`` for a name that no loader has, and ``outside`` for one that then is still unknown."""
+    _outside.append(outside)
     _LOADERS.update(loaders)
     _OTHERS.extend(others)
     _own.update(dict.fromkeys(loaders))
@@ -304,6 +316,22 @@ def register(op: Op) -> Op:
         raise UnsupportedOpError(f"op {op.name} is registered twice", op=op.name)
     _OPS[op.name] = op
     return op
+
+
+def add_kernels(folder: str | os.PathLike[str]) -> None:
+    """C bodies of ops from outside this package: ``folder``/<kind>/*.h, announced as those of native/kernels
+    (docs/extending.md). Graphs that use such ops have them compiled when they are created."""
+    _kernels[Path(folder)] = None
+
+
+def kernel_folders() -> tuple[Path, ...]:
+    """The folders of add_kernels, in their order."""
+    return tuple(_kernels)
+
+
+def from_outside(name: str) -> bool:
+    """Whether an op was registered by another package, with C bodies of its own."""
+    return bool(_kernels) and name in _OPS and name not in _own
 
 
 def alias(name: str, op: str, **attrs: Any) -> None:
@@ -339,6 +367,8 @@ def get(name: str) -> Op | None:
     """The op of that name, None where there is none."""
     if name and name not in _OPS:
         _load([_LOADERS[name]] if name in _LOADERS else _OTHERS)
+        if name not in _OPS and name not in _aliases and _outside:
+            _outside.pop()()
     return _OPS.get(name)
 
 
