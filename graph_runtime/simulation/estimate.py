@@ -17,6 +17,7 @@ from ..base.machine.layout import L1
 from ..costs.limits import tt_limits
 from ..ir.graph import COPY
 from ..plan.columns import func_mask
+from ..plan.placing.policies import wanted_room
 from ..plan.types import Plan
 from .simulation import IN_FLIGHT, simulate
 from .timeline import Timeline
@@ -81,11 +82,11 @@ def estimate(plan: Plan, board: str = "", *, traced: bool = True, runs: int = IN
 
 def compare_boards(plan_on: Callable[[str], Plan], boards: Sequence[str], **options: Any) -> list[Estimate]:
     """An estimate for each board. ``plan_on(board)``: the plan of the model there, whose CapacityError means
-    that it does not fit."""
+    that it does not fit; nor does it where nodes run on the host for want of room."""
     found = []
     for board in boards:
         try:
-            found.append(estimate(plan_on(board), board, **options))
+            found.append(estimate(_whole(plan_on(board)), board, **options))
         except CapacityError as error:
             row = {
                 "device": error.device or "",
@@ -95,6 +96,16 @@ def compare_boards(plan_on: Callable[[str], Plan], boards: Sequence[str], **opti
             }
             found.append(Estimate(board, (row,), problem=str(error)))
     return found
+
+
+def _whole(plan: Plan) -> Plan:
+    """The plan. Raises CapacityError where its placement had to leave out what has no room."""
+    placed = plan.placement if plan.placement is None else plan.placement.before or plan.placement
+    if placed is not None and placed.problem is not None:
+        missing = wanted_room(placed.problem)
+        if missing is not None:
+            raise missing
+    return plan
 
 
 def memories(plan: Plan) -> tuple[dict[str, Any], ...]:

@@ -111,7 +111,7 @@ def toy(tmp_path, monkeypatch):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     monkeypatch.setattr(shared_library, "native_folder", lambda: native)
-    shared_library._headers_hash.cache_clear()
+    shared_library._hash_of_headers.cache_clear()
     with config(CACHE_DIR=str(tmp_path / "cache")):
         yield Toy(native)
-    shared_library._headers_hash.cache_clear()
+    shared_library._hash_of_headers.cache_clear()

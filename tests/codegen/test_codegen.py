@@ -391,7 +391,7 @@ def test_a_changed_header_is_another_library(toy, tmp_path):
     toy.compile(tmp_path / "kernels.so", toy.kernel("a"))
     header = toy.native / "kernels" / "cpu" / "mix.h"
     header.write_text(header.read_text().replace("+ b[i]", "- b[i]"))
-    shared_library._headers_hash.cache_clear()
+    shared_library._hash_of_headers.cache_clear()
     toy.compile(tmp_path / "kernels.so", toy.kernel("a"))
     assert len(list(open_cache().folder.glob("libraries/*.so"))) == 2
 

@@ -7,6 +7,7 @@ search from their own answer and the best single device, so that none is worse t
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,7 +20,7 @@ from .problem import UNSUPPORTED, PlacementProblem
 from .schedule import NO_ROOM, evaluate
 from .search import fill, refine, singles
 
-__all__ = ["PLACEMENT_POLICIES", "PlacementPolicy", "decide", "find_policy"]
+__all__ = ["PLACEMENT_POLICIES", "PlacementPolicy", "decide", "find_policy", "wanted_room"]
 
 PlacementPolicy = Callable[[PlacementProblem], np.ndarray]
 _TILTS = (0.25, 0.5, 0.8, 1.25, 2.0, 4.0)  # a device is made dearer, so that cuts share work out
@@ -147,6 +148,17 @@ def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarr
     if (problem.room.parameters(did[None])[0] <= problem.room.available).all():
         return did  # outputs that take over inputs, and another order, need less: the plan's own count judges
     raise _no_room(problem, did, name)
+
+
+def wanted_room(problem: PlacementProblem) -> CapacityError | None:
+    """What is missing for the placement that ``mincut`` would choose if memory were no matter; None where
+    there is room for it."""
+    room = problem.room
+    if not room.binds:
+        return None
+    endless = replace(room, available=np.full_like(room.available, np.iinfo(np.int64).max >> 1))
+    did = decide(replace(problem, room=endless), "mincut")
+    return _no_room(problem, did, "mincut") if room.excess(did[None])[0] else None
 
 
 def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:
