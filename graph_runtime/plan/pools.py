@@ -88,6 +88,7 @@ def _as_file(
         _memory_index(placed.devices[k % len(placed.devices)], list(table)[k // len(placed.devices)][1])
         for k in distinct.tolist()
     ]
+    _check_memories(laid_out, sid, rows, np.array(memory, np.int64)[row], planned)
     nbytes = np.fromiter((r.bytes for r in rows), np.int64, len(rows))
     on_host = np.array([d.descriptor.on_host for d in placed.devices])[planned.did]
     return Storage(
@@ -96,6 +97,31 @@ def _as_file(
         np.fromiter((r.offset for r in rows), np.int64, len(rows)),
         np.where(on_host, nbytes, planned.extent),
         nbytes,
+    )
+
+
+def _check_memories(
+    laid_out: LaidOutGraph,
+    sid: np.ndarray,
+    rows: tuple[StorageHint, ...],
+    memory: np.ndarray,
+    planned: Storage,
+) -> None:
+    """A storage row names the memory that the layouts of its entries do."""
+    used = np.bincount(sid, minlength=planned.count) > 0
+    wrong = np.flatnonzero(used & (memory != planned.memory))
+    if not len(wrong):
+        return
+    at = int(wrong[0])
+    eid = int(np.flatnonzero(sid == at)[0])
+    graph = laid_out.placed.graph
+    wanted = laid_out.placed.devices[planned.did[at]].descriptor.memories[planned.memory[at]].name
+    raise PlanError(
+        f"storage {at} is said to lie in {rows[at].memory}, the layout of its entry {eid} in {wanted}",
+        path=f"$.metadata.graph_runtime.storage[{at}].memory",
+        got=rows[at].memory,
+        wanted=wanted,
+        node=graph.names[int(graph.entry_nid[eid])],
     )
 
 
