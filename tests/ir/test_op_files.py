@@ -12,9 +12,6 @@ from graph_runtime.ir.ops import all_ops
 sys.path.append(str(Path(__file__).resolve().parents[1] / "tools"))
 import op_files
 
-# above the limit, and by how many files they are defined: no more of them, and none by more
-ABOVE = {"matmul": 9}
-
 
 @pytest.fixture(scope="module")
 def found():
@@ -23,16 +20,9 @@ def found():
 
 def test_few_files_define_an_op(found):
     over = {
-        name: defines
-        for name, (defines, _) in found.items()
-        if len(defines) > ABOVE.get(name, op_files.most(all_ops()[name]))
+        name: defines for name, (defines, _) in found.items() if len(defines) > op_files.most(all_ops()[name])
     }
     assert over == {}
-
-
-def test_what_is_above_the_limit_is(found):
-    """Else its row can go."""
-    assert [name for name, most in ABOVE.items() if len(found[name][0]) < most] == []
 
 
 def test_a_table_a_branch_and_a_converter_define_an_op_and_a_composition_does_not():

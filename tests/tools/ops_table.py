@@ -40,11 +40,11 @@ NAMES = (
     "## Elsewhere",
     "",
     "What is this op and no more: a function of numpy (so of [eager](eager.md)), an operator of ONNX, aten's",
-    "operations. What ONNX and torch have besides is made of ops by code: [onnx-ops](onnx-ops.md),",
-    "[torch](torch.md).",
+    "operations, functions of ttnn (there a result has the first input's dtype). What ONNX and torch have",
+    "besides is made of ops by code: [onnx-ops](onnx-ops.md), [torch](torch.md).",
     "",
-    "| op | numpy | ONNX | torch |",
-    "|---|---|---|---|",
+    "| op | numpy | ONNX | torch | ttnn |",
+    "|---|---|---|---|---|",
 )
 
 
@@ -85,7 +85,9 @@ def _alias(name: str, op: str, attrs: dict[str, object]) -> str:
 
 
 def _names(op: Op) -> str:
-    columns = (" ".join(f"`{name}`" for name in names) or "-" for names in (op.numpy, op.onnx, op.torch))
+    columns = (
+        " ".join(f"`{name}`" for name in names) or "-" for names in (op.numpy, op.onnx, op.torch, op.ttnn)
+    )
     return f"| `{op.name}` | {' | '.join(columns)} |"
 
 
@@ -94,7 +96,7 @@ def table() -> str:
     lines = ["| op | what | inputs | attributes (kind, default) | cpu | tt |", "|---|---|---|---|---|---|"]
     lines += [_row(op) for _, op in sorted(all_ops().items())]
     lines += ["", *ALIASES, *(_alias(name, *said) for name, said in sorted(aliases().items()))]
-    named = [op for _, op in sorted(all_ops().items()) if op.numpy or op.onnx or op.torch]
+    named = [op for _, op in sorted(all_ops().items()) if op.numpy or op.onnx or op.torch or op.ttnn]
     lines += ["", *NAMES, *map(_names, named)]
     return HEAD + "\n".join(lines) + "\n"
 

@@ -76,6 +76,7 @@ _plain(
     pace=("simple", "abs"),
     step=23,
     onnx="Abs",
+    ttnn="abs",
     torch="abs",
 )
 _plain(
@@ -88,6 +89,7 @@ _plain(
     step=24,
     onnx="Neg",
     torch="neg",
+    ttnn="neg",
 )
 _plain(
     "square",
@@ -97,6 +99,7 @@ _plain(
     rules.TT_ARITH,
     pace=("simple", "square"),
     step=33,
+    ttnn="square",
 )
 _plain(
     "sign",
@@ -107,6 +110,7 @@ _plain(
     pace=_SIMPLE,
     onnx="Sign",
     torch="sign sgn",
+    ttnn="sign",
 )
 _plain(
     "bitwise_not",
@@ -117,8 +121,10 @@ _plain(
     pace=_SIMPLE,
     onnx="BitwiseNot",
     torch="bitwise_not",
+    ttnn="bitwise_not",
 )
-_plain("logical_not", "not x", np.logical_not, _BOOL, _BOOL, pace=_SIMPLE, onnx="Not", torch="logical_not")
+_NOT = {"onnx": "Not", "torch": "logical_not", "ttnn": "logical_not"}
+_plain("logical_not", "not x", np.logical_not, _BOOL, _BOOL, pace=_SIMPLE, **_NOT)
 unary(
     "clip",
     "min(max(x, min), max); where min is above max: max",
@@ -132,6 +138,7 @@ unary(
     tt=rules.TT_ARITH,
     pace=_SIMPLE,
     step=28,
+    ttnn={name: {"min": "min", "max": "max"} for name in ("clip", "clamp")},
     given={"min": 0.0, "max": 40.0},
     make="wide",
     nmse=rules.EXACT,
@@ -174,6 +181,7 @@ binary(
     nmse=_ONCE,
     pace=("function", "power"),
     onnx="Pow",
+    ttnn="pow",
 )
 binary(
     "mod",
@@ -186,6 +194,7 @@ binary(
     pace=("function", "power"),
     walk="checked",
     onnx={"Mod": {"fmod": "fmod"}},
+    ttnn="remainder",
     attrs=(Attr("fmod", "bool", False, "with the sign of a, as C's fmod"),),
     words=lambda i, o, a: [int(a["fmod"])],
     more=_mod_cases,
@@ -203,6 +212,7 @@ binary(
     counts=True,
     numpy="minimum",
     torch="minimum",
+    ttnn="minimum",
 )
 for _name, _doc, _compute, _types, _tt in (
     ("logical_and", "a and b", np.logical_and, _BOOL, _BOOL),
@@ -222,6 +232,7 @@ for _name, _doc, _compute, _types, _tt in (
         numpy=numpy_name(_compute),
         onnx=_name.removeprefix("logical_").title().replace("_", ""),
         torch=_name,
+        ttnn=_name,
     )
 for _name, _doc, _compute in (
     ("shift_left", "a times 2 to the b, bits beyond the type lost", np.left_shift),
@@ -236,6 +247,7 @@ for _name, _doc, _compute in (
         make=("normal", "shift"),
         pace=("simple", "add"),
         numpy=numpy_name(_compute),
+        ttnn=f"bitwise_{_name.removeprefix('shift_')}_shift",
     )
 
 
@@ -262,6 +274,7 @@ for _name, _doc, _compute, _onnx, _torch in (
         numpy=numpy_name(_compute),
         onnx=_onnx,
         torch=_torch,
+        ttnn=_torch,
     )
 
 
@@ -325,5 +338,6 @@ register(
         walk="together",
         onnx={"Where": {}},
         torch=("where",),
+        ttnn={"where": {}},
     )
 )

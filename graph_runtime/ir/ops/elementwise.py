@@ -55,6 +55,7 @@ for _name, _doc, _compute, _step, _onnx, _torch in (
         numpy=_name,
         onnx=_onnx,
         torch=_torch,
+        ttnn=_name,
     )
 
 
@@ -80,6 +81,7 @@ binary(
     promotes=True,
     numpy="divide",
     onnx="Div",
+    ttnn="divide div",
 )
 binary(
     "maximum",
@@ -94,6 +96,7 @@ binary(
     counts=True,
     numpy="maximum",
     torch="maximum",
+    ttnn="maximum",
 )
 
 
@@ -123,6 +126,7 @@ unary(
     counts=True,
     onnx="Relu",
     torch="relu",
+    ttnn="relu",
 )
 unary(
     "gelu",
@@ -135,6 +139,7 @@ unary(
     step=17,  # by tanh: 18
     onnx={"Gelu": {"approximate": "approximate"}},
     torch="gelu",
+    ttnn="gelu",
     attrs=(_APPROXIMATE,),
     words=lambda i, o, a: [int(a["approximate"] == "tanh")],
     more=(Case("tanh", (("float32", (2, 40, 70)),), {"approximate": "tanh"}, nmse=rules.ROUNDED),),
@@ -158,6 +163,7 @@ for _name, _doc, _compute, _step in (
         numpy=numpy_name(_compute),
         onnx=_name.capitalize(),
         torch=_name,
+        ttnn=_name,
     )
 unary(
     "sqrt",
@@ -172,6 +178,7 @@ unary(
     numpy="sqrt",
     onnx="Sqrt",
     torch="sqrt",
+    ttnn="sqrt",
 )
 
 

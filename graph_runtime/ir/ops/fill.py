@@ -92,6 +92,7 @@ _movement(
     kind="elementwise",
     pace={"cpu": "simple", "tt": "nop"},
     walk="together",
+    ttnn={"experimental.broadcast_to": {"output_shape": "shape"}},
 )
 
 

@@ -53,9 +53,9 @@ def _bessel_i0(x: np.ndarray) -> np.ndarray:
 
 
 def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, **more) -> None:
-    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. Its names in ONNX
-    and torch are its own where nothing else is said; onnx="": ONNX has none."""
-    own = {"onnx": name.capitalize(), "torch": name, "numpy": numpy_name(compute)}
+    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. Its names in ONNX,
+    torch and ttnn are its own where nothing else is said; onnx="": ONNX has none."""
+    own = {"onnx": name.capitalize(), "torch": name, "numpy": numpy_name(compute), "ttnn": name}
     names = {"pace": ("function", like), **own, **more}
     unary(name, doc, lambda x, attrs: compute(x), flops=flops, tt=rules.TT_FLOATS, **names)
 
@@ -150,7 +150,15 @@ _plain("atanh", "inverse hyperbolic tangent", np.arctanh, "log", make="inside_on
 
 _plain("softplus", "log(1 + exp(x))", _softplus, "sigmoid", torch="")
 _plain("softsign", "x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), "reciprocal", flops=3, torch="")
-_plain("silu", "x * sigmoid(x), also called swish", lambda x: gated(x, x), "sigmoid", onnx="", step=25)
+_plain(
+    "silu",
+    "x * sigmoid(x), also called swish",
+    lambda x: gated(x, x),
+    "sigmoid",
+    onnx="",
+    ttnn="silu swish",
+    step=25,
+)
 _plain("mish", "x * tanh(softplus(x))", _mish, "tanh", flops=8)
 _plain(
     "hard_swish",
@@ -162,6 +170,7 @@ _plain(
     step=26,
     onnx="HardSwish",
     torch="hardswish",
+    ttnn="hardswish",
 )
 alias("hardswish", "hard_swish")
 
@@ -188,6 +197,7 @@ _activation(
     _alpha(0.01, "slope below 0"),
     pace=("simple", "lrelu"),
     step=29,
+    ttnn={"leaky_relu": {"negative_slope": "alpha"}},
     more=_other({"alpha": 0.3}),
 )
 _activation(
@@ -196,6 +206,7 @@ _activation(
     lambda x, a: np.where(x < 0, a["alpha"] * np.expm1(x), x),
     _alpha(1.0, "minus the limit for small x"),
     pace=("function", "exp"),
+    ttnn={"elu": {"alpha": "alpha"}},
     more=_other({"alpha": 0.7}),
 )
 _activation(
@@ -205,6 +216,7 @@ _activation(
     _alpha(1.6732631921768188, "of the elu"),
     Attr("gamma", "float", 1.0507010221481323, "factor of the whole"),
     pace=("function", "exp"),
+    ttnn={"selu": {"scale": "gamma", "alpha": "alpha"}},
     more=_other({"alpha": 2.0, "gamma": 3.0}),
 )
 _activation(
@@ -213,6 +225,7 @@ _activation(
     lambda x, a: np.where(x < 0, a["alpha"] * np.expm1(x / a["alpha"]), x),
     _alpha(1.0, "minus the limit for small x"),
     pace=("function", "exp"),
+    ttnn={"celu": {"alpha": "alpha"}},
     more=_other({"alpha": 2.0}),
 )
 _activation(
@@ -253,6 +266,7 @@ _activation(
     make="wide",
     pace=("simple", "nop"),
     onnx="",
+    ttnn={"hardshrink": {"lambd": "lambd"}},
     more=_other({"lambd": 1.5, "bias": 1.25}),
 )
 
@@ -267,6 +281,7 @@ unary(
     numpy="isnan",
     onnx="IsNaN",
     torch="isnan",
+    ttnn="isnan",
     result="bool",
     nmse=rules.EXACT,
 )
@@ -284,6 +299,7 @@ unary(
     numpy="isinf",
     onnx={"IsInf": {"detect_positive": "detect_positive", "detect_negative": "detect_negative"}},
     torch="isinf",
+    ttnn="isinf",
     result="bool",
     nmse=rules.EXACT,
 )

@@ -48,6 +48,7 @@ _pair(
     ("function", "sqrt"),
     flops=4,
     torch="hypot",
+    ttnn="hypot",
 )
 _pair(
     "logaddexp2",
@@ -56,6 +57,7 @@ _pair(
     ("function", "log"),
     flops=8,
     torch="logaddexp2",
+    ttnn="logaddexp2",
 )
 _pair(
     "logaddexp",
@@ -64,6 +66,7 @@ _pair(
     ("function", "log"),
     flops=8,
     torch="logaddexp",
+    ttnn="logaddexp",
 )
 _pair(
     "ldexp",
@@ -71,6 +74,7 @@ _pair(
     _ldexp,
     ("function", "power"),
     flops=8,
+    ttnn="ldexp",
 )
 _pair(
     "squared_difference",
@@ -78,6 +82,7 @@ _pair(
     lambda a, b: np.square(np.abs(b - a)),
     ("simple", "multiply"),
     flops=2,
+    ttnn="squared_difference",
 )
 
 # ---------------------------------------------------------------- three inputs
@@ -95,6 +100,7 @@ ternary(
     flops=3,
     pace=("simple", "multiply"),
     make=("normal", "normal", "uniform"),
+    ttnn="lerp",
 )
 
 
@@ -112,6 +118,7 @@ ternary(
     pace=("simple", "multiply"),
     attrs=(Attr("value", "float", 1.0, "factor of the product"),),
     words=float_word_of("value"),
+    ttnn={"addcmul": {"value": "value"}},
     more=_value({"value": -0.3}),
 )
 ternary(
@@ -123,5 +130,6 @@ ternary(
     make=("normal", "normal", "positive"),
     attrs=(Attr("value", "float", 1.0, "factor of the quotient"),),
     words=float_word_of("value"),
+    ttnn={"addcdiv": {"value": "value"}},
     more=_value({"value": -0.3}),
 )

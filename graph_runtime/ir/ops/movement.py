@@ -87,6 +87,7 @@ register(
         words=lambda i, o, a: list(_perm(i, a)),
         bodies=bodies("transpose"),
         kind="movement",
+        ttnn={"permute": {"dims": "perm"}},
         cases=tuple(_transpose_cases()),
     )
 )
@@ -139,6 +140,7 @@ register(
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies=bodies("concatenate"),
         kind="movement",
+        ttnn={"concat": {"dim": "axis"}},
         parts="splice",
         cases=tuple(_concatenate_cases()),
     )

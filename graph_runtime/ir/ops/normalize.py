@@ -23,7 +23,7 @@ from .work import SOFTMAX, Passes
 # ---------------------------------------------------------------- softmax log_softmax
 
 
-def _softmax(name, doc, finish, axis_meaning, work, inplace=()):
+def _softmax(name, doc, finish, axis_meaning, work, inplace=(), ttnn=()):
     """``finish(x, e, total)``: the result, from x less its maximum, exp of that, and the sum of that."""
 
     def infer(inputs, attrs):
@@ -66,6 +66,7 @@ def _softmax(name, doc, finish, axis_meaning, work, inplace=()):
             work=work,
             parts="softmax",
             walk="softmax",
+            ttnn={there: {"dim": "axis"} for there in ttnn},
             cases=(
                 *(
                     Case(case, (("float32", shape),), {"axis": axis}, nmse=rules.ROUNDED)
@@ -83,6 +84,7 @@ _softmax(
     lambda x, e, total: e / total,
     "the axis along which the result sums to 1",
     SOFTMAX,
+    ttnn=("softmax",),
 )
 _softmax(
     "log_softmax",

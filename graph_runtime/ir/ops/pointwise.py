@@ -36,12 +36,12 @@ _SHAPES = (
 _FEW_SHAPES = tuple(row for row in _SHAPES if row[0] in ("rows", "columns", "planes", "empty"))
 
 
-# ONNX's ops without attributes, with blanks between; or registry.Op.onnx
+# ops of ONNX or functions of ttnn without attributes, with blanks between; or registry.Op.onnx, Op.ttnn
 Names = str | Mapping[str, Mapping[str, str]]
 
 
-def _names(onnx: Names) -> Mapping[str, Mapping[str, str]]:
-    return {name: {} for name in onnx.split()} if isinstance(onnx, str) else onnx
+def _names(names: Names) -> Mapping[str, Mapping[str, str]]:
+    return {name: {} for name in names.split()} if isinstance(names, str) else names
 
 
 def _paces(pace: tuple[str, str]) -> dict[str, str]:
@@ -107,6 +107,7 @@ def binary(
     numpy: str = "",
     onnx: Names = "",
     torch: str = "",
+    ttnn: Names = "",
     numerics: bool = False,
     kernel: str | None = None,
     result: str | None = None,
@@ -153,6 +154,7 @@ def binary(
             numpy=tuple(numpy.split()),
             onnx=_names(onnx),
             torch=tuple(torch.split()),
+            ttnn=_names(ttnn),
         )
     )
 
@@ -180,6 +182,7 @@ def ternary(
     nmse: dict[str, float] = rules.ROUNDED,
     attrs: tuple[Attr, ...] = (),
     words: Callable[..., Any] | None = None,
+    ttnn: Names = "",
     more: tuple[Case, ...] = (),
 ) -> None:
     """Register ``compute(a, b, c, attrs)`` of floats as op ``name``; what it takes is as for ``binary``."""
@@ -218,6 +221,7 @@ def ternary(
             kind="elementwise",
             pace=_paces(pace),
             walk="together",
+            ttnn=_names(ttnn),
         )
     )
 
@@ -267,6 +271,7 @@ def unary(
     numpy: str = "",
     onnx: Names = "",
     torch: str = "",
+    ttnn: Names = "",
     result: str | None = None,
     few: bool = True,
     given: dict[Any, Any] | None = None,
@@ -313,6 +318,7 @@ def unary(
             numpy=tuple(numpy.split()),
             onnx=_names(onnx),
             torch=tuple(torch.split()),
+            ttnn=_names(ttnn),
         )
     )
 

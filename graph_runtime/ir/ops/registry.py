@@ -140,6 +140,8 @@ class Op:
     ``numpy``: the functions of numpy that it is, elementwise, by name.
     ``onnx``: {ONNX op: {ONNX's attribute: this op's}}, the defaults being the same.
     ``torch``: the aten operations that it is, by name, without arguments but its inputs.
+    ``ttnn``: {function of ttnn: {its argument: this op's attribute}}. There a result has the first input's
+    dtype, of comparisons too.
     """
 
     name: str
@@ -173,6 +175,7 @@ class Op:
     numpy: tuple[str, ...] = ()
     onnx: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     torch: tuple[str, ...] = ()
+    ttnn: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def decode(self, given: Attrs) -> Attrs:
         """Given attributes with defaults filled in. Raises GraphError for an unknown, missing or ill-typed

@@ -122,7 +122,7 @@ def chain(
 # **************** products ****************
 
 
-def _matmul(view: View, node: NodeView) -> list[Part]:
+def _product(view: View, node: NodeView) -> list[Part]:
     out, attrs = view.tiles(node.outputs[0]), node.callee.attrs
     turned = [(Tm("transpose"),) if attrs[f"transpose_{x}"] else () for x in "ab"]
     source = [view.tiles(e) for e in node.inputs[:2]]
@@ -136,7 +136,7 @@ def _matmul(view: View, node: NodeView) -> list[Part]:
     return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
 
 
-def _dense(view: View, node: NodeView) -> list[Part]:
+def _product_of_rows(view: View, node: NodeView) -> list[Part]:
     """A weight that is a graph input is stored as [K, N]: transposing a constant costs nothing at run
     time."""
     out, k = view.tiles(node.outputs[0]), view.tiles(node.inputs[0]).ct
@@ -320,8 +320,8 @@ def _global_pool(view: View, node: NodeView) -> list[Part]:
 _OF_KIND = {"elementwise": _elementwise, "movement": _moved, "reduction": _reduce}
 MAKERS.update(
     {
-        "matmul": _matmul,
-        "dense": _dense,
+        "product": _product,
+        "product_of_rows": _product_of_rows,
         "bias": _bias_add,
         "quotient": _divide,
         "splice": _spliced,

@@ -131,11 +131,11 @@ class View:
         op = registry.get(reader.op or "")
         if op is None:
             return ()
-        if op.parts == "matmul":
+        if op.parts == "product":
             turned = attrs["transpose_a" if port == 0 else "transpose_b"]
             deep = Tiles(self.tiles(reader.outputs[0]).z, made.rt, made.ct)
             return (*((Tm("transpose"),) if turned else ()), *broadcasts(made, deep))
-        if op.parts == "dense" and port == 1:
+        if op.parts == "product_of_rows" and port == 1:
             return (Tm("transpose"),)
         if op.kind == "elementwise" or op.parts == "bias":
             return broadcasts(made, self.tiles(reader.outputs[0]))

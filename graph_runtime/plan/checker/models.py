@@ -16,7 +16,7 @@ from ..types import Plan
 __all__ = ["check_models"]
 
 _TILE = 32
-_PRODUCTS = ("matmul", "dense")  # taken apart as these
+_PRODUCTS = ("product", "product_of_rows")  # taken apart as these
 
 
 def check_models(plan: Plan) -> None:

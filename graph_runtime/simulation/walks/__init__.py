@@ -90,15 +90,17 @@ def _exact_weights(w: KernelArg, tiling: Tiling, windows: int) -> np.ndarray:
 # **************** products ****************
 
 
-def _matmul(call: KernelCall) -> Moves:
-    return _product(call, call.words[2:], call.words[0] != 0, call.words[1] != 0)
+def _product(call: KernelCall) -> Moves:
+    """Its first words say which inputs are transposed."""
+    return _of_blocks(call, call.words[2:], call.words[0] != 0, call.words[1] != 0)
 
 
-def _dense(call: KernelCall) -> Moves:
-    return _product(call, call.words, False, True)
+def _product_of_rows(call: KernelCall) -> Moves:
+    """B is stored as [N, K]."""
+    return _of_blocks(call, call.words, False, True)
 
 
-def _product(call: KernelCall, words: Sequence[int], turn_a: bool, turn_b: bool) -> Moves:
+def _of_blocks(call: KernelCall, words: Sequence[int], turn_a: bool, turn_b: bool) -> Moves:
     """A block loads its rows of A, strip by strip, and its columns of B, each in steps of K; what its
     epilogue reads, 32 rows at a time. ``words``: those of the epilogue, then those of numerics."""
     a, b, out, extra, words = call.args[0], call.args[1], call.args[-1], words[1], behind(words)
@@ -121,8 +123,8 @@ def _product(call: KernelCall, words: Sequence[int], turn_a: bool, turn_b: bool)
 
 
 _WALKS: dict[str, Callable[[KernelCall], Moves]] = {
-    "matmul": _matmul,
-    "dense": _dense,
+    "product": _product,
+    "product_of_rows": _product_of_rows,
     "conv2d": _conv2d,
     "attention": attention,
     **GRADIENTS,

@@ -1,4 +1,4 @@
-"""Elementwise operations: those that the op table names for torch (``Op.torch``), and those of some ops."""
+"""Operations that the op table names for torch (``Op.torch``), and elementwise ones made of some ops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def _one(op: Op) -> Any:
 
 def _two(op: Op) -> Any:
     """Of bools: what is not 0. Else of the common type, which for a comparison may be one that only the host
-    stores."""
+    stores. Torch wants inputs of a product to be of one type."""
+    if op.kind != "elementwise":
+        return lambda e, a, b: e.op(op.name, a, b)
     dtypes = op.bodies["cpu"].dtypes
     if dtypes == ("bool",):
         return lambda e, a, b: e.op(op.name, _truth(e, a), _truth(e, b))

@@ -9,11 +9,6 @@ from .operands import is_float, pair, reshape, scalar_like
 from .table import rule
 
 
-@rule("mm", "bmm", "matmul")
-def mm(e: Any, a: Any, b: Any) -> Any:
-    return e.op("matmul", a, b)
-
-
 @rule("mv")
 def mv(e: Any, a: Any, b: Any) -> Any:
     return reshape(e, e.op("matmul", a, reshape(e, b, (*b.shape, 1))), (a.shape[0],))
