@@ -50,6 +50,8 @@ class Options:
     first device. ``objective``: what placement policies make least: "serial", "makespan" or "throughput".
     ``fallback``: a node that cannot run where it is asked to is an "error", or runs on a "host" of the list.
     ``costs``: what times are, a costs.CostModel or "package.module:Name" of one; None: this package's.
+    ``topology``: how chips are cabled, a name, a path or a Topology; None: what one sends to another goes
+    through the host.
 
     Storing and computing. ``formats``: device or kind -> format of its floats. ``layouts``: glob -> layout of
     what those nodes make, as "l1/tile/bf16/height[8x1]" (plan/wishes.py). ``numerics``: device or kind ->
@@ -75,6 +77,7 @@ class Options:
     objective: str = "serial"
     fallback: str = "error"
     costs: Any = None
+    topology: Any = None
     formats: Mapping[str, str] = _mapping()
     layouts: Mapping[str, str] = _mapping()
     numerics: Mapping[str, Mapping[str, str]] = _mapping()

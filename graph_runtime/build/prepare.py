@@ -178,6 +178,7 @@ def _rewritten(
         formats=options.formats,
         kernels=kernels,
         costs=options.costs,
+        topology=options.topology,
         constants=model.constants,
     )
     return target(model, placement, measure)

@@ -118,6 +118,9 @@ def _show(facts: dict[str, Any], nodes: list[dict[str, Any]], runs: int) -> None
     rows = [{**row, "share": f"{row['share']:.1%}"} for row in nodes[:_SLOWEST]]
     width = opt.terminal_width()
     typer.echo(report.table(queues, ("queue", "events", "busy_ns", "utilisation"), width) + "\n")
+    if facts["links"]:
+        links = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["links"][:_SLOWEST]]
+        typer.echo(report.table(links, ("link", "copies", "busy_ns", "utilisation"), width) + "\n")
     typer.echo(
         report.table(
             rows, ("name", "op", "queue", "ns", "share", "dispatch_ns", "bound", "basis", "critical"), width

@@ -91,6 +91,13 @@ Costs = Annotated[
         "--costs", help="A cost model of your own, for placing and simulating: package.module:Name."
     ),
 ]
+Cabled = Annotated[
+    str | None,
+    typer.Option(
+        "--topology",
+        help="How chips are cabled, for placing and simulating: n300, t3000, galaxy, or a file of your own.",
+    ),
+]
 Order = Annotated[
     str | None, typer.Option("--order", help="An order of nodes of your own: package.module:function.")
 ]
@@ -214,6 +221,7 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
     "objective": (Objective, "serial"),
     "fallback": (Fallback, "error"),
     "costs": (Costs, None),
+    "topology": (Cabled, None),
     "map": (Map, None),
     "strict": (Strict, False),
     "format": (Formats, None),

@@ -36,6 +36,7 @@ def study(
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of a policy that takes a seed.")] = 1,
     costs: opt.Costs = None,
+    topology: opt.Cabled = None,
     chart: Annotated[Path | None, typer.Option("--chart", help="Write an SVG of the comparison.")] = None,
     json: opt.Json = False,
 ) -> None:
@@ -46,10 +47,12 @@ def study(
     Example: graph-runtime study mine.csv --model bert --model net.onnx --placement mine:policy
     """
     from .. import study as studies
+    from ..costs import find_costs
 
     given = {"models": model, "devices": devices, "policies": placement, "objectives": objective}
+    model_of = costs if topology is None else find_costs(costs, topology)
     asked = studies.Study(
-        **{name: tuple(value) for name, value in given.items() if value}, seeds=range(seeds), costs=costs
+        **{name: tuple(value) for name, value in given.items() if value}, seeds=range(seeds), costs=model_of
     )
     with progress(not json) as tell:
         rows = asked.run(out, tell)

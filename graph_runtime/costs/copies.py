@@ -7,10 +7,11 @@ import math
 from ..base.machine.descriptors import Descriptor
 from ..base.machine.devices import Device
 from ..base.machine.layout import DRAM, TILE, Layout, matrix, pages
+from ..base.machine.topology import Topology
 from ..ir.graph import TensorType
 from .cpu import Machine, host_copy_ns
 from .formulas import pnorm
-from .links import dram_cycles, ethernet_ns, pcie_ns
+from .links import dram_cycles, pcie_ns
 from .noc import noc_cycles, reshard_cycles
 from .opmodel import tile_cycles
 from .rates import rates_of
@@ -27,32 +28,51 @@ def copy_cost(
     target_layout: Layout,
     type: TensorType,
     host: Machine | None = None,
+    topology: Topology | None = None,
 ) -> Cost:
     """ns to copy a tensor of logical ``type`` from ``source`` to ``target`` (equal: a relayout).
 
     Over PCIe the host converts (tilizes, packs) and sends pages; relayouts of a tt device run on its cores;
-    two tt devices use ethernet where the architecture has it, else the host's memory. Raises PlanError for
-    an unknown format.
+    from one tt device to another it goes over ethernet where a ``topology`` says how, else down to the
+    host's memory and up again. Raises PlanError for an unknown format, InputError for a device that the
+    topology does not have.
     """
     if source.descriptor.on_host and target.descriptor.on_host:
         return Cost(host_copy_ns(type.nbytes, host), "assumed", "copy on the host")
     if source.descriptor.on_host or target.descriptor.on_host:
         to_device = source.descriptor.on_host
         device, layout = (target, target_layout) if to_device else (source, source_layout)
-        return _over_pcie(device.descriptor, layout, type, to_device, host)
+        return _over_pcie(device, layout, type, to_device, host, topology)
     if source == target:
         return _relayout(source.descriptor, source_layout, target_layout, type)
-    return _between(source, source_layout, target, target_layout, type, host)
+    return _between(source, source_layout, target, target_layout, type, host, topology)
 
 
 def _over_pcie(
-    board: Descriptor, layout: Layout, type: TensorType, to_device: bool, host: Machine | None
+    device: Device,
+    layout: Layout,
+    type: TensorType,
+    to_device: bool,
+    host: Machine | None,
+    topology: Topology | None,
 ) -> Cost:
-    nbytes = _nbytes(layout, type)
+    board, nbytes = device.descriptor, _nbytes(layout, type)
     wire = pcie_ns(nbytes, to_device=to_device, arch=board.arch, board=board)
     convert = host_copy_ns(max(nbytes, type.nbytes), host)
     basis = worst(wire.basis, "assumed") if convert > wire.cycles else wire.basis
-    return Cost(wire.cycles + convert, basis, f"{wire.note}, and the host's conversion")
+    note = f"{wire.note}, and the host's conversion"
+    chip = -1 if topology is None else topology.chip(device)
+    if topology is None or chip < 0:
+        return Cost(wire.cycles + convert, basis, note)
+    way = topology.way(-1, chip)
+    # what follows on ethernet goes on as it comes, so the slower of the two rates counts
+    slower = max(
+        0.0, nbytes / way.gb_per_s - (wire.cycles - pcie_ns(0, to_device=to_device, board=board).cycles)
+    )
+    ns = wire.cycles + convert + way.hops * topology.hop_ns + slower
+    return Cost(
+        ns, worst(basis, "assumed") if way.hops else basis, f"{note}, {way.hops} hops" if way.hops else note
+    )
 
 
 def _between(
@@ -62,13 +82,17 @@ def _between(
     target_layout: Layout,
     type: TensorType,
     host: Machine | None,
+    topology: Topology | None,
 ) -> Cost:
-    nbytes = _nbytes(source_layout, type)
-    if "grayskull" not in (source.descriptor.arch, target.descriptor.arch):
-        wire = ethernet_ns(nbytes, arch=source.descriptor.arch, clock_mhz=source.descriptor.clock_mhz)
-        return Cost(wire.cycles, worst(wire.basis, "assumed"), f"{wire.note}, as if the boards were cabled")
-    down = _over_pcie(source.descriptor, source_layout, type, False, host)
-    up = _over_pcie(target.descriptor, target_layout, type, True, host)
+    if topology is not None:
+        chips = topology.chip(source), topology.chip(target)
+        way = topology.way(*chips)
+        if min(chips) >= 0 and not way.by_host:
+            ns = way.hops * topology.hop_ns + _nbytes(source_layout, type) / way.gb_per_s
+            basis = "measured" if way.hops == 1 else "extrapolated"
+            return Cost(ns, basis, f"{way.hops} hops at {way.gb_per_s:.1f} GB/s")
+    down = _over_pcie(source, source_layout, type, False, host, topology)
+    up = _over_pcie(target, target_layout, type, True, host, topology)
     return Cost(down.cycles + up.cycles, worst(down.basis, up.basis), "through the host's memory")
 
 

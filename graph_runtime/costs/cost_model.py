@@ -11,6 +11,7 @@ A method returns a Cost, or a number of ns, whose basis is then "assumed".
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from numbers import Real
@@ -18,6 +19,7 @@ from numbers import Real
 from ..base.errors import GraphRuntimeError, InputError, PlanError
 from ..base.machine.devices import Device
 from ..base.machine.layout import Layout
+from ..base.machine.topology import Topology, find_topology
 from ..base.outside import find_outside
 from ..ir.graph import Graph, TensorType
 from .copies import copy_cost
@@ -31,10 +33,14 @@ __all__ = ["CostModel", "ask", "find_costs"]
 
 class CostModel:
     """The times of this package. Equal calls of one graph are asked for once. ``host``: the constants of the
-    machine, None: the packaged ones."""
+    machine, None: the packaged ones. ``topology``: how chips are cabled, a Topology, its name or the path of
+    its file; None: copies between them go through the host."""
 
-    def __init__(self, host: Machine | None = None):
+    topology: Topology | None = None
+
+    def __init__(self, host: Machine | None = None, topology: Topology | str | None = None):
         self.host = host or machine()
+        self.topology = None if topology is None else find_topology(topology)
 
     def node(
         self,
@@ -64,16 +70,29 @@ class CostModel:
     ) -> Cost | float:
         """ns of a tensor's way from one device and layout to another; costs.copy_cost's arguments. Raises
         PlanError where there is no way."""
-        return copy_cost(source, before, target, after, type_, self.host)
+        return copy_cost(source, before, target, after, type_, self.host, self.topology)
+
+    def links(self, source: Device, target: Device) -> tuple[str, ...]:
+        """Names of the links that a copy from one device to another holds from its beginning to its end, so
+        that copies over one link follow each other; none is shared without a topology. Raises InputError for
+        a device that the topology does not have."""
+        if self.topology is None or source == target:
+            return ()
+        return self.topology.way(self.topology.chip(source), self.topology.chip(target)).links
 
     def dispatch(self, device: Device, *, traced: bool = True) -> Cost | float:
         """ns from a command to the start of its kernel, as costs.dispatch_ns."""
         return dispatch_ns(device.descriptor, traced=traced)
 
 
-def find_costs(given: CostModel | str | None) -> CostModel:
+def find_costs(given: CostModel | str | None, topology: Topology | str | None = None) -> CostModel:
     """The model itself, or that of "package.module:Name", a class or a function that makes one; None: this
-    package's. Raises InputError for what is none, PlanError for a name that cannot be found."""
+    package's. With a ``topology`` one that has it. Raises InputError for what is none, PlanError for a name
+    that cannot be found, DeviceError for a topology that cannot be."""
+    if topology is not None:
+        model = copy.copy(find_costs(given))
+        model.topology = find_topology(topology)
+        return model
     if isinstance(given, CostModel):
         return given
     if given is None:

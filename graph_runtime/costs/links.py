@@ -149,7 +149,8 @@ def _pcie_rate(board: Descriptor, to_device: bool) -> float:
 
 
 def ethernet_ns(nbytes: int, *, arch: str = "wormhole_b0", links: int = 1, clock_mhz: float = 1000.0) -> Cost:
-    """ns to send ``nbytes`` to the next chip over ``links`` ethernet links. Grayskull has none: PlanError."""
+    """ns to send ``nbytes`` to the next chip over ``links`` ethernet links, as measured; copies between
+    devices take a topology's rates. Grayskull has none: PlanError."""
     rates = load("links")["ethernet"]
     if arch not in rates:
         raise PlanError(f"{arch} boards have no ethernet between chips: copy through the host", got=arch)

@@ -87,6 +87,7 @@ def plan(
             formats=options.formats,
             kernels=kernels,
             costs=options.costs,
+            topology=options.topology,
         )
     copied = insert_transfers(_matching(placed, graph, devices))
     laid_out = assign_layouts(copied, options.formats, options.layouts)

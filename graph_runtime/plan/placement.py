@@ -21,6 +21,7 @@ from .globs import matching
 from .types import Placement, Pricing
 
 if TYPE_CHECKING:
+    from ..base.machine.topology import Topology
     from ..costs import CostModel
     from .placing.problem import PlacementProblem
 
@@ -41,6 +42,7 @@ def place(
     formats: Mapping[str, str] | None = None,
     kernels: Mapping[str, Collection[str]] | None = None,
     costs: CostModel | str | None = None,
+    topology: Topology | str | None = None,
     constants: Collection[str] | None = None,
 ) -> Placement:
     """Give each node a device of ``devices``.
@@ -53,8 +55,9 @@ def place(
     "throughput". ``fallback``: a node that was asked to run where it cannot is an "error", or runs on a
     "host" of the list, with a warning. Costs: ``inputs``, graph inputs that every run sets anew; ``formats``,
     device -> format of its floats; ``kernels``, function -> device kinds that libraries have it for;
-    ``costs``, a costs.CostModel or "package.module:Name" of one, None: this package's; ``constants``, inputs
-    that rewrite.target, which follows, knows.
+    ``costs``, a costs.CostModel or "package.module:Name" of one, None: this package's; ``topology``, how
+    chips are cabled, by name, path or as a Topology; ``constants``, inputs that rewrite.target, which
+    follows, knows.
 
     Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, for
     a policy's answer that is no placement, and under ``strict``; UnsupportedOpError, which lists all of
@@ -79,6 +82,10 @@ def place(
         warnings += texts
         asked[fallen] = np.where(asked[fallen] < 0, 0, asked[fallen])  # devices[0] was asked for
     problem = None
+    if topology is not None:
+        from ..costs import find_costs
+
+        costs = find_costs(costs, topology)
     if placement is not None:
         from .placing.problem import make_problem  # policies and costs are loaded where they decide only
 

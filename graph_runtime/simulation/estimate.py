@@ -152,20 +152,22 @@ def bounds(timeline: Timeline) -> dict[int, str]:
         elif plan.graph.func_id[nid] < 0:
             found[nid] = "host" if plan.devices[plan.did[nid]].descriptor.on_host else "PCIe"
         elif is_copy[nid]:
-            found[nid] = _of_copy(plan, nid, entry_did)
+            found[nid] = _of_copy(timeline, at, entry_did)
         else:
             found[nid] = _of_kernel(plan, nid, timeline, known)
     return found
 
 
-def _of_copy(plan: Plan, nid: int, entry_did: np.ndarray) -> str:
-    source = plan.devices[entry_did[plan.graph.in_eid[plan.graph.in_ptr[nid]]]].descriptor
-    target = plan.devices[plan.did[nid]].descriptor
-    if source.on_host and target.on_host:
+def _of_copy(timeline: Timeline, at: int, entry_did: np.ndarray) -> str:
+    plan, nid = timeline.plan, int(timeline.nid[at])
+    source, target = int(entry_did[plan.graph.in_eid[plan.graph.in_ptr[nid]]]), int(plan.did[nid])
+    hosts = [plan.devices[did].descriptor.on_host for did in (source, target)]
+    if all(hosts):
         return "host"
-    if source.on_host or target.on_host:
-        return "PCIe"
-    return "DRAM" if source is target else "ethernet"
+    if source == target:
+        return "DRAM"
+    links = [timeline.links[link] for link in timeline.held[at]] if timeline.held else []
+    return "PCIe" if any(hosts) or not links or any("host" in link for link in links) else "ethernet"
 
 
 def _of_kernel(plan: Plan, nid: int, timeline: Timeline, known: dict[tuple[Any, ...], str]) -> str:

@@ -2,7 +2,8 @@
 times of costs/. Nothing is executed, and equal plans give equal timelines.
 
 A queue runs its instructions one at a time in their order, runs after runs, so an event begins when its queue
-is free and all that it waits for is over: one pass in schedule order finds every time.
+is free and all that it waits for is over: one pass in schedule order finds every time. A copy over links that
+others use, too (costs.CostModel.links), begins when they are free, and has them to itself.
 
 Ops that a balancer made resident have cores of their own: in an epoch each takes one input after the other,
 side by side with the others, and an epoch begins when the one before it has seen all runs.
@@ -32,6 +33,7 @@ from ..ir.graph import COPY
 from ..plan.columns import follow, is_nop
 from ..plan.lanes import Lanes, lanes
 from ..plan.types import Plan
+from .held_links import HeldLinks, links_of
 from .residency import Residency, residency
 from .timeline import Timeline
 from .uploads import with_uploads
@@ -86,7 +88,9 @@ def simulate(
         needs[row] = []
     time = kernel + dispatch
     handoffs = _Handoffs.of(plan, found, model.host)
-    start, cause = _Schedule(found, time.tolist(), needs, handoffs, resident).fill(runs, in_flight)
+    links, held = links_of(plan, found.nid, brought, model)
+    schedule = _Schedule(found, time.tolist(), needs, handoffs, resident, held)
+    start, cause = schedule.fill(runs, in_flight)
     count = len(found.nid)
     return Timeline(
         plan,
@@ -102,6 +106,8 @@ def simulate(
         critical_chain(needs, time),
         runs,
         None if resident is None else resident.epoch,
+        links,
+        held,
     )
 
 
@@ -242,8 +248,11 @@ class _Schedule:
         needs: list[list[int]],
         handoffs: _Handoffs,
         resident: Residency | None,
+        held: list[list[int]],
     ):
         self.time, self.needs, self.handoffs = time, needs, handoffs
+        self.held = held
+        self.links = HeldLinks(max((link for links in held for link in links), default=-1) + 1)
         self.awake = dict.fromkeys(handoffs.host, 0)  # of each host until when it was at work
         self.lane, self.groups = found.qid.tolist(), [range(len(time))]
         self.resident = [False] * len(time)
@@ -298,6 +307,8 @@ class _Schedule:
             if boundary >= 0 and self.resident[i] and end[boundary] > begin:
                 why, begin = boundary, end[boundary]
             at = last[self.lane[i]] = base + i
+            if self.held[i]:
+                begin, why = self.links.take(self.held[i], base, at, begin, self.time[i], why)
             self.start[at], self.cause[at], end[at] = begin, why, begin + self.time[i]
             awake[device] = max(awake[device], end[at])
             if latest < 0 or end[at] > end[latest]:

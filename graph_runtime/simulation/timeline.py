@@ -6,7 +6,7 @@ All times are whole ns from the beginning of the first run.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -32,7 +32,8 @@ class Timeline:
     costs.BASES: the ground of its time. ``cause`` int64: the event that was over last before this one could
     begin, -1 for none. ``chain`` int64: rows of the first run's critical path, the longest chain of events
     that need each other, were every queue wide enough. ``epoch`` int32 [nodes]: the epoch that each node is
-    resident in (stack buda); None where ops run one at a time.
+    resident in (stack buda); None where ops run one at a time. ``links``: names of links that copies hold
+    while they run; ``held``: of each instruction of a run those that it holds, as indices of them.
     """
 
     plan: Plan
@@ -48,6 +49,8 @@ class Timeline:
     chain: np.ndarray
     runs: int = 1
     epoch: np.ndarray | None = None
+    links: tuple[str, ...] = ()
+    held: Sequence[Sequence[int]] = ()
 
     def __repr__(self) -> str:
         return (
@@ -129,6 +132,18 @@ class Timeline:
         """float64 [queues]: busy ns over the makespan."""
         return self.busy_ns / max(self.makespan_ns, 1)
 
+    def link_rows(self) -> list[dict[str, Any]]:
+        """One row a link that copies hold, busiest first: link, copies of one run, busy ns of all runs, and
+        that over the makespan."""
+        rows = []
+        each = self.duration.reshape(self.runs, -1).sum(0) if self.runs and len(self) else np.zeros(0)
+        for at, name in enumerate(self.links):
+            users = [i for i, links in enumerate(self.held) if at in links]
+            busy = int(each[users].sum())
+            share = busy / max(self.makespan_ns, 1)
+            rows.append({"link": name, "copies": len(users), "busy_ns": busy, "utilisation": share})
+        return sorted(rows, key=lambda row: -row["busy_ns"])
+
     def basis_shares(self) -> dict[str, float]:
         """The share of all events' time that has each basis; they sum to 1, or are all 0."""
         totals = np.bincount(self.basis, weights=self.duration, minlength=len(BASES))
@@ -193,7 +208,7 @@ class Timeline:
 
     def summary(self) -> dict[str, Any]:
         """All totals as JSON-able values: latency_ns, throughput (runs a second), makespan_ns, critical_ns,
-        critical_path (node names), queues, basis_shares."""
+        critical_path (node names), queues, links, basis_shares."""
         names = labels(self.queues, self.plan)
         queues = [
             {
@@ -213,5 +228,6 @@ class Timeline:
             "critical_path": [self.plan.graph.names[n] for n in self.nid[self.chain].tolist()],
             "dispatch_ns": int(self.dispatch[self.run == 0].sum()),
             "queues": queues,
+            "links": self.link_rows(),
             "basis_shares": self.basis_shares(),
         }

@@ -11,14 +11,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..base.machine.devices import parse
+from ..base.machine.devices import Device, parse
 from ..base.machine.layout import ROW_MAJOR, Layout
 from ..costs import Cost, CostModel, ask
 from ..plan.columns import input_behind, slot_nid
 from ..plan.lanes import COMPUTE, COPY_IN, Lanes
 from ..plan.types import Plan
 
-__all__ = ["with_uploads"]
+__all__ = ["home_of", "with_uploads"]
+
+
+def home_of(plan: Plan) -> Device:
+    """Where what every run sets anew comes from."""
+    return next((d for d in plan.devices if d.descriptor.on_host), None) or parse("cpu:0")
 
 
 def with_uploads(
@@ -30,7 +35,7 @@ def with_uploads(
     if not rows:
         return found, {}
     graph, queues = plan.graph, list(found.queues)
-    home = next((d for d in plan.devices if d.descriptor.on_host), None) or parse("cpu:0")
+    home = home_of(plan)
     place = np.searchsorted(found.nid, [before for before, _, _ in rows])
     nids = np.array([nid for _, nid, _ in rows], np.int64)
     qids, found_costs = [], {}

@@ -75,9 +75,12 @@ def _summary(timeline: Timeline, command: str) -> str:
     ]
     rows += [{"what": "command", "value": command}] if command else []
     queues = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["queues"]]
-    return html_table(rows, ("what", "value")) + html_table(
-        queues, ("queue", "events", "busy_ns", "utilisation")
-    )
+    tables = [html_table(rows, ("what", "value"))]
+    tables.append(html_table(queues, ("queue", "events", "busy_ns", "utilisation")))
+    if facts["links"]:
+        links = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["links"]]
+        tables.append(html_table(links, ("link", "copies", "busy_ns", "utilisation")))
+    return "".join(tables)
 
 
 def _legend() -> str:

@@ -28,11 +28,23 @@ def contiguous(problem: PlacementProblem) -> list[np.ndarray]:
     away = running[~problem.on_host[running]]
     orders = [running, running[np.argsort(problem.on_host[running], kind="stable")], away, running[::-1]]
     orders.append(running[np.argsort(cost[running], kind="stable")])
+    orders += [_by_nearness(problem, one) for one in (away, running)]
     seen: dict[tuple[int, ...], np.ndarray] = {}
     for order in orders:
         if len(order) and tuple(order.tolist()) not in seen:
             seen[tuple(order.tolist())] = _Stages(problem, order, calls).cut()
     return list(seen.values())
+
+
+def _by_nearness(problem: PlacementProblem, order: np.ndarray) -> np.ndarray:
+    """The devices of an order, from its first on, each followed by that of the rest to which copies are
+    cheapest: in a mesh of chips a neighbour."""
+    far = problem.copy.sum(0, dtype=np.float64)
+    found, rest = order[:1].tolist(), order[1:].tolist()
+    while rest:
+        found.append(min(rest, key=lambda device: (far[found[-1], device], device)))
+        rest.remove(found[-1])
+    return np.array(found, order.dtype)
 
 
 class _Stages:

@@ -10,7 +10,7 @@ problem then, the caller's machine, on which nothing runs.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -42,6 +42,8 @@ class PlacementProblem:
     begins. ``copy`` int64 [values, k, k]: ns from the second axis' device to the third's.
     The distinct reads: node ``use_nid`` int64 [uses] (ascending) reads value ``use_value`` int64 [uses], in
     the order of its inputs.
+    ``links`` bool [k, k, links]: the links that a copy from the first axis' device to the second's holds
+    while it runs, one copy at a time each.
     ``handoff``, ``wake``: ns from the end of a step on one queue of a host to one that waits for it on
     another, whose device did something less than costs.SPIN_NS ago, or longer ago.
     ``room``: the bytes that devices have and that assignments hold there; it may bind, see Room.
@@ -65,6 +67,7 @@ class PlacementProblem:
     handoff: int = 0
     wake: int = 0
     objective: str = "serial"
+    links: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0), bool))
 
     @property
     def num_nodes(self) -> int:
@@ -152,7 +155,15 @@ def make_problem(
         round(model.host.handoff_ns),
         round(model.host.wake_ns),
         objective,
+        _links(devices, model),
     )
+
+
+def _links(devices: tuple[Device, ...], model: CostModel) -> np.ndarray:
+    """bool [k, k, links]"""
+    ways = [[set(model.links(a, b)) for b in devices] for a in devices]
+    names = sorted(set().union(*(way for row in ways for way in row)))
+    return np.array([[[name in way for name in names] for way in row] for row in ways], bool)
 
 
 def _known(graph: Graph, constants: Collection[str] | None) -> np.ndarray | None:

@@ -118,7 +118,7 @@ def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
     did = np.where(problem.graph.func_id < 0, problem.pin, did)
     times = measure(problem, did[None])
     rows = []
-    for objective, ns in zip(OBJECTIVES, (times.serial, times.makespan, times.bottleneck), strict=True):
+    for objective, ns in zip(OBJECTIVES, (times.serial, times.makespan, times.period), strict=True):
         other = replace(problem, objective=objective)
         found = evaluate(other, alone)
         fits = bool(found.min() < NO_ROOM)

@@ -2,7 +2,7 @@
 
 Each device has three queues, of compute, of copies in and of copies out, which run in node order. A copy runs
 before its first reader, in copy_out of a device that sends to a host, else in copy_in of the one that
-receives.
+receives; while it runs it has its links to itself.
 """
 
 from __future__ import annotations
@@ -31,8 +31,9 @@ class Times:
         count, k = problem.num_nodes, problem.num_devices
         self.rows = np.arange(rows)
         self.serial = np.zeros(rows, np.int64)
-        self.load = np.zeros((rows, 3 * k), np.int64)  # ns of each queue's work: compute, in, out
-        self.free = np.zeros((rows, 3 * k), np.int64)  # when each queue is free
+        lanes = 3 * k + problem.links.shape[-1]  # queues of compute, in, out; then links
+        self.load = np.zeros((rows, lanes), np.int64)  # ns of work of each
+        self.free = np.zeros((rows, lanes), np.int64)  # when each is free
         self.did = np.full((rows, count), -1, np.int16)
         self.over = np.zeros((rows, count), np.int64)  # when each node is over, and on which queue
         self.by = np.full((rows, count), -1, np.int16)
@@ -53,15 +54,28 @@ class Times:
 
     @property
     def bottleneck(self) -> np.ndarray:
-        """int64 [rows]: ns of work of the busiest queue, which bounds how often runs can follow each
-        other."""
+        """int64 [rows]: ns of work of the busiest queue or link, which bounds how often runs can follow
+        each other."""
         return self.load.max(1, initial=0)
 
     @property
+    def period(self) -> np.ndarray:
+        """int64 [rows]: ns by which a second run ends after the first, at least the bottleneck's. A queue
+        takes runs one after another, so a device that is needed early and late in a run holds up the
+        next."""
+        second, first = self.take(self.rows), self.makespan
+        second.over[:], second.by[:], second.arrive[:] = 0, -1, _NEVER
+        for nid in range(self.problem.num_nodes):
+            second.step(nid, self.did[:, nid])
+        return np.maximum(self.bottleneck, second.makespan - first)
+
+    @property
     def objective(self) -> np.ndarray:
-        """int64 [rows]: the time that the problem asks for."""
+        """int64 [rows]: the time that the problem asks for, once all nodes are placed."""
         kind = self.problem.objective
-        return {"serial": self.serial, "makespan": self.makespan, "throughput": self.bottleneck}[kind]
+        return (
+            {"serial": self.serial, "makespan": self.makespan}[kind] if kind != "throughput" else self.period
+        )
 
     def take(self, rows: np.ndarray) -> Times:
         """The assignments of those rows, which may come several times."""
@@ -107,11 +121,25 @@ class Times:
             q, d = queue[rows], did[rows]
             ns = self.problem.copy[value][source[rows], d]
             begin = np.maximum(self._heard(rows, made[rows], maker[rows], q, q % k), self.free[rows, q])
+            begin = self._take_links(rows, source[rows], d, begin, ns)
             self.free[rows, q] = there[rows, d] = end[rows] = begin + ns
             self.awake[rows, q % k] = np.maximum(self.awake[rows, q % k], begin + ns)
             self.load[rows, q] += ns
             self.serial[rows] += ns
         return np.where(here, made, end), np.where(here, maker, queue)
+
+    def _take_links(
+        self, rows: np.ndarray, source: np.ndarray, target: np.ndarray, begin: np.ndarray, ns: np.ndarray
+    ) -> np.ndarray:
+        """int64 [rows]: when copies can begin, not before ``begin``, that hold their links for ``ns``."""
+        if not self.problem.links.size:
+            return begin
+        held, first = self.problem.links[source, target], 3 * self.problem.num_devices
+        free = self.free[rows, first:]
+        begin = np.maximum(begin, np.where(held, free, 0).max(1))
+        self.free[rows, first:] = np.where(held, (begin + ns)[:, None], free)
+        self.load[rows, first:] += held * ns[:, None]
+        return begin
 
     def _heard(
         self, rows: np.ndarray, end: np.ndarray, by: np.ndarray, queue: np.ndarray, did: np.ndarray
@@ -146,13 +174,16 @@ def evaluate(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
 
 
 def scores(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
-    """int64 [rows, 3]: as evaluate; the serial time; the busiest queue's work, and a little of all
-    others'."""
+    """int64 [rows, 3]: as evaluate; the serial time; the objective and the busiest queue's work, and a little
+    of all others'."""
     cells = max(problem.num_nodes, len(problem.eid) * problem.num_devices, 1)
     step = max(_MOST_CELLS // cells, 1)
     parts = [measure(problem, did[at : at + step]) for at in range(0, len(did), step)]
-    columns = (np.c_[part.objective, part.serial, _soft_most(part.load)] for part in parts)
-    found = np.concatenate([np.zeros((0, 3), np.int64), *columns])
+    found = np.zeros((0, 3), np.int64)
+    for part in parts:
+        aim = part.objective
+        soft = _soft_most(np.c_[part.load, aim] if problem.objective == "throughput" else part.load)
+        found = np.concatenate([found, np.c_[aim, part.serial, soft]])
     missing = problem.room.excess(did)[:, None]
     return np.where(missing > 0, NO_ROOM + missing, found)
 

@@ -1,0 +1,70 @@
+"""Links that copies hold while they run: which of a plan's instructions hold which, and when each is free."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection
+
+import numpy as np
+
+from ..costs import CostModel
+from ..ir.graph import COPY
+from ..plan.columns import func_mask
+from ..plan.types import Plan
+from .uploads import home_of
+
+__all__ = ["HeldLinks", "links_of"]
+
+
+def links_of(
+    plan: Plan, nid: np.ndarray, brought: Collection[int], costs: CostModel
+) -> tuple[tuple[str, ...], list[list[int]]]:
+    """(names, of each instruction the links that it holds as indices of them). ``brought``: rows that bring
+    an input from the caller."""
+    names: dict[str, int] = {}
+    graph, home, held = plan.graph, home_of(plan), []
+    copies = func_mask(graph, COPY)
+    for row, n in enumerate(nid.tolist()):
+        found: tuple[str, ...] = ()
+        if row in brought:
+            found = costs.links(home, plan.devices[plan.did[n]])
+        elif copies[n]:
+            source = plan.devices[plan.did[graph.maker(int(graph.in_eid[graph.in_ptr[n]]))]]
+            found = costs.links(source, plan.devices[plan.did[n]])
+        held.append([names.setdefault(name, len(names)) for name in found])
+    return tuple(names), held
+
+
+class HeldLinks:
+    """A copy begins as soon as all its links are free for as long as it takes, which may be before copies of
+    earlier runs that come later; copies of one run have a link in the order of the run."""
+
+    def __init__(self, count: int):
+        self.start: list[list[int]] = [[] for _ in range(count)]  # ascending, of each link
+        self.end: list[list[int]] = [[] for _ in range(count)]
+        self.user: list[list[int]] = [[] for _ in range(count)]  # the event that holds it then
+        self.last: dict[tuple[int, int], tuple[int, int]] = {}  # of a run and a link the last user, its end
+
+    def take(self, links: list[int], run: int, at: int, begin: int, ns: int, why: int) -> tuple[int, int]:
+        """Event ``at`` of a run holds ``links`` for ``ns``, from ``begin`` on or later: (when it begins, the
+        event for which it had to wait, ``why`` where it had not)."""
+        for link in links:
+            user, end = self.last.get((run, link), (-1, 0))
+            if end > begin:
+                begin, why = end, user
+        waits = True
+        while waits:
+            waits = False
+            for link in links:
+                start, end_, user_ = self.start[link], self.end[link], self.user[link]
+                slot = bisect_right(end_, begin)
+                while slot < len(start) and start[slot] < begin + ns:
+                    begin, why, waits = end_[slot], user_[slot], True
+                    slot += 1
+        for link in links:
+            slot = bisect_left(self.start[link], begin)
+            self.start[link].insert(slot, begin)
+            self.end[link].insert(slot, begin + ns)
+            self.user[link].insert(slot, at)
+            self.last[run, link] = at, begin + ns
+        return begin, why

@@ -1,0 +1,1 @@
+"""Topologies, one a machine: data files of the package."""
