@@ -53,6 +53,10 @@ class Options:
     ``topology``: how chips are cabled, a name, a path or a Topology; None: what one sends to another goes
     through the host.
 
+    ``stream``: inputs that stay on the host and that every run copies where they are read, globs over their
+    names; "auto" among them: as many of the largest weights as make the rest fit, where that is faster than
+    what else fits.
+
     Storing and computing. ``formats``: device or kind -> format of its floats. ``layouts``: glob -> layout of
     what those nodes make, as "l1/tile/bf16/height[8x1]" (plan/wishes.py). ``numerics``: device or kind ->
     {"fidelity", "dst", "numerics"} of nodes that do not say. ``policy``: how ops are cut onto the cores of
@@ -78,6 +82,7 @@ class Options:
     fallback: str = "error"
     costs: Any = None
     topology: Any = None
+    stream: tuple[str, ...] = ()
     formats: Mapping[str, str] = _mapping()
     layouts: Mapping[str, str] = _mapping()
     numerics: Mapping[str, Mapping[str, str]] = _mapping()
@@ -101,6 +106,10 @@ class Options:
             )
             raise InputError(text, got=type(self.rules).__name__)
         object.__setattr__(self, "rules", tuple(self.rules))
+        if isinstance(self.stream, str) or not all(isinstance(glob, str) for glob in self.stream):
+            text = f"stream is a list of globs over inputs, as ['w*'] or ['auto']; got {self.stream!r}"
+            raise InputError(text, got=type(self.stream).__name__)
+        object.__setattr__(self, "stream", tuple(self.stream))
         for device, words in self.numerics.items():
             _require_mapping(f"numerics of {device}", words, "{'fidelity': 'HiFi2'}")
 

@@ -179,6 +179,7 @@ def _rewritten(
         kernels=kernels,
         costs=options.costs,
         topology=options.topology,
+        stream=options.stream,
         constants=model.constants,
     )
     return target(model, placement, measure)

@@ -98,6 +98,14 @@ Cabled = Annotated[
         help="How chips are cabled, for placing and simulating: n300, t3000, galaxy, or a file of your own.",
     ),
 ]
+Stream = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--stream",
+        help="Inputs that stay on the host and that every run copies: a glob over their names, or auto for "
+        "as many weights as have no room; repeatable.",
+    ),
+]
 Order = Annotated[
     str | None, typer.Option("--order", help="An order of nodes of your own: package.module:function.")
 ]
@@ -222,6 +230,7 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
     "fallback": (Fallback, "error"),
     "costs": (Costs, None),
     "topology": (Cabled, None),
+    "stream": (Stream, None),
     "map": (Map, None),
     "strict": (Strict, False),
     "format": (Formats, None),
@@ -274,6 +283,7 @@ def read_options(
     fidelity: Sequence[str] | None = None,
     dst: Sequence[str] | None = None,
     numerics: Sequence[str] | None = None,
+    stream: Sequence[str] | None = None,
     policy: str | None = None,
     placement: str | None = None,
     **others: Any,
@@ -292,6 +302,7 @@ def read_options(
         formats=pairs(format, "--format"),
         layouts=pairs(layout, "--layout"),
         numerics=words,
+        stream=tuple(stream or ()),
         policy=policy,
         placement=placement,
         **others,

@@ -88,6 +88,7 @@ def plan(
             kernels=kernels,
             costs=options.costs,
             topology=options.topology,
+            stream=options.stream,
         )
     copied = insert_transfers(_matching(placed, graph, devices))
     laid_out = assign_layouts(copied, options.formats, options.layouts)

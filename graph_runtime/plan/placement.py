@@ -8,6 +8,7 @@ fallback, whatever its kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from ..ir.graph import COPY, NOP, Graph
 from .columns import intern, slot_nid
 from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels
 from .globs import matching
+from .streaming import AUTO, choose_streamed, named_inputs
 from .types import Placement, Pricing
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ def place(
     costs: CostModel | str | None = None,
     topology: Topology | str | None = None,
     constants: Collection[str] | None = None,
+    stream: Sequence[str] = (),
 ) -> Placement:
     """Give each node a device of ``devices``.
 
@@ -57,19 +60,15 @@ def place(
     device -> format of its floats; ``kernels``, function -> device kinds that libraries have it for;
     ``costs``, a costs.CostModel or "package.module:Name" of one, None: this package's; ``topology``, how
     chips are cabled, by name, path or as a Topology; ``constants``, inputs that rewrite.target, which
-    follows, knows.
+    follows, knows. ``stream``: globs over the inputs that stay on the host and that every run copies, or
+    "auto" (streaming.py).
 
     Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, for
     a policy's answer that is no placement, and under ``strict``; UnsupportedOpError, which lists all of
     them, where devices have no kernel for nodes; InputError for unknown words.
     """
     devices = parse_list(devices)
-    if fallback not in FALLBACKS:
-        raise InputError(
-            f"fallback is {' or '.join(map(repr, FALLBACKS))}, not {fallback!r}",
-            got=fallback,
-            wanted=list(FALLBACKS),
-        )
+    _require_fallback(fallback)
     if placement is not None or objective != "serial":
         _require_known(placement, objective)
     causes = _Causes()
@@ -81,7 +80,7 @@ def place(
         cause_id[fallen] = [causes.add(text) for text in texts]
         warnings += texts
         asked[fallen] = np.where(asked[fallen] < 0, 0, asked[fallen])  # devices[0] was asked for
-    problem = None
+    problem, streamed = None, named_inputs(graph, devices, [g for g in stream if g != AUTO], inputs)
     if topology is not None:
         from ..costs import find_costs
 
@@ -90,7 +89,8 @@ def place(
         from .placing.problem import make_problem  # policies and costs are loaded where they decide only
 
         pinned |= _foreign(graph, kernels, pinned, cause_id, causes, devices)
-        problem = make_problem(
+        make = partial(
+            make_problem,
             graph,
             devices,
             pin=np.where(pinned, did, -1),
@@ -101,15 +101,46 @@ def place(
             objective=objective,
             constants=constants,
         )
+        if AUTO in stream:
+            more = choose_streamed(lambda names: make(streamed={*streamed, *names}), placement, constants)
+            streamed = (*streamed, *(name for name in more if name not in streamed))
+        problem = make(streamed=streamed)
         require_able(graph, devices, did, kernels, problem.allowed)
         warnings += _follow_policy(problem, placement, pinned, did, cause_id, causes)
+    if streamed:
+        pinned |= _keep_on_host(graph, devices, streamed, did, cause_id, causes)
     if not said.all():
         _inputs_follow(graph, devices, pinned, did, cause_id, causes)
     require_kernels(graph, devices, did, kernels)
-    pricing = Pricing(tuple(inputs), formats, kernels, costs, objective, constants)
+    pricing = Pricing(tuple(inputs), formats, kernels, costs, objective, constants, streamed)
     return Placement(
         graph, devices, did, cause_id, tuple(causes.texts), tuple(warnings), asked, problem, pricing
     )
+
+
+def _keep_on_host(
+    graph: Graph,
+    devices: tuple[Device, ...],
+    streamed: Collection[str],
+    did: np.ndarray,
+    cause_id: np.ndarray,
+    causes: _Causes,
+) -> np.ndarray:
+    """bool [nodes]: the inputs that are streamed, now on the first host."""
+    chosen, kept = set(streamed), np.zeros(graph.num_nodes, bool)
+    kept[[n for n, name in zip(graph.inputs.tolist(), graph.input_names, strict=True) if name in chosen]] = (
+        True
+    )
+    host = next(i for i, device in enumerate(devices) if device.descriptor.on_host)
+    did[kept], cause_id[kept] = host, causes.add("streamed: it stays here, and each run copies it")
+    return kept
+
+
+def _require_fallback(fallback: str) -> None:
+    """Raises InputError for a word that is none."""
+    if fallback not in FALLBACKS:
+        text = f"fallback is {' or '.join(map(repr, FALLBACKS))}, not {fallback!r}"
+        raise InputError(text, got=fallback, wanted=list(FALLBACKS))
 
 
 def _require_known(placement: str | Callable[..., Any] | None, objective: str) -> None:

@@ -24,9 +24,9 @@ COPY_FUNC = Func(
 def insert_transfers(placement: Placement) -> PlacedGraph:
     """Insert the copies that the placement asks for, each right before its first consumer.
 
-    A copy whose source is a graph input runs when that input is set (``at_input``), unless an output is
-    written into that input's buffer, which changes it on every run. Copies of the file run as written,
-    at_input where the file says so.
+    A copy whose source is a graph input runs when that input is set (``at_input``), unless that is streamed,
+    or an output is written into that input's buffer, which changes it on every run. Copies of the file
+    run as written, at_input where the file says so.
     """
     graph, did = placement.graph, placement.did
     at_input = np.zeros(graph.num_nodes, bool)
@@ -46,7 +46,10 @@ def insert_transfers(placement: Placement) -> PlacedGraph:
     crossing = np.flatnonzero((entry_did[graph.in_eid] != did[reader]) & ~is_copy(graph)[reader])
     if not len(crossing):
         return placed
-    return _insert(placed, _choose(placed, entry_did, crossing, reader[crossing]))
+    chosen = set(placement.pricing.streamed)
+    names = zip(graph.input_names, graph.input_eids.tolist(), strict=True)
+    streamed = [eid for name, eid in names if name in chosen]
+    return _insert(placed, _choose(placed, entry_did, crossing, reader[crossing]), streamed)
 
 
 @dataclass(slots=True)
@@ -111,8 +114,9 @@ def _written_inputs(graph: Graph) -> np.ndarray:
 # **************** the new graph ****************
 
 
-def _insert(placed: PlacedGraph, copies: _Insertions) -> PlacedGraph:
-    """Renumber: old nodes keep their order, copy k comes before old node ``before[k]`` (ascending)."""
+def _insert(placed: PlacedGraph, copies: _Insertions, streamed: list[int]) -> PlacedGraph:
+    """Renumber: old nodes keep their order, copy k comes before old node ``before[k]`` (ascending).
+    ``streamed``: entries of inputs whose copies every run makes."""
     graph = placed.graph
     before = np.array(copies.before, np.int64)
     n, extra = graph.num_nodes, len(before)
@@ -126,7 +130,7 @@ def _insert(placed: PlacedGraph, copies: _Insertions) -> PlacedGraph:
         column[old_nid], column[new_nid] = old, new
         return column
 
-    at_input = np.isin(source, graph.input_eids) & ~np.isin(source, _written_inputs(graph))
+    at_input = np.isin(source, graph.input_eids) & ~np.isin(source, [*_written_inputs(graph), *streamed])
     graph = _rebuild(graph, copies, old_nid, new_nid, tuple(merged(graph.names, names, object)))
     cause_id = merged(placed.cause_id, len(placed.causes) + np.arange(extra), np.int32)
     return PlacedGraph(

@@ -30,7 +30,7 @@ _MOST_MEMORIES = 16  # of a device
 @dataclass(frozen=True, slots=True, eq=False)
 class Pricing:
     """What the times of a placement stand on, words of make_problem: ``inputs`` that every run sets anew,
-    ``formats``, ``kernels``, the model of ``costs``, the ``objective``, and ``constants``."""
+    ``formats``, ``kernels``, the model of ``costs``, the ``objective``, ``constants`` and ``streamed``."""
 
     inputs: tuple[str, ...] = ()
     formats: Mapping[str, str] | None = None
@@ -38,6 +38,7 @@ class Pricing:
     costs: CostModel | str | None = None
     objective: str = "serial"
     constants: Collection[str] | None = None
+    streamed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -93,7 +94,7 @@ class Placement:
         decided = self.before or self
         predictions = rows.predictions(decided._problem(), decided.did)
         said = {**rows.totals(self.report()), "predictions": predictions}
-        return {**said, "warnings": list(self.warnings)}
+        return {**said, "streamed": list(self.pricing.streamed), "warnings": list(self.warnings)}
 
     def _problem(self) -> PlacementProblem:
         if self.problem is not None:
@@ -111,6 +112,7 @@ class Placement:
             costs=said.costs,
             objective=said.objective,
             constants=said.constants,
+            streamed=said.streamed,
         )
 
 

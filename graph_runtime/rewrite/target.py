@@ -52,7 +52,9 @@ def _placed(made: Model, placement: Placement) -> Placement:
     asked = placement.asked
     if asked is not None:
         asked = np.where(nids < 0, -1, asked[nids]).astype(np.int32)
-    inputs = tuple(name for name in placement.pricing.inputs if name in set(made.graph.input_names))
+    kept = set(made.graph.input_names)
+    inputs = tuple(name for name in placement.pricing.inputs if name in kept)
+    streamed = tuple(name for name in placement.pricing.streamed if name in kept)
     return Placement(
         made.graph,
         placement.devices,
@@ -61,6 +63,6 @@ def _placed(made: Model, placement: Placement) -> Placement:
         (*placement.causes, _ADDED),
         placement.warnings,
         asked,
-        pricing=replace(placement.pricing, inputs=inputs, constants=None),
+        pricing=replace(placement.pricing, inputs=inputs, constants=None, streamed=streamed),
         before=placement,
     )

@@ -2,9 +2,10 @@
 
 A graph's inputs (parameters, and what runs set) are resident: they lie on each device that reads them, all
 the time. Any other value lies on its owner's device, and on each that reads it, from the node that makes it
-to the last that reads it there; a result to the end. Sizes are those of the planner's own layouts, in bytes
-of one bank, and time is the node order: a plan may come by with a little less, where outputs take over what
-they read, and need a little more, where blocks leave gaps or queues overlap.
+to the last that reads it there; a result to the end; one that is streamed, from its first reader there. Sizes
+are those of the planner's own layouts, in bytes of one bank, and time is the node order: a plan may come by
+with a little less, where outputs take over what they read, and need a little more, where blocks leave gaps or
+queues overlap.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Room:
     distinct (node that reads it, which). ``live`` int64 [values, k]: bytes of all other values.
     ``live_owner`` int64 [values]: the node that makes it, on whose device it lies. ``live_end`` bool
     [values]: results. ``live_uses`` int64 [uses, 2]: (node, which). ``most_live`` int64 [nodes, k]: what
-    lives while each node runs, with all on that device: no assignment has more.
+    lives while each node runs, with all on that device: no assignment has more. ``live_late`` bool [values]:
+    streamed ones, which come to a device for their first reader there. ``resident_eid`` int64 [inputs].
     """
 
     available: np.ndarray
@@ -43,6 +45,8 @@ class Room:
     live_end: np.ndarray
     live_uses: np.ndarray
     most_live: np.ndarray
+    live_late: np.ndarray
+    resident_eid: np.ndarray
 
     @property
     def binds(self) -> bool:
@@ -91,19 +95,23 @@ class Room:
         if not values:
             return peak
         last = np.full((rows, values * k), -1, np.int64)
+        first = np.tile(np.where(self.live_late, count, self.live_owner)[:, None], (rows, 1, k))
+        first = first.reshape(rows, values * k)
         home = did[:, self.live_owner].astype(np.int64)
         row, which = np.nonzero(home >= 0)
         last[row, which * k + home[row, which]] = np.where(self.live_end, count, self.live_owner)[which]
+        first[row, which * k + home[row, which]] = self.live_owner[which]
         for nid, which in self.live_uses.tolist():
             reader, maker = did[:, nid].astype(np.int64), home[:, which]
             known = np.flatnonzero((reader >= 0) & (maker >= 0))
             for device in (reader[known], maker[known]):  # a copy is made before its reader runs
                 cell = which * k + device
                 last[known, cell] = np.maximum(last[known, cell], nid)
+                first[known, cell] = np.minimum(first[known, cell], nid)
         change = np.zeros((rows, count + 2, k), np.int64)
         row, cell = np.nonzero(last >= 0)
         which, device = cell // k, cell % k
-        np.add.at(change, (row, self.live_owner[which], device), self.live[which, device])
+        np.add.at(change, (row, first[row, cell], device), self.live[which, device])
         np.subtract.at(change, (row, last[row, cell] + 1, device), self.live[which, device])
         return np.maximum(np.cumsum(change, 1).max(1), 0)
 
@@ -123,8 +131,11 @@ class Room:
         return np.maximum(held - self.available, 0).sum(1)
 
 
-def find_room(graph: Graph, devices: tuple[Device, ...], layouts: list[list[Layout | str]]) -> Room:
-    """``layouts`` [types][devices]: a sentence where a device cannot hold the type."""
+def find_room(
+    graph: Graph, devices: tuple[Device, ...], layouts: list[list[Layout | str]], streamed: np.ndarray
+) -> Room:
+    """``layouts`` [types][devices]: a sentence where a device cannot hold the type. ``streamed`` int64:
+    entries of inputs that each run brings."""
     k, maker = len(devices), graph.entry_nid
     rows = zip(graph.types, layouts, strict=True)
     table = [[_bytes(type_, row[d], devices[d]) for d in range(k)] for type_, row in rows]
@@ -137,6 +148,8 @@ def find_room(graph: Graph, devices: tuple[Device, ...], layouts: list[list[Layo
     uses = np.stack([slot_nid(graph), base[graph.in_eid]], 1)
     uses = np.unique(uses[~nop[uses[:, 0]]], axis=0).reshape(-1, 2)
     null = graph.func_id[maker] < 0
+    late = np.isin(np.arange(len(base)), streamed)
+    null &= ~late
     resident = np.flatnonzero(null & np.isin(np.arange(len(base)), uses[:, 1]))
     live = np.flatnonzero(~null & (base == np.arange(len(base))))
     index = np.zeros(len(base), np.int64)
@@ -154,6 +167,8 @@ def find_room(graph: Graph, devices: tuple[Device, ...], layouts: list[list[Layo
         ends,
         others,
         graph.num_nodes,
+        late[live],
+        resident,
     )
 
 
@@ -166,16 +181,22 @@ def make_room(
     live_end: np.ndarray,
     live_uses: np.ndarray,
     num_nodes: int,
+    live_late: np.ndarray | None = None,
+    resident_eid: np.ndarray | None = None,
 ) -> Room:
-    """A Room of its columns; ``most_live`` follows from them."""
-    last = live_owner.copy()
+    """A Room of its columns; ``most_live`` follows from them. ``live_late`` None: nothing is streamed."""
+    late = np.zeros(len(live_owner), bool) if live_late is None else live_late
+    last, first = live_owner.copy(), np.where(late, num_nodes - 1, live_owner)
+    np.minimum.at(first, live_uses[:, 1], live_uses[:, 0])
+    first = np.where(late, first, live_owner)
     np.maximum.at(last, live_uses[:, 1], live_uses[:, 0])
     last[live_end] = num_nodes - 1
     change = np.zeros((num_nodes + 1, len(available)), np.int64)
-    np.add.at(change, live_owner, live)
+    np.add.at(change, first, live)
     np.subtract.at(change, last + 1, live)
     most = np.cumsum(change, 0)[:-1]
-    return Room(available, resident, resident_uses, live, live_owner, live_end, live_uses, most)
+    eids = np.arange(len(resident)) if resident_eid is None else resident_eid
+    return Room(available, resident, resident_uses, live, live_owner, live_end, live_uses, most, late, eids)
 
 
 def _bytes(type_: TensorType, layout: Layout | str, device: Device) -> int:

@@ -105,6 +105,7 @@ def make_problem(
     costs: CostModel | str | None = None,
     objective: str = "serial",
     constants: Collection[str] | None = None,
+    streamed: Collection[str] = (),
 ) -> PlacementProblem:
     """The problem of a graph and a device list.
 
@@ -112,12 +113,13 @@ def make_problem(
     host of the list. ``formats``: device or kind -> format of its floats. ``kernels``: function -> device
     kinds that a library has it for. ``costs``: what times are, None: this package's models.
     ``constants``: None where nodes run as they stand; else rewrite.target follows, and knows the values of
-    these inputs: costs are those of the kernels that it will choose.
+    these inputs: costs are those of the kernels that it will choose. ``streamed``: inputs that each run
+    brings from that host, as those set anew, and that a device holds only while they are read.
 
     Raises InputError for an input that the graph does not have.
     """
     devices = tuple(devices)
-    set_anew = _set_anew(graph, inputs)
+    set_anew = _set_anew(graph, [*inputs, *streamed])
     afar = bool(len(set_anew)) and not any(d.descriptor.on_host for d in devices)
     devices = (*devices, parse("cpu:0")) if afar else devices
     model = find_costs(costs)
@@ -151,7 +153,7 @@ def make_problem(
         uses[:, 0],
         uses[:, 1],
         prices.reasons,
-        find_room(graph, devices, prices.layouts),
+        find_room(graph, devices, prices.layouts, graph.row_ptr[_set_anew(graph, streamed)]),
         round(model.host.handoff_ns),
         round(model.host.wake_ns),
         objective,
