@@ -194,6 +194,8 @@ providers.provide(
         "circular buffers": lambda: import_module(".run.circular", __name__),
         "packing": lambda: import_module(".run.packing", __name__),
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),
+        "installed devices": lambda: import_module(".base.machine.outside_kinds", __name__).find_installed,
+        "device kinds": lambda: import_module(".codegen.device_kinds", __name__).build_kind,
         "operators": lambda: import_module(".eager.protocol", __name__).attach,
     }
 )

@@ -9,6 +9,7 @@ import typer
 
 from ..base import config
 from ..base.machine.devices import Descriptor, boards
+from ..base.machine.outside_kinds import find_installed
 from .options import Json, print_json
 
 __all__ = ["devices"]
@@ -31,6 +32,7 @@ def devices(
         }
         lines = [f"{name:16} {row['value']!r:8} {row['meaning']}" for name, row in rows.items()]
     else:
+        find_installed()
         rows = {board: asdict(descriptor) for board, descriptor in boards().items()}
         lines = [line for descriptor in boards().values() for line in _describe(descriptor)]
     if json:

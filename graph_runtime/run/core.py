@@ -26,6 +26,8 @@ from ..base.errors import (
 from ..base.locks import new_lock
 from ..base.machine.devices import Device
 from ..base.machine.layout import MEMORY_CODES, Layout, host_layout, shard_words
+from ..base.machine.outside_kinds import code_of
+from ..base.providers import provided
 from ..base.weaklist import WeakList
 from .gr_arg import arg_fields
 
@@ -209,6 +211,10 @@ class DeviceHandle:
             ],
         )
         out = ffi.new("gr_device **")
+        source = code_of(device.kind)
+        if source is not None:
+            path = provided("device kinds")(source)
+            check(lib.gr_device_load(device.kind.encode(), os.fsencode(path)), device=str(device))
         check(
             lib.gr_device_create(
                 device.kind.encode(), str(device).encode(), rows * cols, descs, len(descs), out

@@ -2,7 +2,7 @@
  *
  * Called by graph_runtime/run/core.py (any thread), the executor, the queues' workers and the copy engine, and by
  * parallel.c through its hook. Lock order: list, then a device's lock.
- * defines: gr_device_register, gr_device_on_close, gr_device_create ... gr_device_set_guard, gr_device_enter,
+ * defines: gr_device_register, gr_device_is_kind, gr_device_on_close, gr_device_create ... gr_device_set_guard, gr_device_enter,
  * gr_device_leave, gr_devices_*
  */
 #include "device.h"
@@ -19,22 +19,30 @@
 
 static const gr_device_ops *kinds[MOST_KINDS];
 static int num_kinds;
+static pthread_mutex_t kinds_lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static gr_device *list;
 static _Atomic int32_t guarded;
 static void (*closing)(gr_device *device);   /* gr_device_on_close */
 
 void gr_device_register(const gr_device_ops *ops) {
+  pthread_mutex_lock(&kinds_lock);
   if (num_kinds < MOST_KINDS) kinds[num_kinds++] = ops;
+  pthread_mutex_unlock(&kinds_lock);
 }
 
 void gr_device_on_close(void (*hook)(gr_device *device)) { closing = hook; }
 
 static const gr_device_ops *find_kind(const char *kind) {
-  for (int i = 0; i < num_kinds; ++i)
-    if (strcmp(kinds[i]->kind, kind) == 0) return kinds[i];
-  return NULL;
+  const gr_device_ops *found = NULL;
+  pthread_mutex_lock(&kinds_lock);
+  for (int i = 0; i < num_kinds && !found; ++i)
+    if (strcmp(kinds[i]->kind, kind) == 0) found = kinds[i];
+  pthread_mutex_unlock(&kinds_lock);
+  return found;
 }
+
+int gr_device_is_kind(const char *kind) { return find_kind(kind) != NULL; }
 
 /* ---------------------------------------------------------------- the env that kernels see */
 

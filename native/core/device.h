@@ -1,7 +1,7 @@
 /* device.h: what a device kind is. A kind is one C file with a gr_device_ops that registers itself by
  * GR_REGISTER_DEVICE, and one descriptor in schemas/devices; nothing else knows its name.
  *
- * defines: gr_device_ops, struct gr_device, gr_device_register, GR_REGISTER_DEVICE, gr_env_device,
+ * defines: gr_device_ops, struct gr_device, gr_device_register, gr_device_is_kind, GR_REGISTER_DEVICE, gr_env_device,
  * gr_device_memory_of, gr_device_enter/leave, gr_device_on_close, gr_devices_*
  */
 #ifndef GR_DEVICE_H
@@ -13,6 +13,7 @@
 #include "circular.h"
 #include "gr_core.h"
 #include "ledger.h"
+#include "public.h"
 #include "shard.h"
 
 #define GR_MAX_MEMORIES 8
@@ -85,9 +86,13 @@ struct gr_device {
   gr_device *next;             /* list of all devices */
 };
 
-void gr_device_register(const gr_device_ops *ops);
+GR_PUBLIC void gr_device_register(const gr_device_ops *ops);
 
-/* Registers a kind when the library is loaded; kinds only need to be linked. */
+/* Whether a kind of that name is registered. */
+int gr_device_is_kind(const char *kind);
+
+/* Registers a kind when the library is loaded; kinds only need to be linked, or to be in a library of their own that
+ * gr_device_load opens. */
 #define GR_REGISTER_DEVICE(ops) \
   __attribute__((constructor)) static void gr_register_##ops(void) { gr_device_register(&(ops)); }
 

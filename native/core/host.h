@@ -7,8 +7,8 @@
 
 #include "device.h"
 
-int32_t gr_host_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
-void gr_host_release(gr_device *device, int32_t memory, const gr_holding *holding);
-void gr_host_discard(uint64_t addr, uint64_t bytes);
+GR_PUBLIC int32_t gr_host_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
+GR_PUBLIC void gr_host_release(gr_device *device, int32_t memory, const gr_holding *holding);
+GR_PUBLIC void gr_host_discard(uint64_t addr, uint64_t bytes);
 
 #endif

@@ -8,6 +8,7 @@
 #define GR_LEDGER_H
 
 #include "gr_core.h"
+#include "public.h"
 
 typedef struct gr_holding {
   uint64_t addr;         /* host pointer or bank address */
@@ -24,20 +25,20 @@ typedef struct gr_ledger {
 
 /* First fit in address order (from the other end if memory->top_down) of extent bytes, a multiple of the
  * alignment. Returns 0 where no gap is large enough. */
-int gr_ledger_place(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t extent, uint64_t *addr);
-int32_t gr_ledger_add(gr_ledger *ledger, uint64_t addr, uint64_t extent, const char *holder);
+GR_PUBLIC int gr_ledger_place(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t extent, uint64_t *addr);
+GR_PUBLIC int32_t gr_ledger_add(gr_ledger *ledger, uint64_t addr, uint64_t extent, const char *holder);
 /* Removes the holding that begins at addr; 0 where there is none. */
-int gr_ledger_remove(gr_ledger *ledger, uint64_t addr, gr_holding *removed);
+GR_PUBLIC int gr_ledger_remove(gr_ledger *ledger, uint64_t addr, gr_holding *removed);
 /* The holding that contains [addr, addr + bytes), NULL if none does. */
-const gr_holding *gr_ledger_find(const gr_ledger *ledger, uint64_t addr, uint64_t bytes);
+GR_PUBLIC const gr_holding *gr_ledger_find(const gr_ledger *ledger, uint64_t addr, uint64_t bytes);
 /* The free range around addr: ends of the neighbouring holdings, or of the memory. */
-void gr_ledger_gap(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t addr, uint64_t *begin,
+GR_PUBLIC void gr_ledger_gap(const gr_ledger *ledger, const gr_memory_desc *memory, uint64_t addr, uint64_t *begin,
                    uint64_t *end);
-uint64_t gr_ledger_largest_gap(const gr_ledger *ledger, const gr_memory_desc *memory);
+GR_PUBLIC uint64_t gr_ledger_largest_gap(const gr_ledger *ledger, const gr_memory_desc *memory);
 /* Records the out-of-memory text, with the largest holders by name, and returns GR_ERR_OUT_OF_MEMORY.
  * largest is the largest free block, beside `circular` bytes that are kept free. */
-int32_t gr_ledger_out_of_memory(const gr_ledger *ledger, const gr_memory_desc *memory, const char *device,
+GR_PUBLIC int32_t gr_ledger_out_of_memory(const gr_ledger *ledger, const gr_memory_desc *memory, const char *device,
                                 uint64_t extent, uint64_t largest, uint64_t circular);
-void gr_ledger_clear(gr_ledger *ledger);
+GR_PUBLIC void gr_ledger_clear(gr_ledger *ledger);
 
 #endif

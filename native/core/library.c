@@ -5,8 +5,9 @@
  * file: one that was replaced (compiled anew to the same place) would give the old code under the new
  * manifest. So every open spells its path in a way of its own; the same file is still known by its inode.
  *
- * defines: gr_dlopen, gr_dlerror, gr_library_open, gr_library_symbol, gr_library_close
+ * defines: gr_dlopen, gr_dlerror, gr_publish, gr_library_open, gr_library_symbol, gr_library_close
  */
+#define _GNU_SOURCE
 #include "library.h"
 
 #include <dlfcn.h>
@@ -41,6 +42,11 @@ const char *gr_dlerror(const char *path) {
   if (!why) return "no reason given";
   const char *spelled = strstr(why, path);            /* the linker begins with the path as it was spelled for it */
   return spelled ? spelled : why;
+}
+
+int gr_publish(void) {
+  Dl_info info;
+  return dladdr((void *)gr_publish, &info) && dlopen(info.dli_fname, RTLD_LAZY | RTLD_GLOBAL | RTLD_NOLOAD);
 }
 
 int32_t gr_library_open(const char *path, void **handle) {

@@ -7,12 +7,13 @@
 #define GR_STATUS_H
 
 #include "gr_abi.h"
+#include "public.h"
 
 #define GR_ERROR_BYTES 2048   /* longest error text, the terminating 0 counted */
 
 /* Records the text, cut to fit, and returns status, so that a check reads `return gr_fail(GR_ERR_...,
  * "...")`. */
-int32_t gr_fail(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+GR_PUBLIC int32_t gr_fail(int32_t status, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Forgets the text, so that a later failure without a text of its own does not show an older one. */
 void gr_error_clear(void);

@@ -42,6 +42,8 @@ typedef struct gr_shard {
   int64_t first, line, outer, inner;
 } gr_shard;
 
+/* The kind of another package, of a shared object that registers it; nothing where it is registered. */
+int32_t gr_device_load(const char *kind, const char *path);
 int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores, const gr_memory_desc *memories,
                          int32_t num_memories, gr_device **out);
 void gr_device_destroy(gr_device *device);

@@ -177,15 +177,6 @@ int32_t gr_tvm_contexts(const gr_tvm_module *module) { return module->contexts; 
 
 /* ---------------------------------------------------------------- modules */
 
-/* Makes the services of this shared object visible to undefined symbols of libraries opened later. Python
- * opens extension modules RTLD_LOCAL; opening the same file again with RTLD_GLOBAL promotes it. */
-static int32_t publish_services(void) {
-  Dl_info info;
-  if (!dladdr((void *)publish_services, &info) || !dlopen(info.dli_fname, RTLD_LAZY | RTLD_GLOBAL | RTLD_NOLOAD))
-    return gr_fail(GR_ERR_ARGUMENT, "cannot make the runtime's services visible to the library: %s", dlerror());
-  return GR_OK;
-}
-
 static gr_tvm_module *find_open(void *dl) {
   for (gr_tvm_module *m = registry.modules; m; m = m->next)
     if (m->dl == dl) return m;
@@ -193,8 +184,8 @@ static gr_tvm_module *find_open(void *dl) {
 }
 
 int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out) {
-  int32_t status = externs ? publish_services() : GR_OK;
-  if (status) return status;
+  if (externs && !gr_publish())
+    return gr_fail(GR_ERR_ARGUMENT, "cannot make the runtime's services visible to the library: %s", dlerror());
   void *dl = gr_dlopen(path, RTLD_LAZY | RTLD_LOCAL);  /* runs constructors: not under registry.lock */
   if (!dl) return gr_fail(GR_ERR_ARGUMENT, "%s", gr_dlerror(path));
   pthread_mutex_lock(&registry.lock);

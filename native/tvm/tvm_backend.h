@@ -8,20 +8,19 @@
 #ifndef GR_TVM_BACKEND_H
 #define GR_TVM_BACKEND_H
 
+#include "public.h"
 #include "tvm_abi.h"
 
-#define GR_TVM_EXPORT __attribute__((visibility("default")))
-
-GR_TVM_EXPORT int32_t TVMFuncCall(void *func, tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret,
-                                  int32_t *ret_code);
-GR_TVM_EXPORT void TVMAPISetLastError(const char *message);
-GR_TVM_EXPORT const char *TVMGetLastError(void);
-GR_TVM_EXPORT int32_t TVMBackendGetFuncFromEnv(void *module_ctx, const char *name, void **func);
-GR_TVM_EXPORT void *TVMBackendAllocWorkspace(int32_t device_type, int32_t device_id, uint64_t nbytes,
-                                             int32_t dtype_code, int32_t dtype_bits);
-GR_TVM_EXPORT int32_t TVMBackendFreeWorkspace(int32_t device_type, int32_t device_id, void *data);
-GR_TVM_EXPORT int32_t TVMBackendParallelLaunch(tvm_parallel_lambda lambda, void *cdata, int32_t num_task);
-GR_TVM_EXPORT int32_t TVMBackendParallelBarrier(int32_t task, tvm_parallel_env *env);
-GR_TVM_EXPORT int32_t TVMBackendRegisterSystemLibSymbol(const char *name, void *symbol);
+GR_PUBLIC int32_t TVMFuncCall(void *func, tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret,
+                              int32_t *ret_code);
+GR_PUBLIC void TVMAPISetLastError(const char *message);
+GR_PUBLIC const char *TVMGetLastError(void);
+GR_PUBLIC int32_t TVMBackendGetFuncFromEnv(void *module_ctx, const char *name, void **func);
+GR_PUBLIC void *TVMBackendAllocWorkspace(int32_t device_type, int32_t device_id, uint64_t nbytes,
+                                         int32_t dtype_code, int32_t dtype_bits);
+GR_PUBLIC int32_t TVMBackendFreeWorkspace(int32_t device_type, int32_t device_id, void *data);
+GR_PUBLIC int32_t TVMBackendParallelLaunch(tvm_parallel_lambda lambda, void *cdata, int32_t num_task);
+GR_PUBLIC int32_t TVMBackendParallelBarrier(int32_t task, tvm_parallel_env *env);
+GR_PUBLIC int32_t TVMBackendRegisterSystemLibSymbol(const char *name, void *symbol);
 
 #endif

@@ -47,7 +47,7 @@ def test_links_lead_to_files(page):
 def _examples() -> list:
     pages = [
         ROOT / "docs" / f"{name}.md"
-        for name in ("runtime", "eager", "placement", "rewriting", "simulation", "numerics")
+        for name in ("runtime", "eager", "placement", "rewriting", "simulation", "numerics", "extending")
     ]
     return [
         pytest.param(code, id=f"{page.name}-{i}")

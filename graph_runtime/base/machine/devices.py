@@ -16,6 +16,7 @@ from operator import index
 from typing import Any
 
 from ..errors import DeviceError, did_you_mean
+from ..providers import provided
 from .descriptors import HOST_KERNELS, NO_KERNELS, Descriptor, boards, read_board, vary
 from .layout import Memory
 
@@ -171,7 +172,10 @@ def parse(text: str | Device | tuple[int | str, int], files: bool = False) -> De
             got=text,
         )
     kind, board = match["kind"], match["board"]
-    kinds = {d.kind: d for d in boards().values() if d.default}
+    kinds = _default_boards()
+    if kind not in kinds:
+        _look_outside()
+        kinds = _default_boards()
     if kind not in kinds:
         raise DeviceError(f"unknown device kind {kind!r}{did_you_mean(kind, kinds)}", got=text)
     descriptor = kinds[kind]
@@ -182,6 +186,15 @@ def parse(text: str | Device | tuple[int | str, int], files: bool = False) -> De
     if match["parameters"] is not None:
         descriptor = vary(descriptor, _parameters(match["parameters"], str(text)))
     return Device(kind, int(match["ordinal"] or 0), descriptor)
+
+
+def _default_boards() -> dict[str, Descriptor]:
+    return {d.kind: d for d in boards().values() if d.default}
+
+
+def _look_outside() -> None:
+    """Installed packages may have what is asked for."""
+    provided("installed devices")()
 
 
 def _of_file(kind: str, path: str, files: bool) -> Descriptor:
@@ -201,6 +214,9 @@ def _of_file(kind: str, path: str, files: bool) -> Descriptor:
 def _named(kind: str, board: str, stack: str | None, text: str) -> Descriptor:
     """The descriptor of a kind's board, of its default stack where none is said."""
     of_kind = {d.board: d for d in boards().values() if d.kind == kind and d.default_stack}
+    if board not in of_kind:
+        _look_outside()
+        of_kind = {d.board: d for d in boards().values() if d.kind == kind and d.default_stack}
     if board not in of_kind:
         raise DeviceError(
             f"unknown {kind} board {board!r}{did_you_mean(board, of_kind)}", got=text, wanted=sorted(of_kind)
@@ -289,8 +305,10 @@ def of_type(kind: str | int, ordinal: int = 0) -> Device:
     Raises DeviceError for a type that is not here, naming the way out.
     """
     name = kind.split(" ")[0] if isinstance(kind, str) else kind
-    number = (_TARGETS.get(name) or dl_types().get(name)) if isinstance(name, str) else name
-    found = None if number is None else dl_kinds().get(number)
+    found = _kind_of(name)
+    if found is None:
+        _look_outside()
+        found = _kind_of(name)
     if found is None:
         raise DeviceError(
             f"there is no {name} device here: a graph that was placed on it runs with "
@@ -300,6 +318,12 @@ def of_type(kind: str | int, ordinal: int = 0) -> Device:
             wanted=sorted(dl_kinds().values()),
         )
     return parse(f"{found}:{ordinal}")
+
+
+def _kind_of(name: str | int) -> str | None:
+    """The kind of a DLDeviceType, by number or name."""
+    number = (_TARGETS.get(name) or dl_types().get(name)) if isinstance(name, str) else name
+    return None if number is None else dl_kinds().get(number)
 
 
 def null(ordinal: int = 0) -> Device:
