@@ -4,8 +4,8 @@ ETF (Hwang, Chow, Anger and Lee, 1989) starts, of all ready nodes and devices, t
 SCT (Hanen and Munier, 1995) first asks a linear program which reader of a node is its favourite child, which
 should run where the node ran; that device is kept for it as long as a copy would take, but for nodes that
 could run anywhere. m-ETF and m-SCT are those with the devices' memory (Baechi: Jeon et al., 2020, section
-3): a device that would be over-full is not chosen. All are made for devices that are equally fast. Annealing
-(Kirkpatrick, Gelatt and Vecchi, 1983) moves single nodes.
+3): a device whose parameters would be too many is not chosen. m-TOPO cuts the node order. All are made for
+devices that are equally fast. Annealing (Kirkpatrick, Gelatt and Vecchi, 1983) moves single nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..base.errors import PlanError
 from ..plan.placing import UNSUPPORTED, PlacementProblem, evaluate
 from ..plan.placing.search import singles
 
-__all__ = ["BASELINES", "annealing", "m_etf", "m_sct"]
+__all__ = ["BASELINES", "annealing", "m_etf", "m_sct", "m_topo"]
 
 _ROUNDS = 400  # of annealing
 _TRIED = 16  # moves a round
@@ -63,7 +63,28 @@ def m_sct(problem: PlacementProblem) -> np.ndarray:
     return _List(problem, _favourites(problem)).schedule()
 
 
-BASELINES: dict[str, Callable[..., np.ndarray]] = {"annealing": annealing, "m-etf": m_etf, "m-sct": m_sct}
+def m_topo(problem: PlacementProblem) -> np.ndarray:
+    """The node order cut into parts of about equal bytes, one a device: each takes nodes until it has its
+    share and what the largest node needs (Baechi, section 3.1)."""
+    running = problem.running.tolist()
+    size, did = _bytes(problem)[:, running[-1]], np.zeros(problem.num_nodes, np.int16)
+    share = size.sum() / max(len(running), 1) + size.max(initial=0)
+    held, at = 0, 0
+    for nid in range(problem.num_nodes):
+        if held + size[nid] > share and at + 1 < len(running):
+            held, at = 0, at + 1
+        held += int(size[nid])
+        options = np.flatnonzero(problem.allowed[nid])
+        did[nid] = running[at] if running[at] in options else options[0]
+    return did
+
+
+BASELINES: dict[str, Callable[..., np.ndarray]] = {
+    "annealing": annealing,
+    "m-topo": m_topo,
+    "m-etf": m_etf,
+    "m-sct": m_sct,
+}
 
 
 # **************** list schedules ****************
@@ -89,7 +110,7 @@ class _List:
         self.makers = [{int(problem.ready[v]) for v in row} - {-1} for row in self.reads]
         self.did, self.over = [-1] * count, [0] * count
         self.free, self.last = [0] * problem.num_devices, [-1] * problem.num_devices
-        self.bytes = _bytes(problem)
+        self.bytes = _bytes(problem).tolist()
         self.left = _capacities(problem)
 
     def schedule(self) -> np.ndarray:
@@ -104,7 +125,7 @@ class _List:
             self.did[nid], self.over[nid] = device, start + int(self.problem.cost[nid, device])
             if self.problem.graph.func_id[nid] >= 0:
                 self.free[device], self.last[device] = self.over[nid], nid
-            self.left[device] -= self.bytes[nid]
+            self.left[device] -= self.bytes[nid][device]
             for reader in sorted(set(self.readers[nid])):
                 waiting[reader] -= 1
                 if not waiting[reader]:
@@ -113,7 +134,7 @@ class _List:
 
     def _fitting(self, nid: int, options: list[int]) -> list[int]:
         """The devices with memory for a node; where none has, the one with most left."""
-        fitting = [d for d in options if self.left[d] >= self.bytes[nid]]
+        fitting = [d for d in options if self.left[d] >= self.bytes[nid][d]]
         return fitting or [max(options, key=lambda d: self.left[d])]
 
     def _start(self, nid: int, device: int) -> int:
@@ -156,25 +177,21 @@ class _List:
         return 0 if wanted else 1, int(self.problem.cost[nid, device])
 
 
-def _bytes(problem: PlacementProblem) -> list[int]:
-    """Of each node the bytes of what it makes and of the constants that it is the first to read."""
-    graph, first = problem.graph, np.full(problem.graph.num_entries, -1)
-    reader = np.repeat(np.arange(graph.num_nodes), np.diff(graph.in_ptr))
-    first[graph.in_eid[::-1]] = reader[::-1]
-    found = np.zeros(graph.num_nodes, np.int64)
-    constant = np.ones(graph.num_entries, bool)
-    constant[problem.eid] = False
-    for eid in range(graph.num_entries):
-        made = int(graph.entry_nid[eid])
-        node = first[eid] if graph.func_id[made] < 0 and constant[eid] else made
-        if node >= 0:
-            found[node] += graph.entry_type(eid).nbytes
-    return found.tolist()
+def _bytes(problem: PlacementProblem) -> np.ndarray:
+    """int64 [nodes, k]: of each node the bytes of the parameters that it is the first to read, which stay.
+    What nodes make is given back in a forward pass: _capacities keeps room for the most of it."""
+    room, found = problem.room, np.zeros((problem.num_nodes, problem.num_devices), np.int64)
+    seen: set[int] = set()
+    for nid, which in room.resident_uses.tolist():
+        if which not in seen:
+            seen.add(which)
+            found[nid] += room.resident[which]
+    return found
 
 
 def _capacities(problem: PlacementProblem) -> list[int]:
-    memories = [device.main_memory for device in problem.devices]
-    return [memory.available * memory.banks for memory in memories]
+    """Bytes of each device that parameters may take."""
+    return (problem.room.available - problem.room.most_live.max(0, initial=0)).tolist()
 
 
 # **************** favourite children ****************
