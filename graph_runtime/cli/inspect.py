@@ -178,6 +178,8 @@ def _foreign_library(file: Path) -> tuple[dict[str, Any], str]:
     lines += [f"devices {' '.join(made['devices'])}"]
     if made["problem"]:
         lines.append(f"cannot be loaded: {made['problem']}")
+    lines += [f"asks for {name}" for name in made["asks"]]
+    lines += [f"missing {sentence}" for sentence in made["missing"]]
     lines += [f"import {key}" for key in made["imports"]]
     lines += [f"param  {name}: {type_}" for name, type_ in made["params"].items()]
     lines += [f"function {name}" for name in made["functions"]]

@@ -27,6 +27,14 @@ int32_t gr_tvm_contexts(const gr_tvm_module *module);
 const char *gr_tvm_context_name(int32_t i);       /* NULL after the last */
 /* Calls a packed function with prepared arguments; its error text is gr_last_error(). */
 int32_t gr_tvm_call(void *fn, void *values, int32_t *codes, int32_t num_args, void *ret, int32_t *ret_code);
+/* A packed function by name for all libraries: the user's. Handles that were given out call the new one. fn NULL: it is
+ * taken away. GR_ERR_ARGUMENT where there is one and override is 0. */
+int32_t gr_tvm_register(const char *name, void *fn, int32_t override);
+/* The function of that name, NULL if there is none; the name of the i-th, NULL after the last. */
+void *gr_tvm_global(const char *name);
+const char *gr_tvm_global_name(int32_t i);
+/* The text of the error that a function of the user's ends with. */
+void gr_tvm_fail(const char *text);
 /* cdef-end */
 
 #endif

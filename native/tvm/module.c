@@ -18,6 +18,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,7 +31,7 @@
 /* What a name stands for: the handle that TVMBackendGetFuncFromEnv gives out. */
 typedef struct function {
   struct function *next;
-  tvm_packed_fn fn;
+  _Atomic(tvm_packed_fn) fn;   /* NULL: taken away */
   void *resource;
   char name[];
 } function;
@@ -66,7 +67,7 @@ static function *add(function **first, const char *name, void *fn, void *resourc
   function *f = malloc(sizeof *f + bytes);
   if (!f) return NULL;
   memcpy(f->name, name, bytes);
-  f->fn = (tvm_packed_fn)fn;
+  atomic_init(&f->fn, (tvm_packed_fn)fn);
   f->resource = resource;
   f->next = *first;
   *first = f;
@@ -97,6 +98,7 @@ int32_t TVMBackendGetFuncFromEnv(void *module_ctx, const char *name, void **func
   pthread_mutex_lock(&registry.lock);
   function *f = m ? imported_function(m, name) : NULL;
   if (!f) f = find(registry.globals, name);
+  if (f && !atomic_load(&f->fn)) f = NULL;       /* it was taken away */
   pthread_mutex_unlock(&registry.lock);
   if (!f) {
     gr_fail(GR_ERR_KERNEL,
@@ -110,9 +112,12 @@ int32_t TVMBackendGetFuncFromEnv(void *module_ctx, const char *name, void **func
 
 int32_t TVMFuncCall(void *func, tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret,
                     int32_t *ret_code) {
-  const function *f = func;
+  function *f = func;
+  tvm_packed_fn fn = atomic_load(&f->fn);
   *ret_code = TVM_NULL;
-  return f->fn(args, codes, num_args, ret, ret_code, f->resource);
+  if (fn) return fn(args, codes, num_args, ret, ret_code, f->resource);
+  gr_fail(GR_ERR_KERNEL, "function %s was taken away while the library has it", f->name);
+  return -1;
 }
 
 void TVMAPISetLastError(const char *message) {
@@ -124,7 +129,7 @@ const char *TVMGetLastError(void) { return gr_error_text(); }
 int32_t TVMBackendRegisterSystemLibSymbol(const char *name, void *symbol) {
   pthread_mutex_lock(&registry.system_lock);
   function *f = find(registry.system.functions, name);
-  if (f) f->fn = (tvm_packed_fn)symbol;          /* the same library opened anew */
+  if (f) atomic_store(&f->fn, (tvm_packed_fn)symbol);   /* the same library opened anew */
   else f = add(&registry.system.functions, name, symbol, NULL);
   pthread_mutex_unlock(&registry.system_lock);
   /* its name may have the library's prefix, and the variable need not be exported */
@@ -140,8 +145,39 @@ static int32_t set_device(tvm_value *args, int32_t *codes, int32_t num_args, tvm
   return 0;
 }
 
-__attribute__((constructor)) static void register_builtins(void) {
-  add(&registry.globals, "__tvm_set_device", (void *)set_device, NULL);   /* no other thread runs yet: no lock */
+__attribute__((constructor)) static void register_builtins(void) { gr_tvm_provide("__tvm_set_device", set_device); }
+
+void gr_tvm_provide(const char *name, tvm_packed_fn fn) { add(&registry.globals, name, (void *)fn, NULL); }
+
+/* ---------------------------------------------------------------- the user's functions */
+
+int32_t gr_tvm_register(const char *name, void *fn, int32_t override) {
+  int32_t status = GR_OK;
+  pthread_mutex_lock(&registry.lock);
+  function *f = find(registry.globals, name);
+  if (f && fn && !override && atomic_load(&f->fn))
+    status = gr_fail(GR_ERR_ARGUMENT, "there is a function %s already: override=True takes its place", name);
+  else if (f) atomic_store(&f->fn, (tvm_packed_fn)fn);
+  else if (fn && !add(&registry.globals, name, fn, NULL)) status = gr_fail(GR_ERR_OUT_OF_MEMORY, "no memory");
+  pthread_mutex_unlock(&registry.lock);
+  return status;
+}
+
+void gr_tvm_fail(const char *text) { gr_fail(GR_ERR_KERNEL, "%s", text); }
+
+void *gr_tvm_global(const char *name) {
+  pthread_mutex_lock(&registry.lock);
+  function *f = find(registry.globals, name);
+  pthread_mutex_unlock(&registry.lock);
+  return f ? (void *)atomic_load(&f->fn) : NULL;
+}
+
+const char *gr_tvm_global_name(int32_t i) {
+  pthread_mutex_lock(&registry.lock);
+  function *f = registry.globals;
+  for (; f && (i > 0 || !atomic_load(&f->fn)); f = f->next) i -= atomic_load(&f->fn) != NULL;
+  pthread_mutex_unlock(&registry.lock);
+  return f ? f->name : NULL;
 }
 
 /* ---------------------------------------------------------------- context pointers */
@@ -232,7 +268,7 @@ void *gr_tvm_function(gr_tvm_module *module, const char *name, int32_t with_impo
   if (!f && with_imports) f = imported_function(module, name);
   pthread_mutex_unlock(&registry.system_lock);
   pthread_mutex_unlock(&registry.lock);
-  return f ? (void *)f->fn : NULL;
+  return f ? (void *)atomic_load(&f->fn) : NULL;
 }
 
 int32_t gr_tvm_call(void *fn, void *values, int32_t *codes, int32_t num_args, void *ret, int32_t *ret_code) {

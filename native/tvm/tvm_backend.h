@@ -3,7 +3,7 @@
  * plain externs, so they have default visibility and the loader makes _core's symbols global before it
  * opens such a library.
  *
- * defines: TVMFuncCall, TVMAPISetLastError, TVMGetLastError, TVMBackend*
+ * defines: gr_tvm_provide, TVMFuncCall, TVMAPISetLastError, TVMGetLastError, TVMBackend*
  */
 #ifndef GR_TVM_BACKEND_H
 #define GR_TVM_BACKEND_H
@@ -22,5 +22,8 @@ GR_PUBLIC int32_t TVMBackendFreeWorkspace(int32_t device_type, int32_t device_id
 GR_PUBLIC int32_t TVMBackendParallelLaunch(tvm_parallel_lambda lambda, void *cdata, int32_t num_task);
 GR_PUBLIC int32_t TVMBackendParallelBarrier(int32_t task, tvm_parallel_env *env);
 GR_PUBLIC int32_t TVMBackendRegisterSystemLibSymbol(const char *name, void *symbol);
+
+/* A packed function of the runtime's own, while the library is loaded (no lock, no other thread). */
+void gr_tvm_provide(const char *name, tvm_packed_fn fn);
 
 #endif

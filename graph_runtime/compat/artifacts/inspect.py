@@ -16,6 +16,7 @@ from ...base.errors import LibraryError
 from ...base.machine.devices import DL_NAMES
 from ...base.mapped import map_file
 from ...build.libraries.elf import SharedObject, read_elf
+from .asked import asked, missing, way_out
 from .blob import BLOB, Blob, Factory, parse_blob
 
 __all__ = ["describe"]
@@ -26,7 +27,8 @@ _NAME_OF = {number: name for name, number in DL_NAMES.items()}
 
 def describe(path: Path) -> dict[str, Any]:
     """``kind``, ``releases`` of TVM that made it, ``marks`` (why), ``functions``, ``imports`` (blob keys),
-    ``params`` {name: type}, ``devices``, and ``problem``, why it cannot be loaded (None: it can).
+    ``params`` {name: type}, ``devices``, ``asks`` (packed functions that its operators ask for), ``missing``
+    (sentences on those of them that are not here), and ``problem``, why it cannot be loaded (None: it can).
 
     Raises LibraryError for what is no shared object of this machine.
     """
@@ -48,6 +50,7 @@ def describe(path: Path) -> dict[str, Any]:
             "its functions take other arguments than those of TVM 0.5 to 0.20: compile with TVM up to 0.19"
         )
     found = list(_marks(shared, blob, keys))
+    asks = asked(shared, data)
     return {
         "kind": _kind(shared, keys),
         "releases": _releases(shared, found),
@@ -56,6 +59,8 @@ def describe(path: Path) -> dict[str, Any]:
         "imports": list(keys),
         "params": _params(blob),
         "devices": _devices(blob),
+        "asks": asks,
+        "missing": [way_out(name) for name in missing(asks)],
         "problem": problem,
     }
 

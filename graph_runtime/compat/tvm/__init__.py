@@ -15,7 +15,8 @@ Devices, errors graph_runtime exceptions, the root of which is ``TVMError``.
 
 from ...base.errors import GraphRuntimeError as TVMError
 from ...base.machine.devices import cpu
+from ..artifacts.packed_functions import get_global_func, register_func
 from . import contrib, nd, runtime
 from .runtime import device
 
-__all__ = ["TVMError", "contrib", "cpu", "device", "nd", "runtime"]
+__all__ = ["TVMError", "contrib", "cpu", "device", "get_global_func", "nd", "register_func", "runtime"]

@@ -1,0 +1,209 @@
+"""Packed functions by name, which operators of TVM's libraries ask for: the runtime's own, and the user's.
+
+    native/tvm: sort, random, products        TVMBackendGetFuncFromEnv  <--  register_func("my.function", f)
+
+A Python callable gets numbers, strings, None and tensors (Tensors over the caller's memory, which it may
+write) and returns a number, a string or None. What it raises is the operator's error. A handle that a library
+was given calls what is registered then, so a new function takes effect; functions stay alive to the end of
+the process.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, overload
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import DocumentError, InputError, KernelError, did_you_mean
+from ...ir.graph import TensorType
+from ...run import core
+from ...run.core import ffi, lib
+from ...run.sessions.bind import DLTENSOR
+from ...run.tensors.arrays import borrow
+from ...run.tensors.host_values import writable_view
+from ...run.tensors.tensor import Tensor
+from .library import dl_tensors
+
+__all__ = [
+    "PackedFunction",
+    "get_global_func",
+    "list_global_func_names",
+    "register_func",
+    "remove_global_func",
+]
+
+INT, FLOAT, HANDLE, NULL, TENSOR, STRING, ARRAY = 0, 2, 3, 4, 7, 11, 13  # TVM's type codes
+_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
+_SIGNATURE = "int32_t(uint64_t *, int32_t *, int32_t, uint64_t *, int32_t *, void *)"
+_kept: list[Any] = []  # callbacks: libraries keep their addresses
+_returned = threading.local()  # the string that a function returned last, until the thread's next
+
+
+class PackedFunction:
+    """A packed function by name, called with numbers, strings, None, arrays and Tensors of the host; arrays
+    that it fills are written in place. Returns a number, a string or None."""
+
+    name: str
+
+    def __init__(self, name: str):
+        self.name = name
+
+    def __call__(self, *args: Any) -> Any:
+        """Raises KernelError with the function's text, InputError for an argument of another kind."""
+        function = lib.gr_tvm_global(self.name.encode())
+        if function == ffi.NULL:
+            raise KernelError(f"function {self.name} was taken away", got=self.name)
+        values, codes, _alive = _packed(args)
+        result, code = ffi.new("uint64_t *"), ffi.new("int32_t *")
+        core.check(lib.gr_tvm_call(function, values, codes, len(args), result, code))
+        return _value(result, code[0])
+
+    def __repr__(self) -> str:
+        return f"PackedFunction({self.name})"
+
+
+@overload
+def get_global_func(name: str) -> PackedFunction: ...
+@overload
+def get_global_func(name: str, allow_missing: bool) -> PackedFunction | None: ...
+def get_global_func(name: str, allow_missing: bool = False) -> PackedFunction | None:
+    """The function of that name. Raises InputError where there is none, but for ``allow_missing``: None."""
+    if lib.gr_tvm_global(name.encode()) != ffi.NULL:
+        return PackedFunction(name)
+    if allow_missing:
+        return None
+    known = list_global_func_names()
+    text = (
+        f"Cannot find global function {name}{did_you_mean(name, known)}; register_func({name!r}, f) makes one"
+    )
+    raise InputError(text, got=name, wanted=known)
+
+
+def list_global_func_names() -> list[str]:
+    """The names of all functions, the runtime's and the user's."""
+    names, at = set[str](), 0
+    while (name := lib.gr_tvm_global_name(at)) != ffi.NULL:
+        names.add(ffi.string(name).decode())
+        at += 1
+    return sorted(names)
+
+
+def register_func(
+    name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
+) -> Any:
+    """Give all libraries a function: register_func("name", f), or as a decorator, @register_func("name") or
+    @register_func, which takes the function's own name. Returns the function.
+
+    Raises InputError for a name that there is already, unless ``override``, and for what is no function.
+    """
+    if callable(name):
+        return register_func(name.__name__, name, override)
+    if not isinstance(name, str) or not name or "\0" in name:
+        raise InputError(f"a function's name is a text, got {name!r}", got=name)
+    if f is None:
+        return lambda function: register_func(name, function, override)
+    if not callable(f):
+        raise InputError(f"register_func({name!r}, f) takes a function, got {type(f).__name__}", got=name)
+    callback = ffi.callback(_SIGNATURE, _trampoline(name, f), error=-1)
+    if lib.gr_tvm_register(name.encode(), callback, override) != lib.GR_OK:
+        raise InputError(core.last_error(), got=name)
+    _kept.append(callback)
+    return f
+
+
+def remove_global_func(name: str) -> None:
+    """Take a function away. Raises InputError where there is none."""
+    get_global_func(name)
+    core.check(lib.gr_tvm_register(name.encode(), ffi.NULL, True))
+
+
+# **************** arguments ****************
+
+
+def _packed(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
+    """(values, type codes, what has to live during the call)."""
+    values, codes = ffi.new("uint64_t[]", max(len(args), 1)), ffi.new("int32_t[]", max(len(args), 1))
+    table, shapes = dl_tensors([arg for arg in args if isinstance(arg, np.ndarray | Tensor)])
+    alive: list[Any] = [table, shapes]
+    at = 0
+    for i, arg in enumerate(args):
+        if isinstance(arg, np.ndarray | Tensor):
+            codes[i], values[i] = TENSOR, table.ctypes.data + at * DLTENSOR.itemsize
+            at += 1
+        elif isinstance(arg, str):
+            alive.append(ffi.new("char[]", arg.encode()))
+            codes[i], values[i] = STRING, core.address_of(alive[-1])
+        else:
+            codes[i] = _put(arg, values + i, f"argument {i} of a packed function")
+    return values, codes, alive
+
+
+def _put(value: Any, at: Any, what: str) -> int:
+    """Write a number or None as a value of the ABI; its type code."""
+    if value is None:
+        at[0] = 0
+        return NULL
+    if isinstance(value, bool | int | np.integer):
+        ffi.cast("int64_t *", at)[0] = int(value)
+        return INT
+    if isinstance(value, float | np.floating):
+        ffi.cast("double *", at)[0] = float(value)
+        return FLOAT
+    raise InputError(
+        f"{what} is a {type(value).__name__}, not a number, a text or None", got=type(value).__name__
+    )
+
+
+def _value(at: Any, code: int) -> Any:
+    """A value of the ABI."""
+    if code in (TENSOR, ARRAY):
+        return _tensor(int(at[0]))
+    if code in (INT, HANDLE):
+        return int(ffi.cast("int64_t *", at)[0])
+    if code == FLOAT:
+        return float(ffi.cast("double *", at)[0])
+    if code == STRING:
+        return ffi.string(ffi.cast("char *", at[0])).decode(errors="replace")
+    if code == NULL:
+        return None
+    raise InputError(f"a value of type code {code}, which is not known here", got=code)
+
+
+def _trampoline(name: str, f: Callable[..., Any]) -> Callable[..., int]:
+    """What the core calls: (values, codes, count, result, its code) -> 0, or -1 with a text."""
+
+    def called(values: Any, codes: Any, count: int, result: Any, result_code: Any, resource: Any) -> int:
+        try:
+            made = f(*[_value(values + i, codes[i]) for i in range(count)])
+            if isinstance(made, str):
+                _returned.text = ffi.new("char[]", made.encode())
+                result[0], result_code[0] = core.address_of(_returned.text), STRING
+            else:
+                result_code[0] = _put(made, result, f"what {name} returned")
+            return 0
+        except BaseException as error:  # it cannot go through the library's C
+            text = f"{name}: {type(error).__name__}: {error}"
+            lib.gr_tvm_fail(text.encode(errors="replace").replace(b"\0", b" "))
+            return -1
+
+    return called
+
+
+def _tensor(address: int) -> Tensor:
+    """A Tensor over a DLTensor's memory."""
+    raw = ffi.buffer(ffi.cast("char *", address), DLTENSOR.itemsize)
+    record = np.frombuffer(raw, DLTENSOR)[0]
+    shape = tuple(ffi.cast("int64_t *", int(record["shape"]))[0 : int(record["ndim"])])
+    name = f"{_CODES.get(int(record['code']), 'code')}{int(record['bits'])}"
+    name = "bool" if name == "uint1" else name
+    try:
+        type_ = TensorType(dtypes.canonical(name), shape)
+    except DocumentError as error:
+        raise InputError(f"a tensor of elements that are not known here: {error}", got=name) from None
+    view = writable_view(type_, int(record["data"]) + int(record["byte_offset"]), None)
+    if view is None:
+        raise InputError(f"a tensor of {name} has no form in numpy", got=name)
+    return borrow(view)
