@@ -20,6 +20,7 @@ from graph_runtime.compat.artifacts.packed_functions import (
     list_global_func_names,
     remove_global_func,
 )
+from graph_runtime.run import core
 from graph_runtime.run.tensors.arrays import array
 
 SORTED = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")
@@ -361,3 +362,14 @@ def test_an_executor_of_such_a_library_is_refused_before_it_runs(tvm_library, bl
         assert module["default"]("cpu:0").get_num_outputs() == 1
     finally:
         remove_global_func(name)
+
+
+def test_the_pool_has_as_many_threads_as_it_is_told():
+    before, config = core.pool_threads(), tvm.get_global_func("runtime.config_threadpool")
+    try:
+        config(1, 3)
+        assert core.pool_threads() == 3
+        config(-1, 0)
+        assert core.pool_threads() == 3
+    finally:
+        core.pool_set_threads(before)
