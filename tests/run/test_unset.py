@@ -144,7 +144,7 @@ def test_a_bundle_is_loaded_with_either_way(tmp_path):
 def test_tvm_s_way_is_an_option_which_compat_tvm_takes():
     for mod in (
         gr.create(builder(), None, "cpu:0", unset_inputs="allow"),
-        graph_executor.create(builder(), None, "cpu:0"),
+        graph_executor.create(builder(), None, gr.cpu(0)),
     ):
         mod.run()
         mod.run_async().wait()

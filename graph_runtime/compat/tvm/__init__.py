@@ -9,14 +9,73 @@
     module.run()
     y = module.get_output(0).numpy()
 
-Every name here is one of this package's objects. Arrays are graph_runtime Tensors, devices graph_runtime
-Devices, errors graph_runtime exceptions, the root of which is ``TVMError``.
+Arrays, devices and modules have TVM's shape over this package's own objects; errors are graph_runtime's,
+the root of which is ``TVMError``.
 """
 
+from typing import Any
+
 from ...base.errors import GraphRuntimeError as TVMError
-from ...base.machine.devices import cpu
+from ..artifacts.packed_functions import PackedFunction as PackedFunc
 from ..artifacts.packed_functions import get_global_func, register_func
 from . import contrib, nd, runtime
-from .runtime import device
+from .missing import why as _why
+from .runtime import device as device
+from .runtime.device import (
+    cl,
+    context,
+    cpu,
+    cuda,
+    ext_dev,
+    gpu,
+    hexagon,
+    metal,
+    micro_dev,
+    mtl,
+    opencl,
+    opengl,
+    rocm,
+    vpi,
+    vulkan,
+    webgpu,
+)
 
-__all__ = ["TVMError", "contrib", "cpu", "device", "get_global_func", "nd", "register_func", "runtime"]
+ndarray = runtime.ndarray  # names of TVM 0.6
+module = runtime.module
+TVMContext = runtime.Device
+
+__version__ = "0.19.0"  # the last release that had a graph executor
+
+__all__ = [
+    "PackedFunc",
+    "TVMContext",
+    "TVMError",
+    "cl",
+    "context",
+    "contrib",
+    "cpu",
+    "cuda",
+    "device",
+    "ext_dev",
+    "get_global_func",
+    "gpu",
+    "hexagon",
+    "metal",
+    "micro_dev",
+    "module",
+    "mtl",
+    "nd",
+    "ndarray",
+    "opencl",
+    "opengl",
+    "register_func",
+    "rocm",
+    "runtime",
+    "vpi",
+    "vulkan",
+    "webgpu",
+]
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(_why(name))

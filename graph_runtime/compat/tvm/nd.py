@@ -1,7 +1,29 @@
-"""tvm.nd: arrays. ``NDArray`` is graph_runtime's Tensor."""
+"""tvm.nd: arrays, and devices by their names."""
 
-from ...base.machine.devices import cpu
-from ...run.tensors.arrays import array, empty
-from ...run.tensors.tensor import Tensor as NDArray
+from .runtime.ndarray import (
+    Device,
+    NDArray,
+    array,
+    context,
+    cpu,
+    cuda,
+    device,
+    empty,
+    from_dlpack,
+    gpu,
+    numpyasarray,
+)
 
-__all__ = ["NDArray", "array", "cpu", "empty"]
+__all__ = [
+    "Device",
+    "NDArray",
+    "array",
+    "context",
+    "cpu",
+    "cuda",
+    "device",
+    "empty",
+    "from_dlpack",
+    "gpu",
+    "numpyasarray",
+]

@@ -1,10 +1,29 @@
 """tvm.contrib.graph_executor."""
 
-from functools import partial
+from __future__ import annotations
+
+from typing import Any
 
 from ....run.factory import create as _create
-from ....run.module import GraphModule
+from ..runtime.device import TvmDevice, as_device
+from ..runtime.executors import TvmGraphModule, checked
 
-create = partial(_create, unset_inputs="allow")  # in TVM an input that was never set computes, too
+__all__ = ["GraphModule", "create", "get_device"]
 
-__all__ = ["GraphModule", "create"]
+GraphModule = TvmGraphModule
+
+
+def create(graph_json_str: Any, libmod: Any, device: Any = None, *, ctx: Any = None) -> TvmGraphModule:
+    """A GraphModule of a graph, a library and devices, the first of which is the fallback. An input that was
+    never set computes, too. ``ctx`` is the name of ``device`` up to TVM 0.7.
+
+    Raises ValueError for what is no device, and as graph_runtime.create.
+    """
+    devices = checked(ctx if device is None else device)
+    return TvmGraphModule(_create(graph_json_str, libmod, devices, unset_inputs="allow"))
+
+
+def get_device(libmod: Any, device: Any) -> tuple[list[TvmDevice], int, list[int]]:
+    """(devices, 0 for the remote ones, types and ids in turn). Raises as create."""
+    devices = [as_device(one) for one in checked(device)]
+    return devices, 0, [n for one in devices for n in (one.device_type, one.device_id)]

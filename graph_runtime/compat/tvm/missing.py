@@ -1,0 +1,24 @@
+"""What TVM has and this package has not: each name leads to a text that names the way out."""
+
+from __future__ import annotations
+
+__all__ = ["why"]
+
+_COMPILER = (
+    "IRModule arith auto_scheduler autotvm build create_schedule driver ir lower meta_schedule micro parser "
+    "relax relay script target te tir topi transform"
+).split()
+
+
+def why(name: str) -> str:
+    """The text of an error for ``tvm.<name>``."""
+    if name in _COMPILER:
+        return (
+            f"tvm.{name} is a part of TVM's compiler, which is not here: compile with TVM elsewhere "
+            "(relay.build, export_library) and load the result with tvm.runtime.load_module"
+        )
+    if name == "rpc":
+        return (
+            "tvm.rpc is not here: copy the library to this machine and load it with tvm.runtime.load_module"
+        )
+    return f"graph_runtime.compat.tvm has no {name!r}: docs/tvm.md says what there is"

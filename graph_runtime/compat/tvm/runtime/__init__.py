@@ -1,0 +1,47 @@
+"""tvm.runtime: modules, devices, arrays and parameter files."""
+
+from ....run.benchmark import BenchmarkResult
+from ....views.profile import Report
+from . import device as _devices
+from . import module, ndarray, params
+from .device import TvmDevice, context, cpu, cuda, ext_dev, gpu, metal, opencl, rocm, vulkan
+from .module import LibraryModule, PackedModule, enabled, load_module, num_threads
+from .ndarray import NDArray, array, empty, from_dlpack
+from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
+
+Device = TVMContext = TvmDevice
+Module = PackedModule
+device = _devices.device
+
+__all__ = [
+    "BenchmarkResult",
+    "Device",
+    "LibraryModule",
+    "Module",
+    "NDArray",
+    "Report",
+    "TVMContext",
+    "array",
+    "context",
+    "cpu",
+    "cuda",
+    "device",
+    "empty",
+    "enabled",
+    "ext_dev",
+    "from_dlpack",
+    "gpu",
+    "load_module",
+    "load_param_dict",
+    "load_param_dict_from_file",
+    "metal",
+    "module",
+    "ndarray",
+    "num_threads",
+    "opencl",
+    "params",
+    "rocm",
+    "save_param_dict",
+    "save_param_dict_to_file",
+    "vulkan",
+]

@@ -1,0 +1,217 @@
+"""TvmDevice: a device as TVM's scripts see it, a type number and an id that may name what is not here.
+
+``tvm.device("llvm", 0)`` --> TvmDevice(1, 0) --opened()--> graph_runtime's Device("cpu", 0), or a DeviceError
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....base.machine.devices import DL_NAMES, Device, dl_kinds, of_type
+
+__all__ = ["TvmDevice", "as_device", "context", "device", "opened"]
+
+_NAMES = {number: name for name, number in DL_NAMES.items()} | {
+    32: "aocl",
+    33: "sdaccel",
+    34: "opengl",
+    35: "microdev",
+}
+_NUMBERS = {
+    **{name: 1 for name in ("llvm", "stackvm", "cpu", "c", "test", "hybrid", "composite", "ext_cpu")},
+    **{name: 2 for name in ("cuda", "gpu", "nvptx")},
+    **{name: 4 for name in ("cl", "opencl", "sdaccel")},
+    **{name: 32 for name in ("aocl", "aocl_sw_emu")},
+    **{name: 8 for name in ("metal", "mtl")},
+    "vulkan": 7,
+    "vpi": 9,
+    "rocm": 10,
+    "ext_dev": 12,
+    "tt": 12,
+    "webgpu": 15,
+    "hexagon": 16,
+    "opengl": 34,
+    "micro_dev": 35,
+}
+
+
+class TvmDevice:
+    """What TVM 0.8 calls Device and 0.6 TVMContext: ``device_type`` (a DLDeviceType) and ``device_id``.
+
+    Making one asks for nothing: a device that is not here has ``exist`` False, and is an error where it is
+    used. Attributes of the hardware that TVM does not know of a cpu are None.
+    """
+
+    kDLCPU, kDLCUDA, kDLGPU, kDLCUDAHost, kDLOpenCL, kDLVulkan = 1, 2, 2, 3, 4, 7
+    kDLMetal, kDLVPI, kDLROCM, kDLROCMHost, kDLExtDev, kDLOneAPI, kDLWebGPU, kDLHexagon = (
+        8,
+        9,
+        10,
+        11,
+        12,
+        14,
+        15,
+        16,
+    )
+    MASK2STR, STR2MASK = _NAMES, _NUMBERS
+
+    device_type: int
+    device_id: int
+
+    def __init__(self, device_type: int, device_id: int = 0):
+        self.device_type, self.device_id = int(device_type), int(device_id)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TvmDevice) and (self.device_type, self.device_id) == (
+            other.device_type,
+            other.device_id,
+        )
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __repr__(self) -> str:
+        return f"{_NAMES.get(self.device_type, self.device_type)}({self.device_id})"
+
+    @property
+    def exist(self) -> bool:
+        """Whether there is such a device here: cpu, and ext_dev, which is the simulated tt."""
+        return self.device_type in dl_kinds()
+
+    def opened(self) -> Device:
+        """The device of graph_runtime. Raises DeviceError for one that is not here, naming the way out."""
+        return of_type(_NAMES.get(self.device_type, self.device_type), self.device_id)
+
+    def sync(self, stream: Any = None) -> None:
+        """Nothing is left to wait for: a run is over on all its devices when it returns. Raises DeviceError
+        for a device that is not here."""
+        self.opened()
+
+    def _unknown(self) -> None:
+        """None, of a device that is here. Raises DeviceError for another."""
+        self.opened()
+
+    max_threads_per_block = property(_unknown)
+    warp_size = property(_unknown)
+    max_shared_memory_per_block = property(_unknown)
+    compute_version = property(_unknown)
+    device_name = property(_unknown)
+    max_clock_rate = property(_unknown)
+    multi_processor_count = property(_unknown)
+    max_thread_dimensions = property(_unknown)
+    api_version = property(_unknown)
+    driver_version = property(_unknown)
+    l2_cache_size_bytes = property(_unknown)
+    total_global_memory = property(_unknown)
+    available_global_memory = property(_unknown)
+
+    def texture_spatial_limit(self) -> None:
+        """None: there are no textures."""
+        self.opened()
+
+    def create_raw_stream(self) -> None:
+        """None, as of TVM's cpu, which has no streams."""
+        self.opened()
+
+    def free_raw_stream(self, stream: Any) -> None:
+        """Nothing: see create_raw_stream."""
+
+    def set_raw_stream(self, stream: Any) -> None:
+        """Nothing: see create_raw_stream."""
+
+
+def device(dev_type: int | str, dev_id: int = 0) -> TvmDevice:
+    """A device by number, name or target: ``device("cuda", 1)``, ``device("cpu:0")``, ``device("llvm")``.
+
+    Raises ValueError for a name that TVM does not know, and for an id that is no number.
+    """
+    if not isinstance(dev_id, int):
+        raise ValueError(f"Invalid device id: {dev_id}")
+    if not isinstance(dev_type, str):
+        return TvmDevice(dev_type, dev_id)
+    name, *ids = dev_type.split()[0].split(":")
+    if len(ids) > 1:
+        raise ValueError(f"Invalid device string: {dev_type}")
+    if ids and not ids[0].isdigit():
+        raise ValueError(f"Invalid device id: {ids[0]}")
+    if name not in _NUMBERS:
+        raise ValueError(f"Unknown device type: {name}")
+    return TvmDevice(_NUMBERS[name], int(ids[0]) if ids else dev_id)
+
+
+context = device  # its name up to TVM 0.7
+
+
+def as_device(given: Device) -> TvmDevice:
+    """TVM's shape of a device of graph_runtime."""
+    return TvmDevice(given.dl_type, given.ordinal)
+
+
+def opened(given: Any) -> Any:
+    """Devices of graph_runtime for TVM's, alone or in a list; anything else stays. Raises DeviceError."""
+    if isinstance(given, TvmDevice):
+        return given.opened()
+    return [opened(one) for one in given] if isinstance(given, (list, tuple)) else given
+
+
+def cpu(dev_id: int = 0) -> TvmDevice:
+    """The host."""
+    return TvmDevice(1, dev_id)
+
+
+def cuda(dev_id: int = 0) -> TvmDevice:
+    """An NVIDIA GPU, which is not here."""
+    return TvmDevice(2, dev_id)
+
+
+def opencl(dev_id: int = 0) -> TvmDevice:
+    """An OpenCL device, which is not here."""
+    return TvmDevice(4, dev_id)
+
+
+def vulkan(dev_id: int = 0) -> TvmDevice:
+    """A Vulkan device, which is not here."""
+    return TvmDevice(7, dev_id)
+
+
+def metal(dev_id: int = 0) -> TvmDevice:
+    """A Metal device, which is not here."""
+    return TvmDevice(8, dev_id)
+
+
+def vpi(dev_id: int = 0) -> TvmDevice:
+    """A simulated Verilog device, which is not here."""
+    return TvmDevice(9, dev_id)
+
+
+def rocm(dev_id: int = 0) -> TvmDevice:
+    """An AMD GPU, which is not here."""
+    return TvmDevice(10, dev_id)
+
+
+def ext_dev(dev_id: int = 0) -> TvmDevice:
+    """The device of type 12: here the simulated tt."""
+    return TvmDevice(12, dev_id)
+
+
+def webgpu(dev_id: int = 0) -> TvmDevice:
+    """A WebGPU device, which is not here."""
+    return TvmDevice(15, dev_id)
+
+
+def hexagon(dev_id: int = 0) -> TvmDevice:
+    """A Hexagon DSP, which is not here."""
+    return TvmDevice(16, dev_id)
+
+
+def opengl(dev_id: int = 0) -> TvmDevice:
+    """An OpenGL device of TVM 0.5, which is not here."""
+    return TvmDevice(34, dev_id)
+
+
+def micro_dev(dev_id: int = 0) -> TvmDevice:
+    """A microcontroller of TVM 0.6, which is not here."""
+    return TvmDevice(35, dev_id)
+
+
+gpu, cl, mtl = cuda, opencl, metal

@@ -1,0 +1,159 @@
+"""Executors in TVM's shape: GraphModules that take and give NDArrays, and the raw module under each."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ....base.errors import InputError, did_you_mean
+from ....base.machine.devices import Device
+from ....run.module import GraphModule
+from ...artifacts.debugger import DebugModule
+from ...artifacts.dump import GraphModuleDebug
+from .device import TvmDevice, opened
+from .ndarray import NDArray, converted, shaped, tensor_of
+from .packed import PackedModule
+
+__all__ = [
+    "ExecutorModule",
+    "TvmDebugModule",
+    "TvmGraphModule",
+    "UnknownInputError",
+    "checked",
+    "executor_of",
+]
+
+
+class UnknownInputError(InputError, RuntimeError):
+    """A name that is no input: TVM raises a RuntimeError."""
+
+
+class ExecutorModule(PackedModule):
+    """The raw module of an executor: its functions by name. ``executor`` is what computes."""
+
+    def __init__(self, executor: Any):
+        self.executor = executor
+
+    @property
+    def type_key(self) -> str:  # type: ignore[override]
+        return "GraphExecutorDebug" if isinstance(self.executor, DebugModule) else "GraphExecutor"
+
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """A method of the executor. Raises AttributeError."""
+        known = self.executor.functions
+        if name not in known:
+            raise AttributeError(f"Module has no function {name!r}{did_you_mean(name, known)}")
+        found: Callable[..., Any] = getattr(self.executor, name)
+        if name in ("get_input_info", "get_output_info"):
+            return lambda: dict(zip(("shape", "dtype"), found(), strict=True))
+        return found
+
+    def __repr__(self) -> str:
+        return f"Module({self.type_key}, {id(self.executor):x})"
+
+
+class _Shape:
+    """What is TVM's of an executor: NDArrays in and out, and numpy values converted as NDArray.copyfrom."""
+
+    session: Any
+    _input_index: dict[str, int]
+
+    @property
+    def module(self) -> ExecutorModule:
+        return ExecutorModule(self)
+
+    def _value(self, key: Any, value: Any) -> Any:
+        if isinstance(key, str) and key not in self._input_index:
+            close = did_you_mean(key, self._input_index)
+            raise UnknownInputError(f"Could not find {key!r} in graph's inputs{close}", got=key)
+        index = self._input_index.get(key, key)
+        eids = self.session.graph.input_eids
+        if not isinstance(index, int) or not 0 <= index < len(eids):
+            return tensor_of(value)  # the executor says what is wrong
+        wanted = self.session.graph.entry_type(int(eids[index]))
+        return converted(value, wanted.shape, wanted.dtype)
+
+    def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
+        """As GraphModule.set_input; values that are no NDArray are converted to the input's dtype. Raises
+        UnknownInputError, ValueError for another shape."""
+        given = {name: self._value(name, one) for name, one in params.items()}
+        if key is not None:
+            super().set_input(key, self._value(key, value))  # type: ignore[misc]
+        for name in sorted(given, key=lambda name: -math.prod(given[name].shape)):
+            super().set_input(name, given[name])  # type: ignore[misc]
+
+    def set_input_zero_copy(self, key: Any = None, value: Any = None, **params: Any) -> None:
+        """As GraphModule.set_input_zero_copy."""
+        params = {name: tensor_of(one) for name, one in params.items()}
+        super().set_input_zero_copy(key, tensor_of(value), **params)  # type: ignore[misc]
+
+    def set_output_zero_copy(self, key: Any, value: Any) -> None:
+        """As GraphModule.set_output_zero_copy."""
+        super().set_output_zero_copy(key, tensor_of(value))  # type: ignore[misc]
+
+    def get_input(self, index: Any, out: Any = None) -> Any:
+        """The live array of an input; with ``out`` a copy of it, written there."""
+        found = super().get_input(index, tensor_of(out))  # type: ignore[misc]
+        return shaped(found) if out is None else out
+
+    def get_output(self, index: Any, out: Any = None) -> Any:
+        """The live array of an output; with ``out`` a copy of it, written there."""
+        found = super().get_output(index, tensor_of(out))  # type: ignore[misc]
+        return shaped(found) if out is None else out
+
+    def share_params(self, other: Any, params_bytes: Any) -> None:
+        """As GraphModule.share_params; ``other`` may be a raw module."""
+        super().share_params(getattr(other, "executor", other), params_bytes)  # type: ignore[misc]
+
+    def run_from_inputs(self, device_type: Any, device_id: int, *pairs: Any) -> list[NDArray]:
+        """As GraphModule.run_from_inputs."""
+        found = super().run_from_inputs(device_type, device_id, *pairs)  # type: ignore[misc]
+        return [shaped(one) for one in found]
+
+
+class TvmGraphModule(_Shape, GraphModule):  # type: ignore[misc]
+    """GraphModule of tvm.contrib.graph_executor. ``module``: a raw module, or a GraphModule."""
+
+    def __init__(self, module: Any):
+        super().__init__(getattr(module, "executor", module))
+
+
+class _RawDebug(_Shape, DebugModule):  # type: ignore[misc]
+    """What debug_create returns, under its raw module."""
+
+
+class TvmDebugModule(_Shape, GraphModuleDebug):  # type: ignore[misc]
+    """GraphModuleDebug of tvm.contrib.debugger.debug_executor."""
+
+    def __init__(self, module: Any, device: Any, graph_json_str: Any, dump_root: Any = None):
+        super().__init__(getattr(module, "executor", module), opened(device), graph_json_str, dump_root)
+        self._dump_root = str(self.debug_datum.root)
+        self._dump_path = str(self.dump_path)
+
+    def _execute_node(self, index: int) -> None:
+        self.execute_node(index)
+
+    def _get_node_output(self, index: int, output: int) -> Any:
+        return self.get_node_output(index, output)
+
+    def debug_get_output(self, node: Any, out: Any = None) -> Any:
+        """As DebugModule.debug_get_output."""
+        found = super().debug_get_output(node, tensor_of(out))
+        return found if out is None else out
+
+
+def executor_of(made: GraphModule) -> ExecutorModule:
+    """The raw module of an executor that a factory made. Its parameters stay listed by get_input_info, as in
+    TVM."""
+    made.params.clear()
+    return ExecutorModule(_RawDebug(made) if isinstance(made, DebugModule) else TvmGraphModule(made))
+
+
+def checked(devices: Any) -> Any:
+    """Devices of graph_runtime for a device or a list. Raises ValueError for anything else, DeviceError
+    for one that is not here."""
+    items = devices if isinstance(devices, (list, tuple)) else [devices]
+    if not all(isinstance(one, (TvmDevice, Device)) for one in items):
+        raise ValueError("dev has to be the type of Device or a list of Device")
+    return opened(list(items))

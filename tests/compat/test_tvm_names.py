@@ -1,0 +1,99 @@
+"""Lines of deployment scripts, in the shape of the names they use."""
+
+import numpy as np
+import pytest
+
+import graph_runtime.compat.tvm as tvm
+from graph_runtime.compat.tvm.contrib import graph_executor
+from graph_runtime.compat.tvm.contrib.debugger import debug_executor
+
+
+@pytest.fixture
+def graph(document):
+    return document.json(document.call("myadd", document.input("x")))
+
+
+def test_the_most_copied_lines_of_the_tutorials(graph, packed_library):
+    dev = tvm.device("llvm", 0)
+    lib = tvm.runtime.load_module(packed_library, "so")
+    module = graph_executor.create(graph_json_str=graph, libmod=lib, device=dev)
+    module.set_input("x", tvm.nd.array(np.arange(4, dtype="float32"), device=dev))
+    module.run()
+    out = module.get_output(0, tvm.nd.empty((4,), device=dev))
+    assert out.numpy().tolist() == out.asnumpy().tolist() == [1, 2, 3, 4]
+    timer = module.module.time_evaluator("run", dev, number=1, repeat=6)
+    assert (np.array(timer().results) * 1000).shape == (6,)
+    assert timer().mean > 0
+    assert str(timer()).startswith("Execution time summary:")
+    x, y = tvm.nd.array(np.zeros(4, "float32")), tvm.nd.empty((4,))
+    assert len(lib.time_evaluator("myadd", dev, repeat=2)(x, y).results) == 2
+    assert y.numpy().tolist() == [1] * 4
+
+
+def test_packed_functions_of_an_executor(graph, packed_library):
+    made = graph_executor.create(graph, tvm.runtime.load_module(packed_library), [tvm.cpu(0)])
+    m = made.module
+    m["set_input"]("x", tvm.nd.array([1.0, 2, 3, 4]).numpy().astype("float32"))
+    m["run"]()
+    assert m["get_output"](0).numpy().tolist() == [2, 3, 4, 5]
+    assert m["get_input_info"]() == {"shape": {"x": (4,)}, "dtype": {"x": "float32"}}
+    assert made.get_output(0).same_as(m["get_output"](0))
+    assert m.type_key == "GraphExecutor"
+    assert not m.implements_function("fly")
+    made.set_input("x", [0, 0, 0, 0])  # converted, as copyfrom does
+    with pytest.raises(RuntimeError, match="Could not find 'y' in graph's inputs"):
+        made.set_input("y", [0])
+    with pytest.raises(ValueError, match="array shape do not match"):
+        made.set_input("x", [0])
+
+
+def test_a_factory_gives_arrays_that_are_not_copied(tvm_library, blobs, golden_dir):
+    lib = tvm.runtime.load_module(tvm_library("LLVM", blob=blobs.model("mlp")))
+    params = lib["get_graph_params"]()
+    kept = params["p0"].numpy()
+    assert params["p0"].tensor.readonly
+    params["p0"].copyfrom(kept + 1)  # the first write takes a copy
+    np.testing.assert_array_equal(lib["get_graph_params"]()["p0"].numpy(), kept)
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    assert "p0" in module.get_input_info()[0]
+    raw = (golden_dir / "mlp" / "params.bin").read_bytes()
+    loaded = tvm.runtime.load_param_dict(bytearray(raw))
+    assert (loaded["p0"].shape, loaded["p0"].dtype) == (kept.shape, str(kept.dtype))
+    again = tvm.runtime.load_param_dict(tvm.runtime.save_param_dict(loaded))
+    np.testing.assert_array_equal(again["p0"].numpy(), kept)
+
+
+def test_devices():
+    assert str(tvm.cpu(0)) == repr(tvm.device("cpu:0")) == "cpu(0)"
+    assert tvm.cpu(0) == tvm.runtime.Device(1, 0) == tvm.context("llvm")
+    assert tvm.cpu().exist
+    assert not tvm.cuda(0).exist
+    assert tvm.cpu().max_threads_per_block is None
+    with pytest.raises(ValueError, match="Unknown device type: qpu"):
+        tvm.device("qpu")
+    with pytest.raises(tvm.TVMError, match="no cuda device here"):
+        tvm.nd.array([1.0], tvm.cuda(0))
+
+
+def test_what_is_no_device_is_an_error_of_tvms(graph):
+    for made in (graph_executor.create, debug_executor.create):
+        with pytest.raises(ValueError, match="dev has to be the type of Device or a list of Device"):
+            made(graph, None, "cpu:0")
+
+
+def test_arrays():
+    a = tvm.nd.array(np.ones((2, 2), "float32"))
+    assert repr(a).startswith("<tvm.nd.NDArray shape=(2, 2), cpu(0)>\narray(")
+    a[:] = np.zeros((2, 2), "float32")
+    b = a.copyto(tvm.cpu(0))
+    assert b.numpy().sum() == 0
+    assert a != b
+    assert isinstance(tvm.nd.from_dlpack(a.to_dlpack()), tvm.nd.NDArray)
+    assert a.ctx == a.device == tvm.cpu(0)
+    with pytest.raises(ValueError, match="only support set"):
+        a[0] = b
+
+
+def test_the_compiler_is_named():
+    with pytest.raises(AttributeError, match="compile with TVM elsewhere"):
+        _ = tvm.relay
