@@ -1,5 +1,8 @@
 """Lines of deployment scripts, in the shape of the names they use."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -97,3 +100,35 @@ def test_arrays():
 def test_the_compiler_is_named():
     with pytest.raises(AttributeError, match="compile with TVM elsewhere"):
         _ = tvm.relay
+    with pytest.raises(ImportError, match="compile with TVM elsewhere"):
+        import graph_runtime.compat.tvm.relay  # noqa: F401
+
+
+def test_an_unchanged_script_runs(graph, packed_library, tmp_path):
+    script = tmp_path / "deploy.py"
+    script.write_text(
+        """
+import sys
+import numpy as np
+import tvm
+import tvm.testing
+from tvm import runtime
+from tvm.contrib import graph_executor, utils
+from tvm.contrib.debugger import debug_executor
+assert sys.argv[0].endswith("deploy.py")
+folder = utils.tempdir()
+open(folder.relpath("deploy.json"), "w").write(sys.argv[2])
+graph = open(folder.relpath("deploy.json")).read()
+module = graph_executor.create(graph, runtime.load_module(sys.argv[1]), tvm.cpu(0))
+module.run(x=np.zeros(4, "float32"))
+tvm.testing.assert_allclose(module.get_output(0).numpy(), np.ones(4))
+try:
+    from tvm import relay
+except ImportError as error:
+    print(error)
+"""
+    )
+    command = [sys.executable, "-W", "error", "-m", "graph_runtime.compat.tvm", script, packed_library, graph]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "tvm.relay is a part of TVM's compiler" in done.stdout

@@ -111,15 +111,15 @@ class DebugDump:
             if node["op"] == "param":
                 continue
             share = 100 * us / total if total else 0.0
-            measured = ", ".join(f"{t * 1e6:.3f}" for t in times)
+            measured = ", ".join(str(round(t * 1e6, 3)) for t in times)
             rows += [
                 (
                     us,
                     (
                         node["name"],
                         node["op"],
-                        f"{us:.3f}",
-                        f"{share:.3f}",
+                        str(round(us, 3)),
+                        str(round(share, 3)),
                         str(array.shape),
                         node["attrs"]["num_inputs"],
                         node["attrs"]["num_outputs"],
@@ -135,11 +135,11 @@ class DebugDump:
             _COLUMNS,
             tuple("-" * len(name) for name in _COLUMNS),
             *(row for _, row in rows),
-            ("Total_time", "-", f"{total:.3f}", "-", "-", "-", "-", "-"),
+            ("Total_time", "-", str(round(total, 3)), "-", "-", "-", "-", "-"),
         ]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join(
-            "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)).rstrip() for line in lines
+            "".join(cell.ljust(w + 2) for cell, w in zip(line, widths, strict=True)) for line in lines
         )
 
     def display_debug_result(self, sort_by_time: bool = True) -> None:

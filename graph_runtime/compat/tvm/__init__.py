@@ -18,7 +18,8 @@ from typing import Any
 from ...base.errors import GraphRuntimeError as TVMError
 from ..artifacts.packed_functions import PackedFunction as PackedFunc
 from ..artifacts.packed_functions import get_global_func, register_func
-from . import contrib, nd, runtime
+from . import contrib, nd, runtime, testing
+from .alias import name_missing as _name_missing
 from .missing import why as _why
 from .runtime import device as device
 from .runtime.device import (
@@ -46,6 +47,8 @@ TVMContext = runtime.Device
 
 __version__ = "0.19.0"  # the last release that had a graph executor
 
+_name_missing()
+
 __all__ = [
     "PackedFunc",
     "TVMContext",
@@ -71,6 +74,7 @@ __all__ = [
     "register_func",
     "rocm",
     "runtime",
+    "testing",
     "vpi",
     "vulkan",
     "webgpu",
