@@ -104,6 +104,24 @@ def test_the_compiler_is_named():
         import graph_runtime.compat.tvm.relay  # noqa: F401
 
 
+def test_a_remote_device_is_refused_where_it_is_used():
+    with pytest.raises(NotImplementedError, match="copy the library to this machine"):
+        tvm.rpc.connect("board", 9090)
+
+
+def test_unchanged_debugger_lines(graph, packed_library, tmp_path):
+    lib = tvm.module.load(packed_library)
+    mod = debug_executor.create(graph, lib, tvm.context("cpu", 0), dump_root=str(tmp_path))
+    mod.set_input(x=np.zeros(4, "float32"))
+    mod.run(number=1)
+    assert mod._dump_path == str(tmp_path / "_tvmdbg_device_CPU_0")
+    assert mod.debug_datum.get_debug_result().split("\n")[0].endswith("Measurements(us)  ")
+    out = mod.debug_get_output(1, tvm.nd.empty((4,)))
+    mod._execute_node(1)
+    assert out.numpy().tolist() == mod._get_node_output(1, 0).numpy().tolist() == [1] * 4
+    assert "Total" in str(mod.profile())
+
+
 def test_an_unchanged_script_runs(graph, packed_library, tmp_path):
     script = tmp_path / "deploy.py"
     script.write_text(

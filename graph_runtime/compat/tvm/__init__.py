@@ -18,7 +18,7 @@ from typing import Any
 from ...base.errors import GraphRuntimeError as TVMError
 from ..artifacts.packed_functions import PackedFunction as PackedFunc
 from ..artifacts.packed_functions import get_global_func, register_func
-from . import contrib, nd, runtime, testing
+from . import contrib, nd, rpc, runtime, testing
 from .alias import name_missing as _name_missing
 from .missing import why as _why
 from .runtime import device as device
@@ -73,6 +73,7 @@ __all__ = [
     "opengl",
     "register_func",
     "rocm",
+    "rpc",
     "runtime",
     "testing",
     "vpi",

@@ -9,6 +9,7 @@ from typing import Any
 from ....base.errors import InputError, did_you_mean
 from ....base.machine.devices import Device
 from ....run.module import GraphModule
+from ....run.tensors.arrays import borrow
 from ...artifacts.debugger import DebugModule
 from ...artifacts.dump import GraphModuleDebug
 from .device import TvmDevice, opened
@@ -135,7 +136,7 @@ class TvmDebugModule(_Shape, GraphModuleDebug):  # type: ignore[misc]
         self.execute_node(index)
 
     def _get_node_output(self, index: int, output: int) -> Any:
-        return self.get_node_output(index, output)
+        return NDArray(borrow(self.get_node_output(index, output)))
 
     def debug_get_output(self, node: Any, out: Any = None) -> Any:
         """As DebugModule.debug_get_output."""

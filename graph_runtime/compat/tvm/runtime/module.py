@@ -80,6 +80,9 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> LibraryModule:
     return LibraryModule(artifact)
 
 
+load = load_module  # its name up to TVM 0.6
+
+
 def enabled(target: str) -> bool:
     """Whether libraries for a target can run here."""
     try:
