@@ -66,6 +66,23 @@ def test_a_factory_gives_arrays_that_are_not_copied(tvm_library, blobs, golden_d
     np.testing.assert_array_equal(again["p0"].numpy(), kept)
 
 
+def test_parameters_are_loaded_and_shared(graph, packed_library):
+    lib = tvm.runtime.load_module(packed_library)
+    raw = tvm.runtime.save_param_dict({"x": tvm.nd.array(np.full(4, 3, "float32"))})
+    first, second = (graph_executor.create(graph, lib, tvm.cpu(0)) for _ in range(2))
+    first.load_params(bytearray(raw))
+    second.module["share_params"](first.module, raw)
+    second.run()
+    assert second.get_output("myadd_1").numpy().tolist() == [4] * 4
+    assert first.get_input_info() == ({}, {})
+    assert len(first.benchmark(tvm.cpu(0), repeat=2, number=1, end_to_end=True).results) == 2
+    mine = tvm.nd.array(np.zeros(4, "float32"))
+    first.set_input_zero_copy("x", mine)
+    first.run()
+    assert first.get_output(0).numpy().tolist() == [1] * 4
+    assert graph_executor.get_device(lib, tvm.cpu(0)) == ([tvm.cpu(0)], 0, [1, 0])
+
+
 def test_devices():
     assert str(tvm.cpu(0)) == repr(tvm.device("cpu:0")) == "cpu(0)"
     assert tvm.cpu(0) == tvm.runtime.Device(1, 0) == tvm.context("llvm")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from ....base.machine.layout import HOST
 from ....run.tensors.arrays import array as _make
 from ....run.tensors.arrays import borrow
 from ....run.tensors.arrays import empty as _empty
@@ -267,8 +266,3 @@ def _bfloat16() -> Any:
     from ....base.dtypes import to_numpy  # imports ml_dtypes
 
     return to_numpy("bfloat16")
-
-
-def is_on_host(value: NDArray) -> bool:
-    """Whether its memory has a host address."""
-    return value.tensor.layout.memory == HOST
