@@ -119,6 +119,8 @@ def test_the_compiler_is_named():
         _ = tvm.relay
     with pytest.raises(ImportError, match="compile with TVM elsewhere"):
         import graph_runtime.compat.tvm.relay  # noqa: F401
+    with pytest.raises(ImportError, match="virtual machine is not here"):
+        from graph_runtime.compat.tvm.runtime import vm  # noqa: F401
 
 
 def test_a_remote_device_is_refused_where_it_is_used():

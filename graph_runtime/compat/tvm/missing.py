@@ -10,9 +10,23 @@ _COMPILER = (
 ).split()
 
 
+_EXECUTORS = {
+    "runtime.vm": "TVM's virtual machine",
+    "runtime.executor": "TVM's AOT executor",
+    "contrib.tflite_runtime": "TVM's TFLite runtime",
+    "contrib.cuda_graph": "TVM's CUDA graph executor",
+    "contrib.pipeline_executor": "TVM's pipeline executor",
+}
+
+
 def why(name: str) -> str:
     """The text of an error for ``tvm.<name>``."""
-    if name in _COMPILER:
+    for other, what in _EXECUTORS.items():
+        if name == other or name.startswith(f"{other}."):
+            return (
+                f"tvm.{name}: {what} is not here: build the model for the graph executor with TVM elsewhere"
+            )
+    if name.partition(".")[0] in _COMPILER:
         return (
             f"tvm.{name} is a part of TVM's compiler, which is not here: compile with TVM elsewhere "
             "(relay.build, export_library) and load the result with tvm.runtime.load_module"

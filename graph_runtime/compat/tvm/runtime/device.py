@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....base.machine.devices import DL_NAMES, Device, dl_kinds, of_type
+from ....base.machine.devices import DL_NAMES, Device, dl_kinds, dl_types, of_type
 
 __all__ = ["TvmDevice", "as_device", "context", "device", "opened"]
 
@@ -27,7 +27,6 @@ _NUMBERS = {
     "vpi": 9,
     "rocm": 10,
     "ext_dev": 12,
-    "tt": 12,
     "webgpu": 15,
     "hexagon": 16,
     "opengl": 34,
@@ -134,9 +133,10 @@ def device(dev_type: int | str, dev_id: int = 0) -> TvmDevice:
         raise ValueError(f"Invalid device string: {dev_type}")
     if ids and not ids[0].isdigit():
         raise ValueError(f"Invalid device id: {ids[0]}")
-    if name not in _NUMBERS:
+    number = _NUMBERS.get(name) or dl_types().get(name)
+    if number is None:
         raise ValueError(f"Unknown device type: {name}")
-    return TvmDevice(_NUMBERS[name], int(ids[0]) if ids else dev_id)
+    return TvmDevice(number, int(ids[0]) if ids else dev_id)
 
 
 context = device  # its name up to TVM 0.7

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ....base.dtypes import to_numpy
 from ....run.tensors.arrays import array as _make
 from ....run.tensors.arrays import borrow
 from ....run.tensors.arrays import empty as _empty
@@ -123,9 +124,9 @@ class NDArray:
     # **************** values ****************
 
     def numpy(self) -> np.ndarray:
-        """A copy on the host. bfloat16 comes as uint16, as in TVM. Raises as Tensor.numpy."""
+        """A copy on the host. A half that numpy has not comes as uint16, as in TVM. Raises as Tensor.numpy."""
         values = self.tensor.numpy()
-        return values.view(np.uint16) if self.dtype == "bfloat16" else values
+        return values.view(np.uint16) if values.dtype.kind == "V" and values.itemsize == 2 else values
 
     def asnumpy(self) -> np.ndarray:
         """The name of ``numpy`` up to TVM 0.7."""
@@ -257,12 +258,7 @@ def converted(value: Any, shape: tuple[int, ...], dtype: str) -> Any:
         raise TypeError(f"array must be an array_like data, type {type(value)} is not supported")
     if values.shape != shape:
         raise ValueError(f"array shape do not match the shape of NDArray {values.shape} vs {shape}")
-    if dtype == "bfloat16":  # given as TVM gives it out
-        return values if values.dtype.name == "bfloat16" else values.astype(np.uint16).view(_bfloat16())
-    return values.astype(dtype, copy=False)
-
-
-def _bfloat16() -> Any:
-    from ....base.dtypes import to_numpy  # imports ml_dtypes
-
-    return to_numpy("bfloat16")
+    wanted = np.dtype(to_numpy(dtype))
+    if wanted.kind == "V" and wanted.itemsize == 2 and values.dtype != wanted:  # as numpy() gives it out
+        return values.astype(np.uint16).view(wanted)
+    return values.astype(wanted, copy=False)

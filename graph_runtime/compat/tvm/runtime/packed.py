@@ -19,6 +19,7 @@ class PackedModule:
 
     type_key: str = ""
     entry_name = _ENTRY
+    format = ""
     is_runnable = True
     is_dso_exportable = False
     is_binary_serializable = False
@@ -47,10 +48,6 @@ class PackedModule:
 
     def __call__(self, *args: Any) -> Any:
         return self.entry_func(*args)
-
-    @property
-    def format(self) -> str:
-        return ""
 
     @property
     def imported_modules(self) -> list[PackedModule]:
