@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from graph_runtime.base.errors import InputError, KernelError, LibraryError
-from graph_runtime.compat import tvm
+from graph_runtime.compat.artifacts import packed_functions as tvm
 from graph_runtime.compat.artifacts.inspect import describe
 from graph_runtime.compat.artifacts.library import load_module
 from graph_runtime.compat.artifacts.packed_functions import (

@@ -169,3 +169,30 @@ except ImportError as error:
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "tvm.relay is a part of TVM's compiler" in done.stdout
+
+
+def test_functions_by_name_take_and_get_ndarrays():
+    x, at = tvm.nd.array(np.array([3, 1, 2], "float32")), tvm.nd.empty((3,), "int32")
+    tvm.get_global_func("tvm.contrib.sort.argsort")(x, at, 0, True)
+    assert at.numpy().tolist() == [1, 2, 0]
+    seen = []
+
+    @tvm.register_func("tests.names.double")
+    def double(a, b):
+        seen.append(type(a))
+        b.copyfrom(a.asnumpy() * 2)
+
+    try:
+        y = tvm.nd.empty((3,))
+        tvm.get_global_func("tests.names.double")(x, y)
+        assert y.numpy().tolist() == [6, 2, 4]
+        assert seen == [tvm.nd.NDArray]
+        with pytest.raises(ValueError, match="override=True"):
+            tvm.register_func("tests.names.double", double)
+        tvm.register_func("tests.names.double", lambda a, b: 7, override=True)
+        assert tvm.get_global_func("tests.names.double")(x, y) == 7
+    finally:
+        tvm.runtime.global_functions.remove_global_func("tests.names.double")
+    assert tvm.get_global_func("tests.names.double", allow_missing=True) is None
+    with pytest.raises(ValueError, match="Cannot find global function"):
+        tvm.get_global_func("tests.names.double")

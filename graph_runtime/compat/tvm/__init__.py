@@ -16,8 +16,6 @@ the root of which is ``TVMError``.
 from typing import Any
 
 from ...base.errors import GraphRuntimeError as TVMError
-from ..artifacts.packed_functions import PackedFunction as PackedFunc
-from ..artifacts.packed_functions import get_global_func, register_func
 from . import contrib, nd, rpc, runtime, testing
 from .alias import name_missing as _name_missing
 from .missing import why as _why
@@ -40,6 +38,7 @@ from .runtime.device import (
     vulkan,
     webgpu,
 )
+from .runtime.global_functions import PackedFunc, get_global_func, register_func
 
 ndarray = runtime.ndarray  # names of TVM 0.6
 module = runtime.module

@@ -124,7 +124,7 @@ class NDArray:
     # **************** values ****************
 
     def numpy(self) -> np.ndarray:
-        """A copy on the host. A half that numpy has not comes as uint16, as in TVM. Raises as Tensor.numpy."""
+        """A copy on the host. A half that numpy has not comes as uint16, as in TVM."""
         values = self.tensor.numpy()
         return values.view(np.uint16) if values.dtype.kind == "V" and values.itemsize == 2 else values
 
