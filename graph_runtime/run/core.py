@@ -71,6 +71,7 @@ __all__ = [
     "tvm_import",
     "tvm_open",
     "tvm_pointer",
+    "tvm_publish",
     "tvm_system",
 ]
 
@@ -459,6 +460,12 @@ def tvm_open(path: str | os.PathLike[str], externs: bool) -> int:
     if lib.gr_tvm_open(os.fsencode(path), externs, out) != lib.GR_OK:
         raise LibraryError(last_error(), got=os.fspath(path))
     return address_of(out[0])
+
+
+def tvm_publish() -> None:
+    """Let libraries that something else opens, as ctypes.CDLL, find our services. Raises
+    GraphRuntimeError."""
+    check(lib.gr_tvm_publish())
 
 
 def tvm_system() -> int:

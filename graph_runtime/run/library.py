@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 
 from ..base.errors import LibraryError, did_you_mean
 from ..build.libraries.judge import LibraryFile, judge_sealed, read_library
@@ -21,7 +22,7 @@ from ..build.trust import require_trust
 from . import core
 from .programs.program import Kernel
 
-__all__ = ["Library", "load_library", "open_libraries"]
+__all__ = ["Library", "SystemLibrary", "load_library", "open_libraries"]
 
 _kept: list[object] = []  # files of libraries that stay open to the end of the process
 
@@ -68,6 +69,30 @@ class Library(LibraryFile):
             origin=str(self.path),
             owner=self,
         )
+
+
+class SystemLibrary(Library):
+    """The functions that system libraries have registered, also those that ctypes opened (TVM's system_lib).
+    ``prefix``: what their names begin with, which callers leave out."""
+
+    def __init__(self, prefix: str = ""):
+        self.path, self.manifest, self.sealed, self.signature = Path("system-lib"), None, None, None
+        self.functions, self.kernels, self.flavour, self.system = frozenset(), {}, "packed", True
+        self.handle, self.prefix = core.tvm_system(), prefix
+
+    def contents(self) -> memoryview:
+        """No file."""
+        return memoryview(b"")
+
+    def _registered(self, name: str) -> int:
+        return core.tvm_function(self.handle, self.prefix + name)
+
+    def kernel(self, name: str, kind: str) -> Kernel:
+        """As of any library."""
+        if not self.has(name, kind):
+            text = f"no system library has registered {self.prefix + name!r} for {kind}: open one before"
+            raise LibraryError(text, got=name)
+        return Kernel(name, self._registered(name), packed=True, origin=str(self.path), owner=self)
 
 
 def load_library(path: str | os.PathLike[str], *, sha256: str | None = None) -> Library:

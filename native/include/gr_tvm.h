@@ -16,6 +16,8 @@ typedef struct gr_tvm_module gr_tvm_module;
  * module; it stays open to the end of the process. externs = 1: first makes the services visible to plain
  * undefined symbols (C-target and system libraries). */
 int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out);
+/* Makes the services visible to libraries that something else opens later, as ctypes.CDLL. */
+int32_t gr_tvm_publish(void);
 /* The functions that system libraries have registered when they were opened. */
 gr_tvm_module *gr_tvm_system(void);
 /* child's functions become visible to parent's TVMBackendGetFuncFromEnv. */

@@ -219,9 +219,14 @@ static gr_tvm_module *find_open(void *dl) {
   return NULL;
 }
 
+int32_t gr_tvm_publish(void) {
+  if (gr_publish()) return GR_OK;
+  return gr_fail(GR_ERR_ARGUMENT, "cannot make the runtime's services visible to libraries: %s", dlerror());
+}
+
 int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out) {
-  if (externs && !gr_publish())
-    return gr_fail(GR_ERR_ARGUMENT, "cannot make the runtime's services visible to the library: %s", dlerror());
+  int32_t status = externs ? gr_tvm_publish() : GR_OK;
+  if (status) return status;
   void *dl = gr_dlopen(path, RTLD_LAZY | RTLD_LOCAL);  /* runs constructors: not under registry.lock */
   if (!dl) return gr_fail(GR_ERR_ARGUMENT, "%s", gr_dlerror(path));
   pthread_mutex_lock(&registry.lock);

@@ -582,7 +582,8 @@ def test_a_bundle_that_is_loaded_twice_maps_its_library_once(planted):
 
 def test_there_is_no_other_way_to_open_a_library():
     """dlopen is called in two places of C: gr_dlopen, and for the core's own file, to make its names global.
-    Python calls what leads there in library.py, and for OpenBLAS in blas.py."""
+    Python calls what leads there in library.py, for OpenBLAS in blas.py, and in core.py for the C of a device
+    kind, which an installed package brought and this process compiled."""
     c = {
         path.relative_to(ROOT).as_posix(): len(
             re.findall(r"(?<![\w])dlopen\(", re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S))
@@ -590,22 +591,24 @@ def test_there_is_no_other_way_to_open_a_library():
         for path in (ROOT / "native").rglob("*.[ch]")
     }
     assert {name: count for name, count in c.items() if count} == {
-        "native/core/library.c": 3,
-        "native/tvm/module.c": 1,
+        "native/core/library.c": 4,
     }
-    text = (ROOT / "native" / "tvm" / "module.c").read_text()
+    text = (ROOT / "native" / "core" / "library.c").read_text()
     assert "RTLD_NOLOAD" in text[text.index("dlopen(info") :][:60]
     callers, others = {}, {}
     for path in [*(ROOT / "graph_runtime").rglob("*.py"), *(ROOT / "codegen").rglob("*.py")]:
         name, text = path.relative_to(ROOT).as_posix(), path.read_text()
         for call in re.findall(r"core\.(library_open|tvm_open|blas_open)\(", text):
             callers.setdefault(call, set()).add(name)
-        if re.search(r"CDLL|PyDLL|LoadLibrary|\.dlopen\(|load_dynamic|ExtensionFileLoader", text):
+        if "gr_device_load(" in text:
+            callers.setdefault("device_load", set()).add(name)
+        if re.search(r"CDLL\(|PyDLL|LoadLibrary|\.dlopen\(|load_dynamic|ExtensionFileLoader", text):
             others[name] = text
     assert callers == {
         "library_open": {"graph_runtime/run/library.py"},
         "tvm_open": {"graph_runtime/run/library.py"},
         "blas_open": {"graph_runtime/run/blas.py"},
+        "device_load": {"graph_runtime/run/core.py"},
     }
     assert not others
 

@@ -196,3 +196,30 @@ def test_functions_by_name_take_and_get_ndarrays():
     assert tvm.get_global_func("tests.names.double", allow_missing=True) is None
     with pytest.raises(ValueError, match="Cannot find global function"):
         tvm.get_global_func("tests.names.double")
+
+
+def test_a_system_library_that_ctypes_opened(tvm_library, document, tmp_path):
+    """In a process of its own: libraries register once."""
+    text = document.json(document.call("system_add", document.input("x")))
+    (tmp_path / "net.json").write_text(text)
+    code = f"""
+import ctypes
+import numpy as np
+import graph_runtime.compat.tvm as tvm
+from graph_runtime.compat.tvm.contrib import graph_executor
+
+lib = tvm.runtime.system_lib()
+try:
+    lib["system_add"]
+except AttributeError:
+    print("none")
+ctypes.CDLL({str(tvm_library("SYSTEM"))!r}, ctypes.RTLD_GLOBAL)
+x, y = tvm.nd.array(np.arange(4, dtype="float32")), tvm.nd.empty((4,))
+lib["system_add"](x, y)
+module = graph_executor.create(open({str(tmp_path / "net.json")!r}).read(), lib, tvm.cpu(0))
+module.run(x=x)
+print(y.numpy().tolist(), module.get_output(0).numpy().tolist())
+print(tvm.runtime.system_lib("system_").implements_function("add"))
+"""
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == f"none\n{[1.0, 2.0, 3.0, 4.0]} {[1.0, 2.0, 3.0, 4.0]}\nTrue\n", done.stderr[-1500:]

@@ -11,6 +11,7 @@ from typing import Any
 
 from ....run import core
 from ....run.benchmark import BenchmarkResult
+from ....run.library import SystemLibrary
 from ...artifacts.library import TvmModule
 from ...artifacts.library import load_module as _load_module
 from .device import device as _device
@@ -27,7 +28,10 @@ __all__ = [
     "enabled",
     "load_module",
     "num_threads",
+    "system_lib",
 ]
+
+core.tvm_publish()  # for libraries that a script opens by ctypes.CDLL before it asks for system_lib
 
 
 class LibraryModule(PackedModule):
@@ -81,6 +85,12 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> LibraryModule:
 
 
 load = load_module  # its name up to TVM 0.6
+
+
+def system_lib(symbol_prefix: str = "") -> LibraryModule:
+    """The functions that system libraries of this process have registered, opened by load_module or, with
+    RTLD_GLOBAL or without, by ctypes.CDLL. ``symbol_prefix``: what their names begin with."""
+    return LibraryModule(TvmModule(SystemLibrary(symbol_prefix), None, None))
 
 
 def enabled(target: str) -> bool:
