@@ -33,7 +33,14 @@ def objects(schema):
 
 
 def test_there_is_one_a_document_kind():
-    assert {f.name.split(".")[0] for f in FILES} == {"bundle", "device", "graph", "manifest", "plan"}
+    assert {f.name.split(".")[0] for f in FILES} == {
+        "bundle",
+        "device",
+        "graph",
+        "manifest",
+        "plan",
+        "topology",
+    }
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda f: f.name)
@@ -62,6 +69,11 @@ def test_its_examples_validate_and_no_unknown_key_does(file):
 @pytest.mark.parametrize("file", sorted(SCHEMAS.glob("devices/*.json")), ids=lambda f: f.stem)
 def test_the_shipped_descriptors_validate(file):
     check_schema(json.loads(file.read_text()), "device", file.name)
+
+
+@pytest.mark.parametrize("file", sorted(SCHEMAS.glob("topologies/*.json")), ids=lambda f: f.stem)
+def test_the_shipped_topologies_validate(file):
+    check_schema(json.loads(file.read_text()), "topology", file.name)
 
 
 def test_a_manifest_that_is_written_validates():

@@ -5,6 +5,7 @@ from ....views.profile import Report
 from . import device as _devices
 from . import module, ndarray, params
 from .device import TvmDevice, context, cpu, cuda, ext_dev, gpu, metal, opencl, rocm, vulkan
+from .global_functions import PackedFunc
 from .module import LibraryModule, PackedModule, enabled, load_module, num_threads, system_lib
 from .ndarray import NDArray, array, empty, from_dlpack
 from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
@@ -19,6 +20,7 @@ __all__ = [
     "LibraryModule",
     "Module",
     "NDArray",
+    "PackedFunc",
     "Report",
     "TVMContext",
     "array",

@@ -7,7 +7,7 @@ from typing import Any
 
 from ...artifacts import packed_functions
 from ...artifacts.packed_functions import list_global_func_names, remove_global_func
-from .ndarray import shaped, tensor_of
+from .ndarray import NDArray, shaped, tensor_of
 
 __all__ = ["PackedFunc", "get_global_func", "list_global_func_names", "register_func", "remove_global_func"]
 
@@ -34,7 +34,8 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None
 def register_func(
     func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
 ) -> Any:
-    """Give libraries a function, which gets NDArrays; also as a decorator. Raises ValueError for a name that
+    """Give libraries a function, which gets NDArrays and returns none; also as a decorator. Raises
+    ValueError for a name that
     there is already, unless ``override``."""
     if callable(func_name):
         return register_func(func_name.__name__, func_name, override)
@@ -43,7 +44,8 @@ def register_func(
     function = f
 
     def with_arrays(*args: Any) -> Any:
-        return function(*map(shaped, args))
+        made = function(*map(shaped, args))
+        return None if isinstance(made, NDArray) else made  # y.copyfrom(...) returns y
 
     packed_functions.register_func(func_name, with_arrays if callable(f) else f, override)
     return f
