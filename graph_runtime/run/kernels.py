@@ -51,8 +51,10 @@ def resolve(
         library = holders[0]
         if library.manifest is not None:
             _check_signature(library.path, library.kernels[func.name, kind], func, inputs, outputs)
-        from .library import Library  # what judges and opens files is loaded where there is one only
+        from .library import Library, require_functions  # loaded where there is a library only
 
+        if library.manifest is None:
+            require_functions(library)
         if isinstance(library, Library):
             kernel = library.kernel(func.name, kind)
         else:

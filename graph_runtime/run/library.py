@@ -16,13 +16,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..base.errors import LibraryError, did_you_mean
+from ..build.libraries.asked import way_out
 from ..build.libraries.judge import LibraryFile, judge_sealed, read_library
 from ..build.libraries.sealed import seal
 from ..build.trust import require_trust
 from . import core
 from .programs.program import Kernel
 
-__all__ = ["Library", "SystemLibrary", "load_library", "open_libraries"]
+__all__ = [
+    "Library",
+    "SystemLibrary",
+    "load_library",
+    "missing_functions",
+    "open_libraries",
+    "require_functions",
+]
 
 _kept: list[object] = []  # files of libraries that stay open to the end of the process
 
@@ -78,6 +86,7 @@ class SystemLibrary(Library):
     def __init__(self, prefix: str = ""):
         self.path, self.manifest, self.sealed, self.signature = Path("system-lib"), None, None, None
         self.functions, self.kernels, self.flavour, self.system = frozenset(), {}, "packed", True
+        self.asks = ()
         self.handle, self.prefix = core.tvm_system(), prefix
 
     def contents(self) -> memoryview:
@@ -93,6 +102,20 @@ class SystemLibrary(Library):
             text = f"no system library has registered {self.prefix + name!r} for {kind}: open one before"
             raise LibraryError(text, got=name)
         return Kernel(name, self._registered(name), packed=True, origin=str(self.path), owner=self)
+
+
+def missing_functions(names: Sequence[str]) -> list[str]:
+    """Of packed functions that a library asks for those that are not here, the runtime's or the user's."""
+    return [name for name in names if core.lib.gr_tvm_global(name.encode()) == core.ffi.NULL]
+
+
+def require_functions(library: LibraryFile) -> None:
+    """Raises LibraryError, before anything runs, where functions are missing that a library's operators will
+    ask for: each with whose it was, and the way out."""
+    names = missing_functions(library.asks)
+    if names:
+        text = f"{library.path} asks for functions that are not here: {'; '.join(map(way_out, names))}"
+        raise LibraryError(text, got=names)
 
 
 def load_library(path: str | os.PathLike[str], *, sha256: str | None = None) -> Library:

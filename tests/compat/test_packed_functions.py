@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -11,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+import graph_runtime as gr
 from graph_runtime.base.errors import InputError, KernelError, LibraryError
 from graph_runtime.compat.artifacts import packed_functions as tvm
 from graph_runtime.compat.artifacts.inspect import describe
@@ -373,3 +376,31 @@ def test_the_pool_has_as_many_threads_as_it_is_told():
         assert core.pool_threads() == 3
     finally:
         core.pool_set_threads(before)
+
+
+def test_a_graph_with_such_a_library_is_refused_by_create_and_verify(tvm_library, document, tmp_path):
+    name, library = "tvm.contrib.cudnn.tests.double", tvm_library("LLVM", "ASKS")
+    text = document.json(document.call("asks_user", document.input("x")))
+    with pytest.raises(LibraryError, match="a function of cuDNN"):
+        gr.create(text, library)
+    (tmp_path / "net.json").write_text(text)
+    command = [
+        sys.executable,
+        "-P",
+        "-m",
+        "graph_runtime.cli",
+        "verify",
+        tmp_path / "net.json",
+        "--library",
+        library,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "a function of cuDNN" in done.stderr
+    tvm.register_func(name, lambda a, b: b.copy_from(a.numpy() * 2))
+    try:
+        module = gr.create(text, library)
+        module.run(x=np.arange(4, dtype="f4"))
+        assert module.get_output(0).numpy().tolist() == [0, 2, 4, 6]
+    finally:
+        remove_global_func(name)

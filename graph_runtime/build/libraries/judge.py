@@ -13,6 +13,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
@@ -20,6 +21,7 @@ from ...base.errors import ForeignMachineError, LibraryError, as_path
 from ...base.machine.descriptors import HOST_KERNELS
 from ...base.mapped import open_file
 from . import isa
+from .asked import asked
 from .elf import SharedObject, read_elf
 from .manifest import KernelEntry, Manifest, manifest_in
 from .sealed import Sealed
@@ -84,6 +86,11 @@ class LibraryFile:
         if self.manifest is not None:
             return (name, kind) in self.kernels
         return kind == HOST_KERNELS and (name in self.functions or self._registers(name))
+
+    @cached_property
+    def asks(self) -> tuple[str, ...]:
+        """The packed functions that its operators will ask for by name (asked.py)."""
+        return () if self.manifest else tuple(asked(self.shared, self.contents()))
 
     def _registers(self, name: str) -> bool:
         return self.system and b"\0" + name.encode() + b"\0" in bytes(self.contents())

@@ -15,8 +15,9 @@ import orjson
 from ...base.errors import LibraryError
 from ...base.machine.devices import DL_NAMES
 from ...base.mapped import map_file
+from ...build.libraries.asked import asked, way_out
 from ...build.libraries.elf import SharedObject, read_elf
-from .asked import asked, missing, way_out
+from ...run.library import missing_functions
 from .blob import BLOB, Blob, Factory, parse_blob
 
 __all__ = ["describe"]
@@ -60,7 +61,7 @@ def describe(path: Path) -> dict[str, Any]:
         "params": _params(blob),
         "devices": _devices(blob),
         "asks": asks,
-        "missing": [way_out(name) for name in missing(asks)],
+        "missing": [way_out(name) for name in missing_functions(asks)],
         "problem": problem,
     }
 

@@ -25,14 +25,14 @@ from ...base.errors import CompileError, LibraryError, did_you_mean
 from ...base.machine.devices import DLTYPE_CPU, Device
 from ...base.machine.layout import HOST
 from ...base.mapped import open_file
+from ...build.libraries.asked import way_out
 from ...run import core
 from ...run.factory import create
-from ...run.library import Library, load_library
+from ...run.library import Library, load_library, missing_functions
 from ...run.module import GraphModule
 from ...run.sessions.bind import DLTENSOR
 from ...run.tensors.host_values import aligned_empty
 from ...run.tensors.tensor import Tensor
-from .asked import asked, missing, way_out
 from .blob import BLOB, Blob, ConstLoader, Factory, parse_blob
 from .debugger import create_debug
 
@@ -44,7 +44,7 @@ _handed_over: list[Any] = []  # to libraries, which stay open to the end of the 
 class TvmModule:
     """What load_module returns. ``library`` has the operators, ``blob`` what was packed beside them (None:
     nothing), ``factory`` the graph of a single-file library (None: a plain operator library). ``options`` of
-    create() for the executors that it makes. ``asks``: packed functions that its operators ask for by name.
+    create() for the executors that it makes.
 
     ``module["default"](device, ...)`` makes a GraphModule with the factory's parameters set;
     ``module["<function>"]`` calls an operator.
@@ -57,7 +57,6 @@ class TvmModule:
     def __init__(self, library: Library, blob: Blob | None, factory: Factory | None):
         self.library, self.blob, self.factory = library, blob, factory
         self.options: dict[str, Any] = {}
-        self.asks: list[str] = []
 
     @property
     def type_key(self) -> str:
@@ -107,7 +106,6 @@ class TvmModule:
     def create(self, *devices: Device | str | Sequence[Device | str], **options: Any) -> GraphModule:
         """A GraphModule on ``devices`` with the parameters set, biggest first. ``options`` as create()."""
         factory = self._only_factory()
-        self._require_functions()
         return create(
             factory.graph_json,
             self.library,
@@ -126,7 +124,6 @@ class TvmModule:
                 got=name,
                 wanted=factory.module_name,
             )
-        self._require_functions()
         return create_debug(
             factory.graph_json,
             self.library,
@@ -134,15 +131,6 @@ class TvmModule:
             params=factory.params or None,
             **{**self.options, **options},
         )
-
-    def _require_functions(self) -> None:
-        """Raises LibraryError where functions are missing that the operators would ask for as they run."""
-        names = missing(self.asks)
-        if names:
-            raise LibraryError(
-                f"{self.library.path} asks for functions that are not here: {'; '.join(map(way_out, names))}",
-                got=names,
-            )
 
     def get_graph_json(self) -> str:
         """The graph of a factory."""
@@ -155,9 +143,7 @@ class TvmModule:
     def remove_params(self) -> TvmModule:
         """The same factory without parameters, which are then to be loaded from elsewhere."""
         factory = self._only_factory()
-        made = TvmModule(self.library, self.blob, Factory(factory.graph_json, {}, factory.module_name))
-        made.asks = self.asks
-        return made
+        return TvmModule(self.library, self.blob, Factory(factory.graph_json, {}, factory.module_name))
 
     def __repr__(self) -> str:
         return f"TvmModule({self.type_key}, {self.library.path})"
@@ -219,16 +205,10 @@ def load_module(path: str | os.PathLike[str]) -> TvmModule:
     if path.suffix in (".o", ".tar"):
         path = _link(path)
     library = load_library(path)
-    asks = asked(library.shared, library.contents())
-    if missing(asks):
-        sentences = "; ".join(map(way_out, missing(asks)))
+    names = missing_functions(library.asks)
+    if names:
+        sentences = "; ".join(map(way_out, names))
         warnings.warn(f"{path} asks for functions that are not here: {sentences}", stacklevel=2)
-    module = _module(library)
-    module.asks = asks
-    return module
-
-
-def _module(library: Library) -> TvmModule:
     if BLOB not in library.shared.objects:
         return TvmModule(library, None, None)
     # mapped, as it is in the file: that it has as many bytes as it says is for parse_blob to check

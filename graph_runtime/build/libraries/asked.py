@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import re
 
-from ...build.libraries.elf import SharedObject
-from ...run.core import ffi, lib
+from .elf import SharedObject
 
-__all__ = ["asked", "missing", "way_out"]
+__all__ = ["asked", "way_out"]
 
 _ASK = "TVMBackendGetFuncFromEnv"
 # a whole text of a name with dots that begins as those of TVM's global functions do
@@ -41,11 +40,6 @@ def asked(shared: SharedObject, data: memoryview | bytes) -> list[str]:
     if _ASK not in shared.undefined and f"__{_ASK}" not in shared.objects:
         return []
     return sorted({name.decode() for name in _NAME.findall(data)} - set(shared.functions))
-
-
-def missing(names: list[str]) -> list[str]:
-    """Of these names those that are no function here, the runtime's or the user's."""
-    return [name for name in names if lib.gr_tvm_global(name.encode()) == ffi.NULL]
 
 
 def way_out(name: str) -> str:
