@@ -255,6 +255,16 @@ OPERATOR(sets_device) {
   memcpy(F(1), F(0), (size_t)T(0)->shape[0] * 4);
   return 0;
 }
+/* y = x * a + b of scalars, and returns their sum */
+OPERATOR(scales) {
+  if (num_args != 4 || codes[2] != 0 || codes[3] != 2) return -1;
+  for (int64_t i = 0; i < T(1)->shape[0]; ++i) F(1)[i] = F(0)[i] * (float)args[2].i + (float)args[3].f;
+#if !defined(OLD)
+  ret->f = (double)args[2].i + args[3].f;
+  *ret_code = 2;
+#endif
+  return 0;
+}
 /* the runtime's sort and a function of the user's, by name */
 OPERATOR(argsorts) {
   static void *handle;

@@ -248,6 +248,21 @@ SNIPPETS: list[Snippet] = [
         "try:\n    module.get_function('fly')\nexcept AttributeError:\n    pass",
         "try:\n    graph_executor.create(graph_json, lib, 'cpu')\nexcept ValueError:\n    pass",
     ),
+    *_works(
+        "helpers",
+        "from tvm.contrib.download import download\n"
+        "(folder / 'labels.txt').write_text('cat')\n"
+        "download((folder / 'labels.txt').as_uri(), folder / 'fetched.txt')\n"
+        "assert (folder / 'fetched.txt').read_text() == 'cat'",
+        "from tvm.contrib import download\ndownload.TEST_DATA_ROOT_PATH = folder / 'data'\n"
+        "(folder / 'cat.png').write_bytes(b'png')\n"
+        "path = download.download_testdata((folder / 'cat.png').as_uri(), 'cat.png', module='data')\n"
+        "assert open(path, 'rb').read() == b'png'",
+        "from tvm.contrib import cc\nimport subprocess\n"
+        "(folder / 'o.c').write_text('int one(void) { return 1; }')\n"
+        "subprocess.run([cc.get_cc(), '-fPIC', '-c', 'o.c'], cwd=folder, check=True)\n"
+        "cc.create_shared(str(folder / 'o.so'), [str(folder / 'o.o')])",
+    ),
     *_works("helpers", "from tvm.contrib import util\ntemp = util.tempdir()", releases="0.6"),
     *_elsewhere(
         "the compiler",

@@ -404,3 +404,14 @@ def test_a_graph_with_such_a_library_is_refused_by_create_and_verify(tvm_library
         assert module.get_output(0).numpy().tolist() == [0, 2, 4, 6]
     finally:
         remove_global_func(name)
+
+
+def test_an_operator_takes_scalars_and_returns_a_number(tvm_library):
+    module = load_module(tvm_library("LLVM"))
+    x, y = np.arange(4, dtype="f4"), np.zeros(4, "f4")
+    assert module["scales"](x, y, 3, 0.5) == 3.5
+    np.testing.assert_array_equal(y, x * 3 + 0.5)
+    with pytest.raises(InputError, match="argument 3 of a packed function is a list"):
+        module["scales"](x, y, 3, [])
+    with pytest.raises(LibraryError, match="C-contiguous arrays on the host, got list"):
+        module["scales"](x, [])

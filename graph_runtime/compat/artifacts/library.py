@@ -20,24 +20,22 @@ from typing import Any
 
 import numpy as np
 
-from ...base.dtypes import from_numpy, parse
 from ...base.errors import CompileError, LibraryError, did_you_mean
-from ...base.machine.devices import DLTYPE_CPU, Device
-from ...base.machine.layout import HOST
+from ...base.machine.devices import Device
 from ...base.mapped import open_file
 from ...build.libraries.asked import way_out
 from ...run import core
 from ...run.factory import create
 from ...run.library import Library, load_library, missing_functions
 from ...run.module import GraphModule
-from ...run.sessions.bind import DLTENSOR
 from ...run.tensors.host_values import aligned_empty
-from ...run.tensors.tensor import Tensor
 from .blob import BLOB, Blob, ConstLoader, Factory, parse_blob
 from .debugger import create_debug
+from .packed_values import call_packed, dl_tensors
 
 __all__ = ["TvmModule", "load_module"]
 
+_PLAIN = (int, float, str, np.integer, np.floating, type(None))
 _handed_over: list[Any] = []  # to libraries, which stay open to the end of the process and may keep it
 
 
@@ -150,7 +148,8 @@ class TvmModule:
 
 
 class Operator:
-    """One function of a library, called with arrays: inputs, then outputs, which it writes."""
+    """One function of a library, called with arrays: inputs, then outputs, which it writes; also with
+    numbers, texts and None."""
 
     library: Library
     name: str
@@ -159,31 +158,14 @@ class Operator:
         self.library, self.name = library, name
         self._address = library.kernel(name, "cpu").fn
 
-    def __call__(self, *arrays: np.ndarray | Tensor) -> None:
-        """Raises KernelError with the operator's text, LibraryError for what is no C-contiguous host
-        array or Tensor."""
-        table, _alive = dl_tensors(arrays)
-        core.tvm_call(self._address, table.ctypes.data, len(arrays))
-
-
-def dl_tensors(arrays: Sequence[np.ndarray | Tensor]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """DLTensor records of host arrays, and what they point into."""
-    table = np.zeros(len(arrays), DLTENSOR)
-    shapes: list[np.ndarray] = []
-    for record, array in zip(table, arrays, strict=True):
-        if isinstance(array, Tensor) and array.layout.memory == HOST:
-            array = array.__array__(copy=False)
-        if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
-            raise LibraryError(
-                f"an operator takes C-contiguous arrays on the host, got {type(array).__name__}",
-                got=type(array).__name__,
-            )
-        dtype, shape = parse(from_numpy(array.dtype)), np.array(array.shape, np.int64)
-        shapes += (shape, array)
-        record["data"], record["shape"], record["ndim"] = array.ctypes.data, shape.ctypes.data, array.ndim
-        record["code"], record["bits"], record["lanes"] = dtype.code, dtype.bits, dtype.lanes
-        record["device_type"] = DLTYPE_CPU
-    return table, shapes
+    def __call__(self, *args: Any) -> Any:
+        """Raises KernelError with the operator's text, LibraryError for an array that is not C-contiguous on
+        the host, or no argument at all."""
+        if any(isinstance(arg, _PLAIN) for arg in args):
+            return call_packed(core.ffi.cast("void *", self._address), args)
+        table, _alive = dl_tensors(args)
+        core.tvm_call(self._address, table.ctypes.data, len(args))
+        return None
 
 
 def _flat(devices: Sequence[Any]) -> list[Device | str]:

@@ -14,18 +14,10 @@ import threading
 from collections.abc import Callable
 from typing import Any, overload
 
-import numpy as np
-
-from ...base import dtypes
-from ...base.errors import DocumentError, InputError, KernelError, did_you_mean
-from ...ir.graph import TensorType
+from ...base.errors import InputError, KernelError, did_you_mean
 from ...run import core
 from ...run.core import ffi, lib
-from ...run.sessions.bind import DLTENSOR
-from ...run.tensors.arrays import borrow
-from ...run.tensors.host_values import writable_view
-from ...run.tensors.tensor import Tensor
-from .library import dl_tensors
+from .packed_values import STRING, call_packed, put_value, value_of
 
 __all__ = [
     "PackedFunction",
@@ -35,8 +27,6 @@ __all__ = [
     "remove_global_func",
 ]
 
-INT, FLOAT, HANDLE, NULL, TENSOR, STRING, ARRAY = 0, 2, 3, 4, 7, 11, 13  # TVM's type codes
-_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
 _SIGNATURE = "int32_t(uint64_t *, int32_t *, int32_t, uint64_t *, int32_t *, void *)"
 _kept: list[Any] = []  # callbacks: libraries keep their addresses
 _returned = threading.local()  # the string that a function returned last, until the thread's next
@@ -56,10 +46,7 @@ class PackedFunction:
         function = lib.gr_tvm_global(self.name.encode())
         if function == ffi.NULL:
             raise KernelError(f"function {self.name} was taken away", got=self.name)
-        values, codes, _alive = _packed(args)
-        result, code = ffi.new("uint64_t *"), ffi.new("int32_t *")
-        core.check(lib.gr_tvm_call(function, values, codes, len(args), result, code))
-        return _value(result, code[0])
+        return call_packed(function, args)
 
     def __repr__(self) -> str:
         return f"PackedFunction({self.name})"
@@ -123,66 +110,17 @@ def remove_global_func(name: str) -> None:
 # **************** arguments ****************
 
 
-def _packed(args: tuple[Any, ...]) -> tuple[Any, Any, Any]:
-    """(values, type codes, what has to live during the call)."""
-    values, codes = ffi.new("uint64_t[]", max(len(args), 1)), ffi.new("int32_t[]", max(len(args), 1))
-    table, shapes = dl_tensors([arg for arg in args if isinstance(arg, np.ndarray | Tensor)])
-    alive: list[Any] = [table, shapes]
-    at = 0
-    for i, arg in enumerate(args):
-        if isinstance(arg, np.ndarray | Tensor):
-            codes[i], values[i] = TENSOR, table.ctypes.data + at * DLTENSOR.itemsize
-            at += 1
-        elif isinstance(arg, str):
-            alive.append(ffi.new("char[]", arg.encode()))
-            codes[i], values[i] = STRING, core.address_of(alive[-1])
-        else:
-            codes[i] = _put(arg, values + i, f"argument {i} of a packed function")
-    return values, codes, alive
-
-
-def _put(value: Any, at: Any, what: str) -> int:
-    """Write a number or None as a value of the ABI; its type code."""
-    if value is None:
-        at[0] = 0
-        return NULL
-    if isinstance(value, bool | int | np.integer):
-        ffi.cast("int64_t *", at)[0] = int(value)
-        return INT
-    if isinstance(value, float | np.floating):
-        ffi.cast("double *", at)[0] = float(value)
-        return FLOAT
-    raise InputError(
-        f"{what} is a {type(value).__name__}, not a number, a text or None", got=type(value).__name__
-    )
-
-
-def _value(at: Any, code: int) -> Any:
-    """A value of the ABI."""
-    if code in (TENSOR, ARRAY):
-        return _tensor(int(at[0]))
-    if code in (INT, HANDLE):
-        return int(ffi.cast("int64_t *", at)[0])
-    if code == FLOAT:
-        return float(ffi.cast("double *", at)[0])
-    if code == STRING:
-        return ffi.string(ffi.cast("char *", at[0])).decode(errors="replace")
-    if code == NULL:
-        return None
-    raise InputError(f"a value of type code {code}, which is not known here", got=code)
-
-
 def _trampoline(name: str, f: Callable[..., Any]) -> Callable[..., int]:
     """What the core calls: (values, codes, count, result, its code) -> 0, or -1 with a text."""
 
     def called(values: Any, codes: Any, count: int, result: Any, result_code: Any, resource: Any) -> int:
         try:
-            made = f(*[_value(values + i, codes[i]) for i in range(count)])
+            made = f(*[value_of(values + i, codes[i]) for i in range(count)])
             if isinstance(made, str):
                 _returned.text = ffi.new("char[]", made.encode())
                 result[0], result_code[0] = core.address_of(_returned.text), STRING
             else:
-                result_code[0] = _put(made, result, f"what {name} returned")
+                result_code[0] = put_value(made, result, f"what {name} returned")
             return 0
         except BaseException as error:  # it cannot go through the library's C
             text = f"{name}: {type(error).__name__}: {error}"
@@ -190,20 +128,3 @@ def _trampoline(name: str, f: Callable[..., Any]) -> Callable[..., int]:
             return -1
 
     return called
-
-
-def _tensor(address: int) -> Tensor:
-    """A Tensor over a DLTensor's memory."""
-    raw = ffi.buffer(ffi.cast("char *", address), DLTENSOR.itemsize)
-    record = np.frombuffer(raw, DLTENSOR)[0]
-    shape = tuple(ffi.cast("int64_t *", int(record["shape"]))[0 : int(record["ndim"])])
-    name = f"{_CODES.get(int(record['code']), 'code')}{int(record['bits'])}"
-    name = "bool" if name == "uint1" else name
-    try:
-        type_ = TensorType(dtypes.canonical(name), shape)
-    except DocumentError as error:
-        raise InputError(f"a tensor of elements that are not known here: {error}", got=name) from None
-    view = writable_view(type_, int(record["data"]) + int(record["byte_offset"]), None)
-    if view is None:
-        raise InputError(f"a tensor of {name} has no form in numpy", got=name)
-    return borrow(view)
