@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 import subprocess
 import sys
 import threading
@@ -15,6 +16,8 @@ from hypothesis.extra import numpy as hnp
 
 import graph_runtime as gr
 from graph_runtime.base.errors import InputError, KernelError, LibraryError
+from graph_runtime.build.libraries.asked import asked
+from graph_runtime.build.libraries.elf import SharedObject
 from graph_runtime.compat.artifacts import packed_functions as tvm
 from graph_runtime.compat.artifacts.inspect import describe
 from graph_runtime.compat.artifacts.library import load_module
@@ -415,3 +418,22 @@ def test_an_operator_takes_scalars_and_returns_a_number(tvm_library):
         module["scales"](x, y, 3, [])
     with pytest.raises(LibraryError, match="C-contiguous arrays on the host, got list"):
         module["scales"](x, [])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(
+        st.sampled_from(
+            [b"tvm.a.b", b"runtime.x", b"xtvm.a.b", b"tvm.", b"tvm.a b", b"\0", b".", b"z", b"vm.f"]
+        )
+    )
+)
+def test_names_are_whole_texts_outside_of_the_blob(parts):
+    data, asks = b"".join(parts), {"__TVMBackendGetFuncFromEnv": (0, 8)}
+    want = set(re.findall(rb"(?<![\w.])((?:tvm|runtime|vm)(?:\.[A-Za-z_]\w*)+)\x00", data))
+    for held in (memoryview(data), memoryview(b"__" + data + b"\0\0")[2:-2]):
+        shared = SharedObject("x86_64", frozenset(), asks, (), frozenset())
+        assert set(asked(shared, held)) == {name.decode() for name in want}
+    blob = {**asks, "__tvm_dev_mblob": (64, len(data) + 1)}
+    shared = SharedObject("x86_64", frozenset(), blob, ((60, 5 + len(data), 10),), frozenset())
+    assert asked(shared, memoryview(b"\0" * 14 + data + b"\0tvm.last\0")) == ["tvm.last"]

@@ -4,16 +4,20 @@ as texts, and hands them to TVMBackendGetFuncFromEnv when an operator first runs
 from __future__ import annotations
 
 import re
+import string
+from typing import Any
 
 from .elf import SharedObject
 
 __all__ = ["asked", "way_out"]
 
 _ASK = "TVMBackendGetFuncFromEnv"
-# a whole text of a name with dots that begins as those of TVM's global functions do
-_NAME = re.compile(
-    rb"(?<![\w.])((?:tvm|runtime|device_api|vm|relay|topi|ethos|hexagon)\.[A-Za-z_][\w.]*)\x00"
-)
+_BLOB = "__tvm_dev_mblob"  # parameters and a graph, which may be most of the file
+# how names of TVM's global functions begin, and what one is
+_BEGINS = tuple(f"{word}.".encode() for word in "tvm runtime device_api vm relay topi ethos hexagon".split())
+_NAME = re.compile(rb"[A-Za-z_]+(\.[A-Za-z_]\w*)+")
+_BEFORE = frozenset((string.ascii_letters + string.digits + "_.").encode())  # in the midst of a text
+_LONGEST = 256
 # what a name begins with -> whose it is, and what to do
 _RECOMPILE = "compile the model without it (target without -libs=...)"
 _OWNERS = (
@@ -34,12 +38,43 @@ _OWNERS = (
 )
 
 
-def asked(shared: SharedObject, data: memoryview | bytes) -> list[str]:
+def asked(shared: SharedObject, data: memoryview) -> list[str]:
     """The names that the file has as whole texts; [] for a library that asks for no function. ``data``: its
-    bytes."""
+    bytes, of which the import blob is not looked at."""
     if _ASK not in shared.undefined and f"__{_ASK}" not in shared.objects:
         return []
-    return sorted({name.decode() for name in _NAME.findall(data)} - set(shared.functions))
+    found: set[str] = set()
+    whole: Any = data.obj  # an mmap and bytes find fast, which views cannot
+    for first, last in _parts(shared, len(data)):
+        part = data[first:last]
+        source, shift = (whole, first) if len(whole) == len(data) else (bytes(part), 0)
+        for begin in _BEGINS:
+            at = source.find(begin, shift, shift + len(part))
+            while at >= 0:
+                name = _whole(source, at)
+                if name:
+                    found.add(name.decode())
+                at = source.find(begin, at + 1, shift + len(part))
+    return sorted(found - set(shared.functions))
+
+
+def _parts(shared: SharedObject, size: int) -> list[tuple[int, int]]:
+    """The ranges of the file beside its blob."""
+    value, nbytes = shared.objects.get(_BLOB, (0, 0))
+    for first, in_file, offset in shared.segments:
+        if nbytes and first <= value < first + in_file:
+            begin = offset + value - first
+            return [(0, begin), (min(begin + nbytes, size), size)]
+    return [(0, size)]
+
+
+def _whole(source: Any, at: int) -> bytes:
+    """The text at a place, where it begins there and is a name; else nothing."""
+    if at and source[at - 1] in _BEFORE:
+        return b""
+    text = bytes(source[at : at + _LONGEST])
+    name, end, _ = text.partition(b"\0")
+    return name if end and _NAME.fullmatch(name) else b""
 
 
 def way_out(name: str) -> str:
