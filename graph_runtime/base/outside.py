@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import Any
 
 from .errors import PlanError, did_you_mean
 
-__all__ = ["find_outside", "name_of"]
+__all__ = ["find_outside", "load_entry_points", "name_of"]
 
 
 def find_outside(what: str, name: str) -> Any:
@@ -34,6 +35,19 @@ def find_outside(what: str, name: str) -> Any:
             got=name,
         )
     return value
+
+
+def load_entry_points(group: str, what: str) -> None:
+    """Import what installed packages name under an entry point. One that fails is a warning: its ``what``
+    stay unknown."""
+    from importlib.metadata import entry_points  # it takes a while to import
+
+    for entry in entry_points(group=group):
+        try:
+            entry.load()
+        except Exception as error:  # whatever another package does
+            text = f"{what} of {entry.name} ({entry.value}) were not loaded: {type(error).__name__}: {error}"
+            warnings.warn(text, stacklevel=3)
 
 
 def name_of(value: Any) -> str:

@@ -1,8 +1,8 @@
 /* arguments.h: what the runtime's own packed functions read of their arguments, with an error text for what is
  * not as it has to be.
  *
- * Read by sort.c, random.c and products.c.
- * defines: tvm_tensor_arg, tvm_int_arg, tvm_float_arg, tvm_string_arg, tvm_size, tvm_data, tvm_is
+ * Read by sort.c, random.c, products.c and threadpool.c.
+ * defines: TVM_PARAMETERS, TVM_CALL, tvm_tensor_arg, tvm_int_arg, tvm_float_arg, tvm_string_arg, tvm_size, tvm_data, tvm_is
  */
 #ifndef GR_TVM_ARGUMENTS_H
 #define GR_TVM_ARGUMENTS_H
@@ -27,6 +27,13 @@ tvm_tensor *tvm_tensor_arg(const tvm_call *call, int32_t i);
 int tvm_int_arg(const tvm_call *call, int32_t i, int64_t *out);
 int tvm_float_arg(const tvm_call *call, int32_t i, double *out);
 int tvm_string_arg(const tvm_call *call, int32_t i, const char **out);
+
+/* The head of a packed function that returns nothing, and what it calls its arguments. */
+#define TVM_PARAMETERS                                                                                       \
+  tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret, int32_t *ret_code, void *resource
+#define TVM_CALL(name_)                      \
+  (void)ret, (void)ret_code, (void)resource; \
+  const tvm_call call = {name_, args, codes, num_args}
 
 static inline int64_t tvm_size(const tvm_tensor *t) {
   int64_t size = 1;

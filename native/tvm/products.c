@@ -111,12 +111,10 @@ static int32_t multiply(const tvm_call *call, int32_t ndim, int32_t bits) {
 
 /* ---------------------------------------------------------------- the functions */
 
-#define FUNCTION(symbol, name, ndim, bits)                                                                \
-  static int32_t symbol(tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret, int32_t *ret_code, \
-                        void *resource) {                                                                 \
-    (void)ret, (void)ret_code, (void)resource;                                                            \
-    const tvm_call call = {name, args, codes, num_args};                                                  \
-    return multiply(&call, ndim, bits);                                                                   \
+#define FUNCTION(symbol, name, ndim, bits)  \
+  static int32_t symbol(TVM_PARAMETERS) {   \
+    TVM_CALL(name);                         \
+    return multiply(&call, ndim, bits);     \
   }
 
 FUNCTION(matmul, "a product of matrices", 2, 0)

@@ -76,14 +76,8 @@ static float draw_normal(float *kept, int *has) {
 
 /* ---------------------------------------------------------------- the functions */
 
-#define PARAMETERS                                                                                          \
-  tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret, int32_t *ret_code, void *resource
-#define CALL(name_)                                         \
-  (void)ret, (void)ret_code, (void)resource;                \
-  const tvm_call call = {name_, args, codes, num_args}
-
-static int32_t seed(PARAMETERS) {
-  CALL("tvm.contrib.random.seed");
+static int32_t seed(TVM_PARAMETERS) {
+  TVM_CALL("tvm.contrib.random.seed");
   int64_t value;
   if (!tvm_int_arg(&call, 0, &value)) return -1;
   seed_with((uint32_t)value);
@@ -91,8 +85,8 @@ static int32_t seed(PARAMETERS) {
 }
 
 /* (low, high, out): integers of 8 to 32 bits from low to below high, as far as the type has them. */
-static int32_t integers(PARAMETERS) {
-  CALL("tvm.contrib.random.randint");
+static int32_t integers(TVM_PARAMETERS) {
+  TVM_CALL("tvm.contrib.random.randint");
   int64_t low, high;
   if (!tvm_int_arg(&call, 0, &low) || !tvm_int_arg(&call, 1, &high)) return -1;
   tvm_tensor *out = tvm_tensor_arg(&call, 2);
@@ -125,8 +119,8 @@ static float *two_and_floats(const tvm_call *call, double *a, double *b, int64_t
   return tvm_data(out);
 }
 
-static int32_t uniform(PARAMETERS) {
-  CALL("tvm.contrib.random.uniform");
+static int32_t uniform(TVM_PARAMETERS) {
+  TVM_CALL("tvm.contrib.random.uniform");
   double low, high;
   int64_t size;
   float *out = two_and_floats(&call, &low, &high, &size);
@@ -137,8 +131,8 @@ static int32_t uniform(PARAMETERS) {
   return 0;
 }
 
-static int32_t normal(PARAMETERS) {
-  CALL("tvm.contrib.random.normal");
+static int32_t normal(TVM_PARAMETERS) {
+  TVM_CALL("tvm.contrib.random.normal");
   double mean, deviation;
   int64_t size;
   float *out = two_and_floats(&call, &mean, &deviation, &size), kept = 0;
@@ -156,8 +150,8 @@ static uint16_t half_of(double value) {
 }
 
 /* Numbers from 8 to 16, in floats of the element's width, whole ones in elements of 8 bits and less. */
-static int32_t fill(PARAMETERS) {
-  CALL("tvm.contrib.random.random_fill");
+static int32_t fill(TVM_PARAMETERS) {
+  TVM_CALL("tvm.contrib.random.random_fill");
   tvm_tensor *out = tvm_tensor_arg(&call, 0);
   if (!out) return -1;
   int64_t size = tvm_size(out) * out->dtype_lanes;

@@ -183,14 +183,8 @@ static int32_t run_job(const tvm_call *call, const job *job) {
 
 /* ---------------------------------------------------------------- the functions */
 
-#define PARAMETERS                                                                                          \
-  tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret, int32_t *ret_code, void *resource
-#define CALL(name_)                                         \
-  (void)ret, (void)ret_code, (void)resource;                \
-  const tvm_call call = {name_, args, codes, num_args}
-
-static int32_t sort_values(PARAMETERS) {
-  CALL("tvm.contrib.sort.sort");
+static int32_t sort_values(TVM_PARAMETERS) {
+  TVM_CALL("tvm.contrib.sort.sort");
   job job = {0};
   int64_t axis, ascend;
   const tvm_tensor *in = tvm_tensor_arg(&call, 0), *out = in ? tvm_tensor_arg(&call, 1) : NULL;
@@ -203,8 +197,8 @@ static int32_t sort_values(PARAMETERS) {
   return run_job(&call, &job);
 }
 
-static int32_t sort_indices(PARAMETERS) {
-  CALL("tvm.contrib.sort.argsort");
+static int32_t sort_indices(TVM_PARAMETERS) {
+  TVM_CALL("tvm.contrib.sort.argsort");
   job job = {0};
   int64_t axis, ascend;
   const tvm_tensor *in = tvm_tensor_arg(&call, 0), *out = in ? tvm_tensor_arg(&call, 1) : NULL;
@@ -216,8 +210,8 @@ static int32_t sort_indices(PARAMETERS) {
 }
 
 /* (data, valid counts int32, indices int32, axis, ascending): of each line its first `count`; behind them k. */
-static int32_t sort_valid(PARAMETERS) {
-  CALL("tvm.contrib.sort.argsort_nms");
+static int32_t sort_valid(TVM_PARAMETERS) {
+  TVM_CALL("tvm.contrib.sort.argsort_nms");
   job job = {0};
   int64_t axis, ascend;
   const tvm_tensor *in = tvm_tensor_arg(&call, 0), *valid = in ? tvm_tensor_arg(&call, 1) : NULL;
@@ -233,8 +227,8 @@ static int32_t sort_valid(PARAMETERS) {
 }
 
 /* (data, one or two outputs, k, axis, "both" "values" or "indices", ascending); k below 1: all. */
-static int32_t sort_first(PARAMETERS) {
-  CALL("tvm.contrib.sort.topk");
+static int32_t sort_first(TVM_PARAMETERS) {
+  TVM_CALL("tvm.contrib.sort.topk");
   job job = {0};
   int64_t k, axis, ascend;
   const char *wanted;

@@ -8,10 +8,8 @@
 #include "tvm_backend.h"
 
 /* (affinity mode, threads): how many threads loops get; 0 and less: as many as there are. Threads are not bound. */
-static int32_t config_threadpool(tvm_value *args, int32_t *codes, int32_t num_args, tvm_value *ret, int32_t *ret_code,
-                                 void *resource) {
-  (void)ret, (void)ret_code, (void)resource;
-  const tvm_call call = {"runtime.config_threadpool", args, codes, num_args};
+static int32_t config_threadpool(TVM_PARAMETERS) {
+  TVM_CALL("runtime.config_threadpool");
   int64_t threads;
   if (!tvm_int_arg(&call, 1, &threads)) return -1;
   if (threads <= 0) return 0;

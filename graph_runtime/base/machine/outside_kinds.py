@@ -7,11 +7,11 @@ or a device type is asked for that no descriptor of this package has, and calls 
 from __future__ import annotations
 
 import os
-import warnings
 from functools import cache
 from pathlib import Path
 
 from ..errors import DeviceError, DocumentError
+from ..outside import load_entry_points
 from .descriptors import Descriptor, boards, read_descriptor
 from .devices import dl_kinds, kernels_of
 
@@ -90,11 +90,4 @@ def code_of(kind: str) -> Path | None:
 def find_installed() -> None:
     """Import what installed packages name under the entry point. One that fails is a warning: its devices
     stay unknown."""
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group="graph_runtime.devices"):
-        try:
-            entry.load()
-        except Exception as error:  # whatever another package does
-            text = f"devices of {entry.name} ({entry.value}) were not loaded: {type(error).__name__}: {error}"
-            warnings.warn(text, stacklevel=2)
+    load_entry_points("graph_runtime.devices", "devices")

@@ -4,11 +4,11 @@ Read registry (what an op is), rules (what families share), one family (elementw
 select (which C body serves a node), and where ops run inside of others: steps, epilogue, fused.
 """
 
-import warnings
 from functools import partial
 from importlib import import_module
 from typing import Any
 
+from ...base.outside import load_entry_points
 from .registry import REQUIRED, Attr, Body, Case, Op, add_kernels, all_ops, get, provide, register, require
 
 __all__ = [
@@ -58,23 +58,10 @@ _OTHERS = (
 )
 
 
-def _installed() -> None:
-    """Import what installed packages name under the entry point "graph_runtime.ops". One that fails is a
-    warning: its ops stay unknown."""
-    from importlib.metadata import entry_points
-
-    for entry in entry_points(group="graph_runtime.ops"):
-        try:
-            entry.load()
-        except Exception as error:  # whatever another package does
-            text = f"ops of {entry.name} ({entry.value}) were not loaded: {type(error).__name__}: {error}"
-            warnings.warn(text, stacklevel=2)
-
-
 provide(
     {op: partial(import_module, family) for family, ops in _FAMILIES.items() for op in ops.split()},
     [partial(import_module, family) for family in _OTHERS],
-    _installed,
+    partial(load_entry_points, "graph_runtime.ops", "ops"),
 )
 
 
