@@ -29,12 +29,26 @@ SoftmaxCrossEntropyLoss, ...) are expanded by the onnx package. What else a file
 | op | since opset | not done |
 |---|---|---|
 """
+CONTRIB = """
+## com.microsoft
+
+{count} ops that ONNX Runtime's optimizer, quantizer and genai write, compared with ONNX Runtime in
+tests/frontends/onnx/test_contrib.py. Of its ops SimplifiedLayerNormalization is in the default domain.
+
+| op | not done |
+|---|---|
+"""
 
 
-def _since(op: str) -> int:
-    """The first opset that has the op."""
+def _since(op: str) -> int | None:
+    """The first opset that has the op; None where it is none of ONNX's own."""
     return min(
-        s.since_version for s in onnx.defs.get_all_schemas_with_history() if s.name == op and s.domain == ""
+        (
+            s.since_version
+            for s in onnx.defs.get_all_schemas_with_history()
+            if s.name == op and s.domain == ""
+        ),
+        default=None,
     )
 
 
@@ -44,9 +58,14 @@ def _row(entry: Converter) -> str:
 
 def page() -> str:
     """The text of docs/onnx-ops.md."""
-    entries = [entry for _, entry in sorted(table().items()) if not entry.domain]
-    head = HEAD.format(count=len(entries), oldest=OLDEST, newest=NEWEST)
-    return head + "\n".join(map(_row, entries)) + "\n"
+    entries = [entry for _, entry in sorted(table().items())]
+    own = [entry for entry in entries if not entry.domain and _since(entry.op) is not None]
+    contrib = [entry for entry in entries if entry.domain == "com.microsoft"]
+    head = HEAD.format(count=len(own), oldest=OLDEST, newest=NEWEST)
+    rows = [f"| {entry.op} | {entry.limits or '-'} |" for entry in contrib]
+    return "\n".join(
+        [head + "\n".join(map(_row, own)), CONTRIB.format(count=len(contrib)) + "\n".join(rows), ""]
+    )
 
 
 if __name__ == "__main__":

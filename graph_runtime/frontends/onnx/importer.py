@@ -147,7 +147,7 @@ class Importer:
         path: str,
         name: str,
     ) -> list[Any]:
-        opset = self.source.opsets["" if node.domain == "ai.onnx" else node.domain]
+        opset = self.source.opsets.get("" if node.domain == "ai.onnx" else node.domain, 1)
         attrs = attributes_of(self.source.file, node, opset)
 
         def subgraph(graph: Any, bound: Mapping[str, TapeValue], step: str) -> list[TapeValue]:

@@ -14,7 +14,8 @@ from .batch import Batch, set_batch
 from .budget import Budget
 from .context import table
 from .read import ModelFile, open_model
-from .validate import check_graph, check_text, input_types, opsets
+from .sorting import sort_nodes
+from .validate import check_graph, check_text, free_dims, input_types, opsets
 
 __all__ = ["ParsedFile", "parse_file"]
 
@@ -52,6 +53,8 @@ def parse_file(
     """The file of ``source``, fit for an Importer; parameters as load_model's. Raises as load_model."""
     file = open_model(source, onnx, folder)
     check_text(file.proto)
+    free_dims(file.proto.graph)
+    sort_nodes(file.proto.graph)
     _inline(file, onnx, opsets(file.proto, onnx))
     check_graph(file.proto.graph)
     dims, change = set_batch(file.proto.graph, batch, dims) if batch else (dims, None)

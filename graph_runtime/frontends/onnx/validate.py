@@ -10,7 +10,7 @@ from ...base.errors import DocumentError, GraphError, InputError, did_you_mean
 from ...ir.graph import TensorType
 from .read import check_size, dtype_name
 
-__all__ = ["NEWEST", "OLDEST", "check_graph", "check_text", "input_types", "opsets"]
+__all__ = ["NEWEST", "OLDEST", "check_graph", "check_text", "free_dims", "input_types", "opsets"]
 
 OLDEST, NEWEST = 7, 28  # of the default domain: those that the converters were written for
 
@@ -119,8 +119,7 @@ def _check_node(node: Any, path: str, made: set[str], later: set[str], outer: tu
     for k, name in enumerate(node.input):
         if name and not _is_made(name, made, outer):
             text = (
-                "which is made by this node or a later one: the graph has a cycle, or its nodes are not "
-                "in order"
+                "which is made from this node's own result: the graph has a cycle"
                 if name in later
                 else f"which nothing makes{did_you_mean(name, chain(made, *outer))}"
             )
@@ -144,6 +143,14 @@ def _check_node(node: Any, path: str, made: set[str], later: set[str], outer: tu
                 got=name,
             )
         made.add(name)
+
+
+def free_dims(graph: Any) -> None:
+    """Make dimensions of -1, as some tools write those that they do not know, dimensions without a size."""
+    for info in chain(graph.input, graph.output):
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim):
+            if dim.HasField("dim_value") and dim.dim_value == -1:
+                dim.dim_param = f"{info.name}.{axis}"
 
 
 def input_types(graph: Any, dims: Mapping[str, int]) -> tuple[dict[str, TensorType], dict[str, int]]:

@@ -2,6 +2,9 @@
 
 from . import (
     attention,
+    contrib,
+    contrib_attention,
+    contrib_quantize,
     control,
     conv,
     elementwise,
@@ -19,6 +22,9 @@ from . import (
 
 __all__ = [
     "attention",
+    "contrib",
+    "contrib_attention",
+    "contrib_quantize",
     "control",
     "conv",
     "elementwise",

@@ -102,7 +102,12 @@ def _column_major(ctx: Context, positions: TapeValue, height: int, width: int) -
 
 @converter("AveragePool", limits="1 to 3 spatial dimensions")
 def _average_pool(ctx: Context) -> Results:
-    x, include = ctx.input(0), bool(ctx.attr("count_include_pad", 0))
+    return average_pool(ctx, ctx.input(0))
+
+
+def average_pool(ctx: Context, x: TapeValue) -> TapeValue:
+    """AveragePool of x with the node's attributes."""
+    include = bool(ctx.attr("count_include_pad", 0))
     window = _Window(ctx, x)
     n, c, *sizes = x.shape
     if len(sizes) == 3 or any(d != 1 for d in window.dilations):

@@ -70,7 +70,11 @@ def _dequantize(ctx: Context) -> Results:
 
 @converter("DynamicQuantizeLinear")
 def _dynamic(ctx: Context) -> Results:
-    x = ctx.input(0)
+    return _dynamic_grid(ctx, ctx.input(0))
+
+
+def _dynamic_grid(ctx: Context, x: TapeValue) -> tuple[TapeValue, TapeValue, TapeValue]:
+    """(x on the uint8 grid that fits its values, the grid's scale, its zero point)."""
     axes, zero = list(range(x.rank)), ctx.scalar(0, x)
     low = ctx.op("minimum", ctx.op("min", x, axes=axes, keepdims=False), zero)
     high = ctx.op("maximum", ctx.op("max", x, axes=axes, keepdims=False), zero)

@@ -1,0 +1,132 @@
+"""com.microsoft's ops on integer grids, as ONNX Runtime's quantizer writes them. Each is what ONNX Runtime
+documents: inputs from their grid, the op in float32, the result on its grid."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..context import Context, Results, converter
+from ..tape import TapeValue
+from .contrib import CONTRIB
+from .linear import matmul
+from .quantize import _along, _centred, _dequantize, _dynamic_grid, _quantize, _quantized
+
+converter("QuantizeLinear", domain=CONTRIB, limits="to integers of 8 and 16 bits and int32")(_quantize)
+converter("DequantizeLinear", domain=CONTRIB, limits="of integers of 8 to 32 bits")(_dequantize)
+
+
+def _real(ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, axis: int = 0) -> TapeValue:
+    """float32 (x - zero) * scale."""
+    wide = ctx.cast(x, "float32")
+    if zero is not None:
+        wide = ctx.op("subtract", wide, ctx.cast(_along(ctx, zero, x, axis, 0), "float32"))
+    return ctx.op("multiply", wide, _along(ctx, scale, x, axis, 0))
+
+
+def _on_grid(ctx: Context, y: TapeValue, scale: TapeValue, zero: TapeValue | None, dtype: str) -> TapeValue:
+    flat = None if zero is None else _along(ctx, zero, y, 0, 0)
+    return _quantized(ctx, y, _along(ctx, scale, y, 0, 0), flat, dtype)
+
+
+def _of_one(ctx: Context, compute: Callable[[TapeValue], TapeValue]) -> Results:
+    """An op of X, its scale and zero point, and those of the result."""
+    x, zero = ctx.input(0), ctx.optional(4)
+    y = compute(_real(ctx, x, ctx.input(1), ctx.optional(2)))
+    return _on_grid(ctx, y, ctx.input(3), zero, x.dtype if zero is None else zero.dtype)
+
+
+@converter("QLinearAdd", "QLinearMul", domain=CONTRIB)
+def _pair(ctx: Context) -> Results:
+    op = "add" if ctx.node.op_type == "QLinearAdd" else "multiply"
+    a, b = (_real(ctx, ctx.input(i), ctx.input(i + 1), ctx.optional(i + 2)) for i in (0, 3))
+    return _on_grid(ctx, ctx.op(op, a, b), ctx.input(6), ctx.optional(7), ctx.input(0).dtype)
+
+
+@converter("QLinearConcat", domain=CONTRIB)
+def _concat(ctx: Context) -> Results:
+    scale, zero = ctx.input(0), ctx.input(1)
+    if len(ctx.inputs) % 3 != 2 or len(ctx.inputs) < 5:
+        ctx.fail(f"{len(ctx.inputs)} inputs are not a scale, a zero point and three for each part")
+    parts = [
+        _real(ctx, ctx.input(i), ctx.input(i + 1), ctx.input(i + 2)) for i in range(2, len(ctx.inputs), 3)
+    ]
+    axis = ctx.axis(ctx.attr("axis"), parts[0].rank)
+    return _on_grid(ctx, ctx.op("concatenate", *parts, axis=axis), scale, zero, zero.dtype)
+
+
+@converter("QLinearSigmoid", domain=CONTRIB)
+def _sigmoid(ctx: Context) -> Results:
+    return _of_one(ctx, lambda x: ctx.op("sigmoid", x))
+
+
+@converter("QLinearLeakyRelu", domain=CONTRIB)
+def _leaky_relu(ctx: Context) -> Results:
+    alpha = ctx.attr("alpha", 0.01)
+    return _of_one(ctx, lambda x: ctx.op("leaky_relu", x, alpha=alpha))
+
+
+@converter("QLinearSoftmax", domain=CONTRIB, limits="before opset 13 along the last axis")
+def _softmax(ctx: Context) -> Results:
+    rank = ctx.input(0).rank
+    axis, version = ctx.axis(ctx.attr("axis", -1), rank), ctx.attr("opset", 13)
+    if version < 13 and axis != rank - 1:
+        ctx.fail(f"axis {axis} of {rank} in opset {version}, whose softmax is over all axes behind")
+    return _of_one(ctx, lambda x: ctx.op("softmax", x, axis=axis))
+
+
+@converter("QLinearGlobalAveragePool", domain=CONTRIB)
+def _global_average(ctx: Context) -> Results:
+    rank = ctx.input(0).rank
+    axes = list(range(1, rank - 1) if ctx.attr("channels_last", 0) else range(2, rank))
+    return _of_one(ctx, lambda x: ctx.op("mean", x, axes=axes, keepdims=True))
+
+
+@converter("QLinearAveragePool", domain=CONTRIB, limits="1 to 3 spatial dimensions")
+def _average(ctx: Context) -> Results:
+    from .pool import average_pool
+
+    rank = ctx.input(0).rank
+    if not ctx.attr("channels_last", 0):
+        return _of_one(ctx, lambda x: average_pool(ctx, x))
+    front, back = [0, rank - 1, *range(1, rank - 1)], [0, *range(2, rank), 1]
+    return _of_one(ctx, lambda x: ctx.transpose(average_pool(ctx, ctx.transpose(x, front)), back))
+
+
+# ---------------------------------------------------------------- products
+
+
+def _scaled(
+    ctx: Context, product: TapeValue, a_scale: TapeValue, b_scale: TapeValue, bias: TapeValue | None
+) -> TapeValue:
+    """int32 -> float32; a scale of b may be one of each column."""
+    a_scale, b_scale = (ctx.reshape(s, ()) if s.type.size == 1 else s for s in (a_scale, b_scale))
+    y = ctx.op("multiply", ctx.cast(product, "float32"), ctx.op("multiply", a_scale, b_scale))
+    return y if bias is None else ctx.op("add", y, bias)
+
+
+@converter("MatMulIntegerToFloat", domain=CONTRIB)
+def _matmul_to_float(ctx: Context) -> Results:
+    a, b = _centred(ctx, ctx.input(0), ctx.optional(4), -2), _centred(ctx, ctx.input(1), ctx.optional(5), -1)
+    return _scaled(ctx, matmul(ctx, a, b), ctx.input(2), ctx.input(3), ctx.optional(6))
+
+
+@converter("DynamicQuantizeMatMul", domain=CONTRIB)
+def _dynamic_matmul(ctx: Context) -> Results:
+    a, a_scale, a_zero = _dynamic_grid(ctx, ctx.input(0))
+    product = matmul(ctx, _centred(ctx, a, a_zero), _centred(ctx, ctx.input(1), ctx.optional(3), -1))
+    return _scaled(ctx, product, a_scale, ctx.input(2), ctx.optional(4))
+
+
+@converter("QGemm", domain=CONTRIB)
+def _gemm(ctx: Context) -> Results:
+    a, b, c = _centred(ctx, ctx.input(0), ctx.input(2)), ctx.input(3), ctx.optional(6)
+    swap = bool(ctx.attr("transB", 0))
+    b = _centred(ctx, b, ctx.input(5), -2 if swap else -1)
+    product = ctx.op("matmul", a, b, transpose_a=bool(ctx.attr("transA", 0)), transpose_b=swap)
+    product = product if c is None else ctx.op("add", product, c)
+    alpha = ctx.const(np.float32(ctx.attr("alpha", 1.0)))
+    a_scale = ctx.op("multiply", ctx.reshape(ctx.input(1), ()), alpha)
+    y, scale, zero = _scaled(ctx, product, a_scale, ctx.input(4), None), ctx.optional(7), ctx.optional(8)
+    return y if scale is None else _on_grid(ctx, y, scale, zero, "uint8" if zero is None else zero.dtype)
