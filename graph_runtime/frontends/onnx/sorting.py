@@ -10,8 +10,9 @@ __all__ = ["sort_nodes"]
 
 
 def sort_nodes(graph: Any) -> None:
-    """Put a graph's nodes, and those of its subgraphs, behind what they read; of those that may come next, the
-    file's first one does. A graph in order stays as it is; so does one with a cycle, which check_graph names."""
+    """Put a graph's nodes, and those of its subgraphs, behind what they read; of those that may come next,
+    the file's first one does. A graph in order stays as it is; so does one with a cycle, which check_graph
+    names."""
     for node in graph.node:
         for inner in _subgraphs(node):
             sort_nodes(inner)
