@@ -23,6 +23,7 @@ _EXAMPLES = {
     "layouts": "{'conv*': 'l1'}",
     "numerics": "{'tt': {'fidelity': 'HiFi2'}}",
     "dims": "{'batch': 4}",
+    "values": "{'sr': 16000}",
 }
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
@@ -36,12 +37,16 @@ class Options:
     """How a model is prepared, planned and run. Raises InputError for a field that should be a mapping and
     is none; other words are judged where they are used.
 
-    Preparing. ``dims``: {symbolic dimension: size} of an ONNX file. ``fuse``: whether nodes may be fused and
-    rewritten; None: those of an ONNX file or a Model may, a graph.json, a Graph and a GraphBuilder say how
-    they want to be run. ``compile``: whether C is generated and compiled for kernels that the installed ones
-    do more slowly; None: those of an ONNX file or a Model, and where nodes may be rewritten; where that fails
-    the installed ones serve, with a warning. ``rules``: rewrite rules of your own, functions of a Net or
-    "package.module:function" each, between simplifying and fusing.
+    Reading an ONNX file. ``dims``: {symbolic dimension: size}, and {input: its sizes} for one without a
+    shape. ``batch``: the first dimension of all inputs, open or not. ``values``: {input: its value}, numbers
+    or arrays, of inputs that become constants.
+
+    Preparing. ``fuse``: whether nodes may be fused and rewritten; None: those of an ONNX file or a Model may,
+    a graph.json, a Graph and a GraphBuilder say how they want to be run. ``compile``: whether C is generated
+    and compiled for kernels that the installed ones do more slowly; None: those of an ONNX file or a Model,
+    and where nodes may be rewritten; where that fails the installed ones serve, with a warning. ``rules``:
+    rewrite rules of your own, functions of a Net or "package.module:function" each, between simplifying and
+    fusing.
 
     Placing. ``place``: pins, glob over node, op and function names -> device. ``device_map``: device type of
     the file -> device. ``strict``: a device that the list does not have is an error, not a warning.
@@ -70,7 +75,9 @@ class Options:
     waits for the oldest. ``unset_inputs``: runs "refuse" inputs that were never set, or "allow" them, as TVM.
     """
 
-    dims: Mapping[str, int] = _mapping()
+    dims: Mapping[str, int | tuple[int, ...]] = _mapping()
+    batch: int | None = None
+    values: Mapping[str, Any] = _mapping()
     fuse: bool | None = None
     compile: bool | None = None
     rules: tuple[str | Callable[..., Any], ...] = ()
@@ -100,6 +107,8 @@ class Options:
             value = getattr(self, name)
             _require_mapping(name, value, _EXAMPLES[name])
             object.__setattr__(self, name, MappingProxyType(dict(value)))
+        plain = {name: _listed(value) for name, value in self.values.items()}
+        object.__setattr__(self, "values", MappingProxyType(plain))
         if isinstance(self.rules, str) or not isinstance(self.rules, Sequence):
             text = (
                 f"rules is a list of functions, or of names as 'package.module:function'; got {self.rules!r}"
@@ -146,10 +155,15 @@ class Options:
 _FIELDS = tuple(one.name for one in fields(Options))
 
 
+def _listed(value: Any) -> Any:
+    """An array as lists, which compare and are JSON."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, tuple):
+    if isinstance(value, (tuple, list)):
         return [_plain(inner) for inner in value]
     if value is None or isinstance(value, (bool, int, float, str)):
         return value

@@ -9,6 +9,7 @@ compiled, by what policy they are placed, and how memory is shared.
 from __future__ import annotations
 
 import contextlib
+import os
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -212,32 +213,34 @@ def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | De
 def _model_of(source: Any, options: Options, tell: Tell) -> Model:
     if isinstance(source, Plan):
         return Model(source.graph if source.placement is None else source.placement.graph)
-    return read_model(source, options.dims, tell)
+    return read_model(source, options, tell)
 
 
-def read_model(
-    source: Any, dims: Mapping[str, int] | None = None, tell: Tell = silent, batch: int | None = None
-) -> Model:
-    """The Model of a source, as prepare takes it. ``batch``: first dimension of an ONNX file's inputs."""
+def read_model(source: Any, options: Options | None = None, tell: Tell = silent) -> Model:
+    """The Model of a source, as prepare takes it. ``options``: dims, batch and values of an ONNX file."""
+    options = options or Options()
     if is_onnx(source):
         from ..frontends.onnx import load_model
 
         tell("importing", 0, 0)
         try:
-            return load_model(source, dims=dims or {}, batch=batch)
+            return load_model(source, dims=options.dims, batch=options.batch, values=options.values)
         except DocumentError as error:
+            if not isinstance(source, (str, os.PathLike)):
+                raise
             raise DocumentError(f"{source}: {error}", **error.fields) from None
-    if isinstance(source, Model) and all(
-        source.dims.get(name) == size for name, size in (dims or {}).items()
-    ):
+    if isinstance(source, Model) and options.dims.items() <= source.dims.items():
         return source
-    if dims:
+    if options.dims:
         raise InputError(
-            f"dims {dict(dims)} bind symbolic dimensions of an ONNX file; this graph has none", got=dict(dims)
+            f"dims {dict(options.dims)} bind symbolic dimensions of an ONNX file; this graph has none",
+            got=dict(options.dims),
         )
-    if batch:
+    if options.batch or options.values:
         raise InputError(
-            f"a batch of {batch} needs an ONNX file; a graph has the sizes it was written with", got=batch
+            "batch and values are for ONNX files; a graph has the sizes it was written with, and its inputs "
+            "become constants by params",
+            got=options.batch or list(options.values),
         )
     if isinstance(source, GraphBuilder):
         return Model.from_builder(source)

@@ -11,6 +11,7 @@ from ..base.options import Options
 from . import options as opt
 from .progress import progress
 from .sources import open_program
+from .values import random_array
 
 __all__ = ["bench"]
 
@@ -43,13 +44,11 @@ def bench(
     Example: graph-runtime bench net.bundle --repeat 20 --threads 1
     """
     with progress(not json) as tell:
-        program = open_program(
-            graph, device, library, params, options.dims, tell, native=native, rebuild=rebuild
-        )
+        program = open_program(graph, device, library, params, options, tell, native=native, rebuild=rebuild)
         module = program.open(program.prepare(options, tell), tell)
     rng = np.random.default_rng(seed)
     names = module.get_input_info()[0]
-    values: dict[str, Any] = {name: opt.random_array(module.get_input(name).type, rng) for name in names}
+    values: dict[str, Any] = {name: random_array(module.get_input(name).type, rng) for name in names}
     if nodes:
         module.set_input(**values)
         times = module.benchmark_nodes(repeat)

@@ -64,7 +64,7 @@ def compile_(
     from ..codegen.cache import open_cache
 
     with progress(not json) as tell:
-        program = open_program(graph, device, library, params, options.dims, tell)
+        program = open_program(graph, device, library, params, options, tell)
         if program.bundle is not None:
             raise InputError(
                 f"{graph} is a bundle, compiled already; compile takes a graph.json "

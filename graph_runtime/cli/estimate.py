@@ -31,10 +31,6 @@ Dtype = Annotated[
     str | None,
     typer.Option("--dtype", help="How the boards store floats: bf16, bfp8_b, ...; as --format tt=..."),
 ]
-Batch = Annotated[
-    int | None,
-    typer.Option("--batch", min=1, help="The first dimension of the inputs of an ONNX file, open or not."),
-]
 Runs = Annotated[int, typer.Option("--runs", min=1, help="Runs that are submitted at once.")]
 SetInputs = Annotated[
     list[str] | None,
@@ -56,7 +52,6 @@ def estimate(
     library: opt.LibraryFiles = None,
     board: Boards = None,
     dtype: Dtype = None,
-    batch: Batch = None,
     runs: Runs = 1,
     input: SetInputs = None,
     untraced: Untraced = False,
@@ -78,14 +73,14 @@ def estimate(
             "--board and --device exclude each other: a board is tt:0, beside its host", got=board
         )
     with progress(not json) as tell:
-        program = open_program(graph, device, library, None, options.dims, tell, batch)
+        program = open_program(graph, device, library, None, options, tell)
         if board is not None:
             show_boards(
                 program,
                 board,
                 options,
                 dtype=dtype,
-                batch=batch or 1,
+                batch=options.batch or 1,
                 traced=not untraced,
                 runs=max(runs, IN_FLIGHT),
                 json=json,

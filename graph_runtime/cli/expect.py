@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zipfile
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -14,7 +15,7 @@ from ..base.errors import InputError
 from ..base.mapped import map_file
 from ..ir.documents.tensor_files import NPY, read_npz
 
-__all__ = ["Difference", "compare_outputs", "read_expected"]
+__all__ = ["Difference", "compare_outputs", "read_expected", "write_outputs"]
 
 _WANTED = "an .npz with in:<input> and outputs, by name or as output<i>, is wanted"
 
@@ -55,6 +56,14 @@ def read_expected(path: Path) -> dict[str, np.ndarray]:
     if data[: len(NPY)] == NPY:
         raise InputError(f"{path} is a single array; {_WANTED}", got=str(path))
     return read_npz(Cursor(data, wrong))
+
+
+def write_outputs(file: BinaryIO, arrays: Mapping[str, np.ndarray]) -> None:
+    """An .npz, as numpy.savez, whose keywords some names are."""
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def compare_outputs(

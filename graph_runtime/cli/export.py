@@ -27,7 +27,7 @@ def export(
 
     Example: graph-runtime export net.bundle --dialect tvm -o deploy
     """
-    program = open_program(graph, None, library, params, opt.sizes(dim))
+    program = open_program(graph, None, library, params, opt.read_options(dim=dim))
     files = write_files(
         program.graph, output, dialect=dialect, params=program.arrays(), libraries=program.libraries
     )

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from ..base.errors import DocumentError
 from ..base.mapped import open_file
 from ..base.options import Options
 from ..build.bundles.bundle import Bundle
@@ -30,6 +31,8 @@ def inspect(
     ],
     device: opt.Devices = None,
     dim: opt.Dims = None,
+    batch: opt.Batch = None,
+    value: opt.Values = None,
     json: opt.Json = False,
 ) -> None:
     """Show what a file holds: inputs, outputs and pool map of a model; parts and pool map of a bundle;
@@ -44,7 +47,8 @@ def inspect(
     elif file.suffix != ".json" and bundle_of(file) is not None:  # raw values may begin as anything does
         found, text = _params(file)
     elif _head(file).lstrip().startswith(b"{") or is_onnx(file):
-        found, text = _graph(file, device, opt.sizes(dim))
+        options = opt.read_options(dim=dim, batch=batch, value=value)
+        found, text = _open_model(file, options) or _graph(file, device, options)
     else:
         found, text = _params(file)
     if json:
@@ -65,8 +69,35 @@ def _memory(program: OpenedProgram) -> tuple[dict[str, Any], list[str]]:
     return found, ["", report.summary(planned, opt.terminal_width()), "", report.pictures(planned)]
 
 
-def _graph(file: Path, devices: list[str] | None, dims: dict[str, int]) -> tuple[dict[str, Any], str]:
-    program = open_program(file, devices, dims=dims)
+def _open_model(file: Path, options: Options) -> tuple[dict[str, Any], str] | None:
+    """What an ONNX file of unknown sizes says without them; None for any other file."""
+    if not is_onnx(file):
+        return None
+    from ..frontends.onnx.describe import describe as describe_model
+
+    try:
+        found = describe_model(file)
+    except DocumentError as error:
+        raise DocumentError(f"{file}: {error}", **error.fields) from None
+    if not found["open"] or options.dims or options.batch or options.values:
+        return None
+    lines = [
+        f"graph {file.name}: {found['nodes']} nodes, made by {found['producer'] or 'no one who says'}",
+        "opsets " + " ".join(f"{domain or 'ai.onnx'}:{n}" for domain, n in found["opsets"].items()),
+        f"ops {' '.join(found['ops'])}",
+        f"{found['constants']} constants, {found['constant_bytes']:,} bytes",
+        *(f"input  {name}: {type_}" for name, type_ in found["inputs"].items()),
+        *(f"output {name}: {type_}" for name, type_ in found["outputs"].items()),
+    ]
+    if found["unsupported"]:
+        lines.append(f"no converter for {' '.join(found['unsupported'])}")
+    lines += ["", "its sizes are open, and with them its memory; bind each, as in:"]
+    lines.append("  graph-runtime inspect " + file.name + "".join(f" --dim {name}" for name in found["open"]))
+    return found, "\n".join(lines)
+
+
+def _graph(file: Path, devices: list[str] | None, options: Options) -> tuple[dict[str, Any], str]:
+    program = open_program(file, devices, options=options)
     graph, constants = program.graph, program.constants
     memory, pictures = _memory(program)
     kinds = sorted({f.op or f.name for f in graph.funcs})

@@ -10,22 +10,16 @@ from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import orjson
 import typer
 
-from ..base import dtypes
-from ..base.cursor import Cursor
 from ..base.errors import InputError, did_you_mean
-from ..base.mapped import map_file
 from ..base.options import Options
-from ..ir.documents.tensor_files import read_npy
-from ..ir.graph import TensorType
 from ..ir.model import Note
 from ..plan.balance.types import BALANCER_POLICIES
 from ..plan.placing.policies import PLACEMENT_POLICIES
+from .values import constants
 
-_INPUT = "--input takes a .npy file or the word random"
 Source = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, graph.json, or a bundle.")]
 Devices = Annotated[
     list[str] | None,
@@ -59,7 +53,22 @@ Rebuild = Annotated[
 ]
 Dims = Annotated[
     list[str] | None,
-    typer.Option("--dim", help="Bind a symbolic dimension of an ONNX file: batch=4; repeatable."),
+    typer.Option(
+        "--dim",
+        help="Bind a symbolic dimension of an ONNX file: batch=4; of an input without a shape all of them: "
+        "x=1x3x224x224; repeatable.",
+    ),
+]
+Batch = Annotated[
+    int | None,
+    typer.Option("--batch", min=1, help="The first dimension of the inputs of an ONNX file, open or not."),
+]
+Values = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--value",
+        help="Make an input of an ONNX file a constant: sr=16000, sizes=1,80 or a .npy file; repeatable.",
+    ),
 ]
 Fuse = Annotated[
     bool | None,
@@ -202,6 +211,7 @@ _SHOWN = {
     "--layout": "'conv1=l1'",
     "--place": "'conv*=tt:0'",
     "--dim": "batch=4",
+    "--value": "sr=16000",
 }
 
 
@@ -221,6 +231,8 @@ def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
 # every flag that says something of Options: parameter of the command -> (its type, its default)
 _FLAGS: dict[str, tuple[Any, Any]] = {
     "dim": (Dims, None),
+    "batch": (Batch, None),
+    "value": (Values, None),
     "fuse": (Fuse, None),
     "compile": (Compile, None),
     "rule": (Rules, None),
@@ -275,6 +287,7 @@ def with_options(*but: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
 def read_options(
     *,
     dim: Sequence[str] | None = None,
+    value: Sequence[str] | None = None,
     rule: Sequence[str] | None = None,
     map: Sequence[str] | None = None,
     place: Sequence[str] | None = None,
@@ -296,6 +309,7 @@ def read_options(
             words.setdefault(device, {})[name] = word
     return Options.of(
         dims=sizes(dim),
+        values=constants(pairs(value, "--value")),
         rules=tuple(rule or ()),
         device_map=pairs(map, "--map"),
         place=pairs(place, "--place"),
@@ -330,15 +344,17 @@ def policies(policy: str | None, placement: str | None) -> tuple[str | None, str
     return None, policy
 
 
-def sizes(dims: Sequence[str] | None) -> dict[str, int]:
-    """{dimension: size} of --dim. Raises InputError for a size that is no positive number."""
-    found = pairs(dims, "--dim")
-    for name, text in found.items():
-        if not text.isdecimal() or not 0 < int(text) < 1 << 31:
+def sizes(dims: Sequence[str] | None) -> dict[str, int | tuple[int, ...]]:
+    """{dimension: size, input: sizes} of --dim. Raises InputError for a size that is no positive number."""
+    found: dict[str, int | tuple[int, ...]] = {}
+    for name, text in pairs(dims, "--dim").items():
+        parts = text.split("x")
+        if not all(part.isdecimal() and 0 < int(part) < 1 << 31 for part in parts):
             raise InputError(
                 f"--dim {name}={text}: a size is a positive number, as in --dim batch=4", got=text
             )
-    return {name: int(text) for name, text in found.items()}
+        found[name] = int(text) if len(parts) == 1 else tuple(map(int, parts))
+    return found
 
 
 def notes_json(notes: Sequence[Note]) -> list[dict[str, Any]]:
@@ -350,35 +366,6 @@ def print_notes(notes: Sequence[Note]) -> None:
     """A line a note, on stderr."""
     for note in notes:
         typer.echo(f"{note.rule}: {note.text}", err=True)
-
-
-def random_array(type_: TensorType, rng: np.random.Generator) -> np.ndarray:
-    """Values for an input that the user did not give: normal floats, small integers."""
-    dtype = dtypes.to_numpy(type_.dtype)
-    if dtype.kind in "iub":
-        return rng.integers(0, 2, type_.shape).astype(dtype)
-    return rng.standard_normal(type_.shape).astype(dtype)
-
-
-def read_input(text: str, type_: TensorType, rng: np.random.Generator) -> np.ndarray:
-    """The value of --input NAME=text: "random", or a .npy file."""
-    if text == "random":
-        return random_array(type_, rng)
-
-    def wrong(message: str, offset: int) -> InputError:
-        return InputError(f"cannot read {text}: {message} (byte {offset}); {_INPUT}", got=text)
-
-    try:
-        data = map_file(text)
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"cannot read {text}: {getattr(error, 'strerror', None) or error}; {_INPUT}", got=text
-        ) from None
-    if data[:2] == b"PK":
-        raise InputError(
-            f"{text} is an .npz of several arrays; --input takes a .npy file: save the array alone", got=text
-        )
-    return read_npy(Cursor(data, wrong))
 
 
 def terminal_width() -> int | None:

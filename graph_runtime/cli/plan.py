@@ -78,7 +78,7 @@ def plan(
     """
     policy = options.policy
     with progress(not json) as tell:
-        program = open_program(graph, device, library, None, options.dims, tell)
+        program = open_program(graph, device, library, None, options, tell)
         prepared = program.prepare(replace(options, policy=None) if explain else options, tell)
     planned = prepared.plan
     placed = planned.placement if prepared.options.placement is not None else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,17 +18,16 @@ from ..build.prepare import Prepared
 from ..run.module import GraphModule
 from ..testing.differences import Comparison
 from . import options as opt
-from .expect import Difference, compare_outputs, read_expected
+from .expect import Difference, compare_outputs, read_expected, write_outputs
 from .pictures import Html, Trace, write_pictures
 from .progress import progress
 from .sources import OpenedProgram, open_program
 from .trace import timed_run
+from .values import random_array, read_input
 
 __all__ = ["run"]
 
-Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="Write the outputs to an .npz: output0, output1, ...")
-]
+Output = Annotated[Path | None, typer.Option("--output", "-o", help="Write the outputs to an .npz, by name.")]
 Expect = Annotated[
     Path | None,
     typer.Option(
@@ -84,9 +83,7 @@ def run(
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
     with progress(not json) as tell:
-        program = open_program(
-            graph, device, library, params, options.dims, tell, native=native, rebuild=rebuild
-        )
+        program = open_program(graph, device, library, params, options, tell, native=native, rebuild=rebuild)
         prepared = program.prepare(options, tell)
         module = program.open(prepared, tell)
     expected = read_expected(expect) if expect else {}
@@ -103,15 +100,13 @@ def run(
     values = [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
     if timeline is not None and (trace or html):
         write_pictures(timeline, program.name, trace, html)
-    if output:
-        # numpy would add .npz to a name without it
-        with writing(output, through=True) as part, part.open("wb") as file:
-            named: dict[str, Any] = {f"output{i}": _storable(value) for i, value in enumerate(values)}
-            np.savez(file, **named)
     names = module.session.graph.output_names
+    if output:
+        with writing(output, through=True) as part, part.open("wb") as file:
+            write_outputs(file, {name: _storable(v) for name, v in zip(names, values, strict=True)})
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, prepared, module)] if compare else []
-    reports += [_against(program, module, values, graph, against)] if against else []
+    reports += [_against(program, module, values, graph, against, options.values)] if against else []
     _show(module, values, seconds, differences, reports, json)
     if (differences and not all(d.ok for d in differences)) or not all(report.ok for report in reports):
         raise typer.Exit(1)
@@ -138,11 +133,11 @@ def _set_inputs(
     for index, name in enumerate(graph.input_names):
         type_ = graph.entry_type(int(graph.input_eids[index]))
         if name in given:
-            values[name] = opt.read_input(given[name], type_, rng)
+            values[name] = read_input(given[name], type_, rng)
         elif f"in:{name}" in expected:
             values[name] = expected[f"in:{name}"]
         elif name in unset and fill:
-            values[name] = opt.random_array(type_, rng)
+            values[name] = random_array(type_, rng)
     missing = [name for name in graph.input_names if name in unset and name not in values]
     if missing:
         files = " (or --params FILE for all that it holds)" if len(missing) > 1 else ""
@@ -167,12 +162,19 @@ def _compare(program: OpenedProgram, prepared: Prepared, module: GraphModule) ->
 
 
 def _against(
-    program: OpenedProgram, module: GraphModule, values: list[np.ndarray], path: Path, name: str
+    program: OpenedProgram,
+    module: GraphModule,
+    values: list[np.ndarray],
+    path: Path,
+    name: str,
+    known: Mapping[str, Any],
 ) -> Comparison:
+    """``known``: values of inputs that have become constants."""
     from ..testing.against import compare_with
 
     names = [name for name in program.graph.input_names if name not in program.constants]
-    return compare_with(name, path, _arrays(module, names), values, module.session.plan)
+    inputs = {**known, **_arrays(module, names)}
+    return compare_with(name, path, inputs, values, module.session.plan)
 
 
 def _storable(value: np.ndarray) -> np.ndarray:

@@ -106,17 +106,14 @@ def open_program(
     devices: Sequence[str] | None = None,
     libraries: Sequence[Path] | None = None,
     params: Path | None = None,
-    dims: Mapping[str, int] | None = None,
+    options: Options | None = None,
     tell: Tell = silent,
-    batch: int | None = None,
     *,
     native: bool = True,
     rebuild: bool = False,
 ) -> OpenedProgram:
     """Read MODEL; of a bundle the first program. As open_programs."""
-    return open_programs(path, devices, libraries, params, dims, tell, batch, native=native, rebuild=rebuild)[
-        0
-    ]
+    return open_programs(path, devices, libraries, params, options, tell, native=native, rebuild=rebuild)[0]
 
 
 def open_programs(
@@ -124,28 +121,20 @@ def open_programs(
     devices: Sequence[str] | None = None,
     libraries: Sequence[Path] | None = None,
     params: Path | None = None,
-    dims: Mapping[str, int] | None = None,
+    options: Options | None = None,
     tell: Tell = silent,
-    batch: int | None = None,
     *,
     native: bool = True,
     rebuild: bool = False,
 ) -> list[OpenedProgram]:
     """Read MODEL: every program of a bundle, or one. Nothing of a library runs. --device, --library and
-    --params come before what a bundle brings. ``dims``, ``batch``: of --dim, --batch, for ONNX files.
+    --params come before what a bundle brings. ``options``: --dim, --batch and --value, for ONNX files.
     ``native``, ``rebuild``: of --no-native, --rebuild, for bundles: their libraries are left out.
 
     Raises DocumentError, GraphError, LibraryError, InputError.
     """
     found = [read_library(file) for file in libraries or ()]
-    if dims and (is_bundle(path) or not is_onnx(path)):
-        raise InputError(
-            f"--dim binds dimensions of an ONNX file, {path} has none that are open", got=dict(dims)
-        )
-    if batch and (is_bundle(path) or not is_onnx(path)):
-        raise InputError(
-            f"--batch {batch} needs an ONNX file; {path} has the sizes that it was written with", got=batch
-        )
+    _onnx_only(path, options or Options())
     if found and not (native and not rebuild):
         raise InputError(
             "--no-native and --rebuild run without libraries, --library names one: give one of these",
@@ -170,10 +159,21 @@ def open_programs(
     if not path.is_file():
         raise DocumentError(f"there is no file {path}", got=str(path))
     if is_onnx(path):
-        model = read_model(path, dims, tell, batch)
+        model = read_model(path, options, tell)
         return [OpenedProgram(path.name, model, found, devices or ["cpu:0"], params)]
     graph = load_graph(path)
     return [OpenedProgram(path.name, graph, found, devices or asked_devices(graph), params)]
+
+
+def _onnx_only(path: Path, options: Options) -> None:
+    """Raise InputError where an option that only an ONNX file has is given for another one."""
+    given = {"--dim": options.dims, "--batch": options.batch, "--value": options.values}
+    flags = [flag for flag, value in given.items() if value]
+    if flags and (is_bundle(path) or not is_onnx(path)):
+        raise InputError(
+            f"{flags[0]} needs an ONNX file; {path} has the sizes and inputs that it was written with",
+            got=str(path),
+        )
 
 
 def asked_devices(graph: Graph) -> list[str]:

@@ -36,7 +36,7 @@ def verify(
     Example: graph-runtime verify net.bundle
     """
     with progress(not json) as tell:
-        programs = open_programs(graph, device, library, None, options.dims, tell)
+        programs = open_programs(graph, device, library, None, options, tell)
         if programs[0].bundle is not None:
             programs[0].bundle.verify(partial(tell, "comparing hashes"))
         rows = [_check(program, options) for program in programs]

@@ -15,7 +15,12 @@ _SECOND_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x3A, 0x42)
 
 
 def is_onnx(source: Any) -> bool:
-    """Whether a source is the path of an ONNX file: by its suffix, or by how protobuf begins."""
+    """Whether a source is an ONNX model: a path by its suffix, a file and bytes by how protobuf begins; or a
+    ModelProto."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _is_model_proto(bytes(source[:16]))
+    if type(source).__name__ == "ModelProto" and hasattr(source, "SerializeToString"):
+        return True
     if not isinstance(source, (str, os.PathLike)) or str(source).lstrip().startswith("{"):
         return False
     path = Path(source)

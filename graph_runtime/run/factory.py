@@ -42,7 +42,9 @@ def create(
     params: Any = None,
     options: Options | None = None,
     name: str | None = None,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int | tuple[int, ...]] | None = None,
+    batch: int | None = None,
+    values: Mapping[str, Any] | None = None,
     fuse: bool | None = None,
     compile: bool | None = None,
     rules: Sequence[str | Callable[..., Any]] | None = None,
@@ -69,13 +71,14 @@ def create(
 ) -> GraphModule:
     """A GraphModule.
 
-    ``graph``: JSON text if it begins with "{", else a path of a graph.json or ONNX file; also bytes, a Graph,
-    a GraphBuilder (with the parameters that it holds), a Model, or a Plan, run as it is. ``library``: a path
-    or Library of kernels, a list of them, or None for the kernels built in. ``devices``: "cpu:0", or a list,
-    whose first is the fallback: a node that the file puts elsewhere runs there, with a warning; TVM's (type,
-    id) is a device, too. ``params``: values of inputs, what load_params takes. ``name``: the holder of
-    memory in errors. ``options``, and all keywords after ``name``, which are fields of it and come first:
-    gr.Options says what each of them is; one that is None is as ``options`` has it.
+    ``graph``: JSON text if it begins with "{", else a path of a graph.json or ONNX file; also the bytes of
+    either, a ModelProto, a Graph, a GraphBuilder (with the parameters that it holds), a Model, or a Plan, run
+    as it is. ``library``: a path or Library of kernels, a list of them, or None for those built in.
+    ``devices``: "cpu:0", or a list, whose first is the fallback: a node that the file puts elsewhere runs
+    there, with a warning; TVM's (type, id) is a device, too. ``params``: values of inputs, what load_params
+    takes. ``name``: the holder of memory in errors. ``options``, and all keywords after ``name``, which are
+    fields of it and come first: gr.Options says what each of them is; one that is None is as ``options`` has
+    it.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError, and
     CompileError for compile=True.
@@ -83,6 +86,8 @@ def create(
     chosen = Options.of(
         options,
         dims=dims,
+        batch=batch,
+        values=values,
         fuse=fuse,
         compile=compile,
         rules=rules,

@@ -56,9 +56,19 @@ def _onnxruntime(path: str | os.PathLike[str], inputs: Mapping[str, np.ndarray])
         raise InputError("onnxruntime is not installed: pip install onnxruntime", got="onnxruntime") from None
     try:
         session = onnxruntime.InferenceSession(os.fspath(path), providers=["CPUExecutionProvider"])
-        return session.run(None, dict(inputs))
+        wanted = {item.name: item for item in session.get_inputs()}
+        return session.run(None, {name: _as_declared(value, wanted[name]) for name, value in inputs.items()})
     except Exception as error:  # its exceptions have no root of their own
         raise InputError(f"onnxruntime cannot run {path}: {error}", got=str(path)) from None
+
+
+def _as_declared(value: Any, info: Any) -> Any:
+    """A number or list of --value as onnxruntime says that the input is; arrays stay as they are."""
+    if isinstance(value, np.ndarray):
+        return value
+    words = {"tensor(float)": "float32", "tensor(double)": "float64"}
+    array = np.asarray(value, words.get(info.type) or info.type.removeprefix("tensor(").removesuffix(")"))
+    return array.reshape([1] * len(info.shape)) if array.size == 1 else array
 
 
 _RUNTIMES = {"onnxruntime": _onnxruntime}

@@ -56,7 +56,7 @@ def test_run(command, folder):
     code, out, err = command("run", "graph.json", "--input", "x=x.npy", "--params", "w.bin", "-o", "out.npz")
     assert (code, err) == (0, "")
     assert "output 0 y: float32[3, 5]" in out
-    np.testing.assert_allclose(np.load("out.npz")["output0"], np.load("io.npz")["output0"], rtol=1e-5)
+    np.testing.assert_allclose(np.load("out.npz")["y"], np.load("io.npz")["output0"], rtol=1e-5)
     command("run", "graph.json", "--input", "x=x.npy", "--params", "w.bin", "-o", "out")
     assert (folder / "out").read_bytes()[:2] == b"PK", "the name is the one that was given"
 

@@ -27,18 +27,19 @@ __all__ = ["load_model", "require_onnx"]
 def load_model(
     source: str | os.PathLike[str] | bytes | Any,
     *,
-    dims: Mapping[str, int] | None = None,
+    dims: Mapping[str, int | tuple[int, ...]] | None = None,
     batch: int | None = None,
-    values: Mapping[str, np.ndarray] | None = None,
+    values: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
 ) -> Model:
     """The Model of an ONNX file.
 
     ``source``: a path, the bytes of a file, or a ModelProto; external data of the latter two is looked for
-    in ``folder``. ``dims``: sizes of symbolic dimensions, by name. ``batch``: size of
-    the first dimension of every input, where the file leaves it open, and where it fixes all of them alike
-    (reshapes to constant shapes follow it). ``values``: graph inputs that become
-    constants, by name; needed where an op must know values when it is converted, as Reshape its shape.
+    in ``folder``. ``dims``: sizes of symbolic dimensions, by name; by an input's name all sizes of one
+    without a shape. ``batch``: size of the first dimension of every input, where the file leaves it open, and
+    where it fixes all of them alike (reshapes to constant shapes follow it). ``values``: graph inputs that
+    become constants, by name, numbers or arrays, whose sizes bind dimensions, too; needed where an op must
+    know values when it is converted, as Reshape its shape.
 
     Raises InputError (no onnx, dimensions not bound, no batch), DocumentError (no ONNX file), GraphError (an
     ill-formed graph, or one that another batch does not fit), UnsupportedOpError (all nodes that cannot be
@@ -48,15 +49,12 @@ def load_model(
     from .importer import Importer
     from .parse import parse_file
 
+    given = {name: np.asarray(value) for name, value in (values or {}).items()}
     file = parse_file(
-        source, require_onnx(), dict(dims or {}), batch, None if folder is None else Path(folder)
+        source, require_onnx(), dict(dims or {}), batch, given, None if folder is None else Path(folder)
     )
-    given = dict(values or {})
-    for name in given:
-        if name not in file.types:
-            raise InputError(f"the model has no input {name!r}", got=name)
     with gc_paused():
-        return Importer(file, given).model()
+        return Importer(file).model()
 
 
 def require_onnx() -> ModuleType:

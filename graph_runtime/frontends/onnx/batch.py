@@ -4,12 +4,13 @@ size, the inputs get the new one, and reshapes to constant shapes follow."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import GraphError, InputError
 from .tape import TapeValue
+from .validate import Size
 
 __all__ = ["Batch", "set_batch"]
 
@@ -49,21 +50,23 @@ class Batch:
             )
 
 
-def set_batch(graph: Any, batch: int, dims: Mapping[str, int]) -> tuple[dict[str, int], Batch | None]:
+def set_batch(
+    graph: Any, batch: int, dims: Mapping[str, Size], but: Collection[str]
+) -> tuple[dict[str, Size], Batch | None]:
     """(``dims`` and the open first dimensions bound to ``batch``, None), or (``dims``, the change) where all
-    first dimensions are fixed: the graph's inputs then have the new one.
+    first dimensions are fixed: the graph's inputs, ``but`` some, then have the new one.
 
     Raises InputError where there is no first dimension, or two different ones are fixed.
     """
-    known = {tensor.name for tensor in graph.initializer}
+    known = {tensor.name for tensor in graph.initializer} | set(but)
     firsts = [
         info.type.tensor_type.shape.dim[0]
         for info in graph.input
         if info.name not in known and info.type.tensor_type.shape.dim
     ]
-    names = {first.dim_param for first in firsts if first.dim_param}
+    names: set[str] = {first.dim_param for first in firsts if first.dim_param}
     if names:
-        return dict.fromkeys(names, batch) | dict(dims), None
+        return {**dict.fromkeys(names, batch), **dims}, None
     fixed = sorted({first.dim_value for first in firsts})
     if len(fixed) != 1 or fixed[0] <= 0:
         raise InputError(

@@ -24,7 +24,8 @@ from ...base.errors import UnsupportedOpError
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from .batch import Batch
-from .tape import Tape, TapeValue
+from .read import check_size
+from .tape import SMALL, Tape, TapeValue
 
 __all__ = ["FLOATS", "Context", "Converter", "Results", "UnknownValueError", "converter", "table"]
 
@@ -231,9 +232,19 @@ class Context:
         perm = [int(p) for p in perm]
         return x if perm == list(range(x.rank)) else self.op("transpose", x, perm=perm)
 
-    def expand(self, x: TapeValue, shape: tuple[int, ...]) -> TapeValue:
-        """Broadcast to exactly this shape."""
-        return x if x.shape == tuple(shape) else self.op("broadcast_to", x, shape=tuple(shape))
+    def expand(self, x: TapeValue, shape: tuple[int, ...], weight: bool = False) -> TapeValue:
+        """Broadcast to exactly this shape. ``weight``: a constant stays one however large it gets, and is
+        made when it is read."""
+        if x.shape == tuple(shape):
+            return x
+        if not weight or x.constant is None or math.prod(shape) * 8 <= SMALL:
+            return self.op("broadcast_to", x, shape=tuple(shape))
+        kind = TensorType(x.dtype, tuple(shape))
+        check_size(kind, self.onnx_op)
+        made = Constant.derived(
+            kind, lambda array: np.broadcast_to(array, kind.shape), x.constant, source=self.onnx_op
+        )
+        return TapeValue(kind, constant=made)
 
     def slice(self, x: TapeValue, axis: int, start: int, end: int, step: int = 1) -> TapeValue:
         """x[start:end:step] along one axis."""

@@ -7,8 +7,6 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from ...base.errors import GraphError, GraphRuntimeError, KernelError, UnsupportedOpError
 from ...ir.model import Model, Note
 from .attributes import attributes_of
@@ -44,10 +42,9 @@ class Failure:
 
 @dataclass(eq=False)
 class Importer:
-    """``given``: values of graph inputs that are known already."""
+    """Converts one file."""
 
     source: ParsedFile
-    given: Mapping[str, np.ndarray] = field(default_factory=dict)
     tape: Tape = field(default_factory=Tape)
     notes: list[Note] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
@@ -62,8 +59,8 @@ class Importer:
         for info in graph.input:
             if info.name in scope:
                 continue  # before IR version 4 initialisers are listed among the inputs
-            if info.name in self.given:
-                scope[info.name] = self.tape.array(self.given[info.name], source=f"input {info.name}")
+            if info.name in self.source.given:
+                scope[info.name] = self.tape.array(self.source.given[info.name], source=f"input {info.name}")
             else:
                 scope[info.name] = TapeValue(self.source.types[info.name], info.name)
                 inputs.append(scope[info.name])

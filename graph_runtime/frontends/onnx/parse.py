@@ -8,16 +8,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...base.errors import GraphError
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError, InputError, did_you_mean
 from ...ir.graph import TensorType
 from .batch import Batch, set_batch
 from .budget import Budget
 from .context import table
 from .read import ModelFile, open_model
 from .sorting import sort_nodes
-from .validate import check_graph, check_text, free_dims, input_types, opsets
+from .validate import Size, check_graph, check_text, free_dims, input_types, opsets
 
-__all__ = ["ParsedFile", "parse_file"]
+__all__ = ["ParsedFile", "all_nodes", "checked_file", "parse_file"]
 
 _MOST_DEPTH = 100  # of functions in functions
 _BODY = 8  # nodes that ONNX defines an op by, more or less
@@ -38,28 +41,64 @@ class _Grown:
 @dataclass(frozen=True)
 class ParsedFile:
     """A file that may be imported. ``opsets``: {domain: version}. ``types``: of the graph's inputs. ``dims``:
-    dimensions that were bound. ``batch``: how the fixed batch was changed, None if it was not."""
+    dimensions that were bound. ``batch``: how the fixed batch was changed, None if it was not. ``given``:
+    values of inputs that become constants."""
 
     file: ModelFile
     opsets: dict[str, int]
     types: dict[str, TensorType]
     dims: dict[str, int]
     batch: Batch | None
+    given: Mapping[str, np.ndarray]
 
 
 def parse_file(
-    source: Any, onnx: Any, dims: Mapping[str, int], batch: int | None, folder: Path | None
+    source: Any,
+    onnx: Any,
+    dims: Mapping[str, Size],
+    batch: int | None,
+    values: Mapping[str, np.ndarray],
+    folder: Path | None,
 ) -> ParsedFile:
     """The file of ``source``, fit for an Importer; parameters as load_model's. Raises as load_model."""
+    file = checked_file(source, onnx, folder)
+    known = {tensor.name for tensor in file.proto.graph.initializer}
+    inputs = [info.name for info in file.proto.graph.input if info.name not in known]
+    for name in values:
+        if name not in inputs:
+            raise InputError(f"the model has no input {name!r}{did_you_mean(name, inputs)}", got=name)
+    dims, change = set_batch(file.proto.graph, batch, dims, values) if batch else (dims, None)
+    types, bound = input_types(file.proto.graph, dims, values)
+    given = {name: _of_type(value, types[name], name) for name, value in values.items()}
+    return ParsedFile(file, opsets(file.proto, onnx), types, bound, change, given)
+
+
+def checked_file(source: Any, onnx: Any, folder: Path | None) -> ModelFile:
+    """The file with its nodes in order and its functions inlined, whatever its inputs are."""
     file = open_model(source, onnx, folder)
     check_text(file.proto)
     free_dims(file.proto.graph)
     sort_nodes(file.proto.graph)
     _inline(file, onnx, opsets(file.proto, onnx))
     check_graph(file.proto.graph)
-    dims, change = set_batch(file.proto.graph, batch, dims) if batch else (dims, None)
-    types, bound = input_types(file.proto.graph, dims)
-    return ParsedFile(file, opsets(file.proto, onnx), types, bound, change)
+    return file
+
+
+def _of_type(value: np.ndarray, type_: TensorType, name: str) -> np.ndarray:
+    """The caller's value as the input's type. Raises InputError where that would change a number, and for
+    another shape; a single number fits every type of one element."""
+    shaped = value.reshape(type_.shape) if value.size == type_.size == 1 else value
+    with np.errstate(all="ignore"):
+        cast = shaped.astype(dtypes.to_numpy(type_.dtype))
+    floats = cast.dtype.kind not in "iub"
+    if shaped.shape != type_.shape or not (floats or np.array_equal(cast, shaped)):
+        raise InputError(
+            f"input {name!r} is {type_}; its value is {value.dtype.name}{list(value.shape)}"
+            + (f", {value.item()!r}" if value.size == 1 else ""),
+            got=value.shape,
+            wanted=type_.shape,
+        )
+    return cast
 
 
 def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
@@ -96,7 +135,7 @@ def _bounded(file: ModelFile) -> None:
                 wanted=_MOST_DEPTH,
             )
         nodes, nbytes, names = 0, sum(node.ByteSize() for node in body.node), 0
-        for node in _nodes(body):
+        for node in all_nodes(body):
             key = node.domain, node.op_type
             if key in functions and key not in sizes:
                 sizes[key] = size(functions[key], depth + 1)
@@ -115,20 +154,20 @@ def _bounded(file: ModelFile) -> None:
 def _expandable(graph: Any, onnx: Any, versions: Mapping[str, int]) -> Iterator[tuple[str, str]]:
     """(domain, op) of what ONNX defines by others and no converter takes."""
     known = table()
-    for node in _nodes(graph):
+    for node in all_nodes(graph):
         domain = "" if node.domain == "ai.onnx" else node.domain
         if (domain, node.op_type) not in known and domain in versions:
             if _defined_by_others(onnx, node, versions[domain], domain):
                 yield domain, node.op_type
 
 
-def _nodes(graph: Any) -> list[Any]:
+def all_nodes(graph: Any) -> list[Any]:
     """All nodes of a graph or a function, those of subgraphs too."""
     found = list(graph.node)
     for node in graph.node:
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                found += _nodes(attribute.g)
+                found += all_nodes(attribute.g)
     return found
 
 

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from itertools import chain
 from typing import Any
+
+import numpy as np
 
 from ...base.errors import DocumentError, GraphError, InputError, did_you_mean
 from ...ir.graph import TensorType
 from .read import check_size, dtype_name
 
-__all__ = ["NEWEST", "OLDEST", "check_graph", "check_text", "free_dims", "input_types", "opsets"]
+__all__ = [
+    "NEWEST",
+    "OLDEST",
+    "check_graph",
+    "check_text",
+    "free_dims",
+    "input_types",
+    "opsets",
+    "own_inputs",
+    "symbolic_shape",
+]
 
+Size = int | tuple[int, ...]  # of a dimension, or all of an input
 OLDEST, NEWEST = 7, 28  # of the default domain: those that the converters were written for
 
 
@@ -153,73 +166,102 @@ def free_dims(graph: Any) -> None:
                 dim.dim_param = f"{info.name}.{axis}"
 
 
-def input_types(graph: Any, dims: Mapping[str, int]) -> tuple[dict[str, TensorType], dict[str, int]]:
+def input_types(
+    graph: Any, dims: Mapping[str, Size], values: Mapping[str, np.ndarray]
+) -> tuple[dict[str, TensorType], dict[str, int]]:
     """(type of each input that is no initialiser, the symbolic dimensions that were bound).
 
-    A dimension without a name is called "<input>.<axis>". Raises InputError for dimensions that ``dims``
-    lacks (all in one) or that are not in the model, GraphError for inputs that are no tensors.
+    A dimension without a name is called "<input>.<axis>"; an input without a shape has one that its own name
+    binds to several sizes. ``values``: of inputs, whose sizes bind dimensions, too. Raises InputError for
+    dimensions that nothing binds (all in one) or that are not in the model, GraphError for inputs that are no
+    tensors.
     """
     _check_sizes(dims)
+    infos = dict(own_inputs(graph))
+    shapes = {info.name: symbolic_shape(info, path) for path, info in infos.items()}
+    known = {**_sizes_of(values, shapes), **dims}
+    types, unbound = {}, list[str]()
+    for path, info in infos.items():
+        shape = shapes[info.name]
+        missing = _missing(info.name, shape, known)
+        unbound += [text for text in missing if text not in unbound]
+        types[info.name] = _input_type(info, [] if missing else _bound(info.name, shape, known), path)
+    names = {name for shape in shapes.values() for name in shape or () if isinstance(name, str)}
+    names |= {name for name, shape in shapes.items() if shape is None}
+    for name in dims:
+        if name not in names:
+            raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, names)}", got=name)
+    if unbound:
+        first = unbound[0].partition(" ")[0]
+        raise InputError(
+            f"dimensions without a size: {', '.join(unbound)}; bind each, as in --dim {first}=1",
+            wanted=tuple(unbound),
+        )
+    return types, {name: size for name, size in known.items() if isinstance(size, int) and name in names}
+
+
+def symbolic_shape(info: Any, path: str) -> list[int | str] | None:
+    """The dimensions of an input or output, sizes or names; None where the file does not say."""
+    kind = info.type.WhichOneof("value")
+    if kind != "tensor_type":
+        raise GraphError(f"input {info.name!r} is no tensor but {kind or 'not typed'}", path=path, got=kind)
+    if not info.type.tensor_type.HasField("shape"):
+        return None
+    return [
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{info.name}.{axis}"
+        for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+    ]
+
+
+def own_inputs(graph: Any) -> Iterator[tuple[str, Any]]:
+    """(path, input) of those that are no initialisers, as all are listed before IR version 4."""
     initial = {tensor.name for tensor in graph.initializer}
-    types: dict[str, TensorType] = {}
-    symbols: dict[str, str] = {}
     for i, info in enumerate(graph.input):
         if info.name not in initial:
-            path = f"$.graph.input[{i}]"
-            found = _symbols(info, path)
-            symbols |= {
-                name: f"{name} (axis {axis} of {info.name!r})"
-                for axis, name in found.items()
-                if name not in symbols
-            }
-            types[info.name] = _input_type(info, found, dims, path)
-    _refuse_dims(dims, symbols)
-    return types, {name: dims[name] for name in symbols}
+            yield f"$.graph.input[{i}]", info
 
 
-def _symbols(info: Any, path: str) -> dict[int, str]:
-    """{axis: name} of an input's symbolic dimensions."""
-    if info.type.WhichOneof("value") != "tensor_type":
-        kind = info.type.WhichOneof("value") or "not typed"
-        raise GraphError(f"input {info.name!r} is no tensor but {kind}", path=path, got=kind)
-    if not info.type.tensor_type.HasField("shape"):
-        raise GraphError(f"input {info.name!r} has no shape, not even a number of dimensions", path=path)
-    return {
-        axis: dim.dim_param or f"{info.name}.{axis}"
-        for axis, dim in enumerate(info.type.tensor_type.shape.dim)
-        if not dim.HasField("dim_value")
-    }
+def _sizes_of(values: Mapping[str, np.ndarray], shapes: Mapping[str, Any]) -> dict[str, Size]:
+    """What values of inputs say about dimensions."""
+    found: dict[str, Size] = {}
+    for name, value in values.items():
+        shape = shapes.get(name, ())
+        if shape is None:
+            found[name] = value.shape
+        elif value.size == 1 and value.ndim == 0:
+            found |= {dim: 1 for dim in shape if isinstance(dim, str)}
+        elif len(shape) == value.ndim:
+            found |= {dim: n for dim, n in zip(shape, value.shape, strict=True) if isinstance(dim, str)}
+    return found
 
 
-def _input_type(info: Any, symbols: Mapping[int, str], dims: Mapping[str, int], path: str) -> TensorType:
-    """The type of an input; a dimension that is not bound, which is refused with all others, counts as 1."""
-    tensor = info.type.tensor_type
-    shape = [
-        dims.get(symbols[axis], 1) if axis in symbols else dim.dim_value
-        for axis, dim in enumerate(tensor.shape.dim)
+def _missing(name: str, shape: list[int | str] | None, known: Mapping[str, Size]) -> list[str]:
+    """What of an input nothing binds."""
+    if shape is None:
+        return [] if isinstance(known.get(name), tuple) else [f"{name} (the whole shape, as 1x3x224x224)"]
+    return [
+        f"{dim} (axis {axis} of {name!r})"
+        for axis, dim in enumerate(shape)
+        if isinstance(dim, str) and not isinstance(known.get(dim), int) and dim not in shape[:axis]
     ]
+
+
+def _bound(name: str, shape: list[int | str] | None, known: Mapping[str, Size]) -> list[Any]:
+    if shape is None:
+        return list(known[name])  # type: ignore[arg-type]  # _missing saw that it is a tuple
+    return [known[dim] if isinstance(dim, str) else dim for dim in shape]
+
+
+def _input_type(info: Any, shape: list[int], path: str) -> TensorType:
     if min(shape, default=0) < 0:
         raise GraphError(f"input {info.name!r} has the shape {shape}", path=path, got=shape)
-    kind = TensorType(dtype_name(tensor.elem_type, f"input {info.name!r}"), tuple(shape))
+    kind = TensorType(dtype_name(info.type.tensor_type.elem_type, f"input {info.name!r}"), tuple(shape))
     check_size(kind, f"input {info.name!r}", path=path)
     return kind
 
 
-def _check_sizes(dims: Mapping[str, int]) -> None:
+def _check_sizes(dims: Mapping[str, Size]) -> None:
     for name, size in dims.items():
-        if not isinstance(size, int) or size < 0:
+        parts = size if isinstance(size, (tuple, list)) else (size,)
+        if not all(isinstance(part, int) and part >= 0 for part in parts):
             raise InputError(f"dimension {name!r} must be a whole number, got {size!r}", got=size)
-
-
-def _refuse_dims(dims: Mapping[str, int], symbols: Mapping[str, str]) -> None:
-    """Raise InputError for a size that no dimension has the name of, and for dimensions without a size.
-    ``symbols``: {name: where it occurs}."""
-    for name in dims:
-        if name not in symbols:
-            raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, symbols)}", got=name)
-    if unbound := [name for name in symbols if name not in dims]:
-        texts = [symbols[name] for name in unbound]
-        raise InputError(
-            f"dimensions without a size: {', '.join(texts)}; bind each, as in --dim {unbound[0]}=1",
-            wanted=tuple(texts),
-        )

@@ -67,7 +67,7 @@ def test_two_commands_from_a_model_to_its_output(command, tmp_path, bundle):
     assert command("compile", "model.onnx", "-o", bundle, *DEVICES, "--dim", "batch=1")[0] == 0
     assert command("run", bundle, "--input", "x=x.npy", "-o", "y.npz")[0] == 0
     with np.load(tmp_path / "y.npz") as made:
-        np.testing.assert_allclose(made["output0"], wanted(tmp_path), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(made["probabilities"], wanted(tmp_path), rtol=1e-4, atol=1e-6)
     report = json.loads(command("inspect", bundle, "--json")[1])
     assert report["devices"] == ["cpu:0", "tt:0"]
     assert {row["memory"] for row in report["memories"]} >= {"host", "dram"}  # it is a mixed one
@@ -116,7 +116,7 @@ def test_without_a_compiler_a_model_runs_on_the_kernels_built_in(command, tmp_pa
     assert code == 0
     assert "no C compiler found" in err
     with np.load(tmp_path / "y.npz") as made:
-        np.testing.assert_allclose(made["output0"], wanted(tmp_path), rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose(made["probabilities"], wanted(tmp_path), rtol=1e-4, atol=1e-6)
 
 
 def test_create_compiles_as_the_command_does(made, tmp_path):
@@ -148,7 +148,7 @@ def test_bfloat16_on_tt_correlates(command, tmp_path):
         "y.npz",
     )
     with np.load(tmp_path / "y.npz") as made:
-        assert np.corrcoef(made["output0"].ravel(), wanted(tmp_path).ravel())[0, 1] >= 0.99
+        assert np.corrcoef(made["probabilities"].ravel(), wanted(tmp_path).ravel())[0, 1] >= 0.99
 
 
 def test_plan_verify_and_inspect_read_the_model(command):
@@ -214,6 +214,10 @@ def test_a_board_that_is_too_small_says_what_is_missing(command):
         (["estimate", "model.onnx", "--board", "n15", "--batch", "1"], "there is no board 'n15'"),
         (["estimate", "model.onnx", "--board", "n150", "--device", "tt:0"], "exclude each other"),
         (["inspect", "cut.onnx"], "cut.onnx"),
+        (["inspect", "model.onnx", "--value", "x=many"], "a value is a number"),
+        (["inspect", "model.onnx", "--value", "x=gone.npy"], "gone.npy"),
+        (["inspect", "model.onnx", "--value", "y=1"], "the model has no input 'y'"),
+        (["plan", "model.onnx", "--dim", "batch=1x2"], "dimensions without a size: batch"),
         (["verify", "noise.onnx"], "noise.onnx"),
         (["plan", "x.npy"], "not valid JSON"),
     ],

@@ -12,6 +12,7 @@ from ..tape import TapeValue
 from .contrib import CONTRIB
 from .linear import matmul
 from .quantize import _along, _centred, _dequantize, _dynamic_grid, _quantize, _quantized
+from .reduce import softmax
 
 converter("QuantizeLinear", domain=CONTRIB, limits="to integers of 8 and 16 bits and int32")(_quantize)
 converter("DequantizeLinear", domain=CONTRIB, limits="of integers of 8 to 32 bits")(_dequantize)
@@ -73,7 +74,7 @@ def _softmax(ctx: Context) -> Results:
     axis, version = ctx.axis(ctx.attr("axis", -1), rank), ctx.attr("opset", 13)
     if version < 13 and axis != rank - 1:
         ctx.fail(f"axis {axis} of {rank} in opset {version}, whose softmax is over all axes behind")
-    return _of_one(ctx, lambda x: ctx.op("softmax", x, axis=axis))
+    return _of_one(ctx, lambda x: softmax(ctx, x, axis))
 
 
 @converter("QLinearGlobalAveragePool", domain=CONTRIB)

@@ -132,6 +132,10 @@ def _one_axis(ctx: Context, op: str, x: TapeValue, axis: int) -> TapeValue:
     return ctx.cast(ctx.op("equal", best, positions), x.dtype)
 
 
+def softmax(ctx: Context, x: TapeValue, axis: int) -> TapeValue:
+    return ctx.op("softmax", x, axis=axis)
+
+
 @converter("Softmax", "LogSoftmax", "Hardmax")
 def _softmax(ctx: Context) -> Results:
     op = {"Softmax": "softmax", "LogSoftmax": "log_softmax", "Hardmax": "hardmax"}[ctx.node.op_type]

@@ -52,7 +52,7 @@ def _constant_of_shape(ctx: Context) -> Results:
     value = np.zeros(1, np.float32) if value is None else value.read()
     if min(shape, default=0) < 0 or value.size != 1:
         ctx.fail(f"shape {list(shape)} and value {value.tolist()} make no tensor")
-    return ctx.expand(ctx.const(value.reshape(())), shape)
+    return ctx.expand(ctx.const(value.reshape(())), shape, weight=True)
 
 
 @converter("Range")

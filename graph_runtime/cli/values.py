@@ -1,0 +1,75 @@
+"""Values that commands are given for inputs: numbers, .npy files, random ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ..base import dtypes
+from ..base.cursor import Cursor
+from ..base.errors import InputError
+from ..base.mapped import map_file
+from ..ir.documents.tensor_files import read_npy
+from ..ir.graph import TensorType
+
+__all__ = ["constants", "random_array", "read_input"]
+
+_INPUT = "--input takes a .npy file or the word random"
+
+
+def constants(values: Mapping[str, str]) -> dict[str, Any]:
+    """{input: number, numbers or array} of --value NAME=text. Raises InputError for what is neither numbers
+    nor a file."""
+    return {name: _constant(name, text) for name, text in values.items()}
+
+
+def _constant(name: str, text: str) -> Any:
+    try:
+        found = orjson.loads(f"[{text.lower()}]")
+    except ValueError:
+        found = None
+    if found is None or not all(isinstance(item, (bool, int, float)) for item in found):
+        if Path(text).suffix == ".npy":
+            return _read_array(text, "--value takes numbers or a .npy file")
+        raise InputError(
+            f"--value {name}={text}: a value is a number, numbers as 1,2,3, true, false, or a .npy file",
+            got=text,
+        )
+    return found if len(found) > 1 else found[0]
+
+
+def random_array(type_: TensorType, rng: np.random.Generator) -> np.ndarray:
+    """Values for an input that the user did not give: normal floats, small integers."""
+    dtype = dtypes.to_numpy(type_.dtype)
+    if dtype.kind in "iub":
+        return rng.integers(0, 2, type_.shape).astype(dtype)
+    return rng.standard_normal(type_.shape).astype(dtype)
+
+
+def read_input(text: str, type_: TensorType, rng: np.random.Generator) -> np.ndarray:
+    """The value of --input NAME=text: "random", or a .npy file."""
+    if text == "random":
+        return random_array(type_, rng)
+
+    return _read_array(text, _INPUT)
+
+
+def _read_array(text: str, wanted: str) -> np.ndarray:
+    """The array of a .npy file. Raises InputError, which ends with ``wanted``."""
+
+    def wrong(message: str, offset: int) -> InputError:
+        return InputError(f"cannot read {text}: {message} (byte {offset}); {wanted}", got=text)
+
+    try:
+        data = map_file(text)
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"cannot read {text}: {getattr(error, 'strerror', None) or error}; {wanted}", got=text
+        ) from None
+    if data[:2] == b"PK":
+        raise InputError(f"{text} is an .npz of several arrays; a .npy file has one: save it alone", got=text)
+    return read_npy(Cursor(data, wrong))
