@@ -69,7 +69,7 @@ def test_a_value_that_the_type_has_not_is_refused(value):
 
 
 def test_a_value_for_no_input_says_which_are():
-    with pytest.raises(InputError, match="no input 'rs' .there are: sr, x"):
+    with pytest.raises(InputError, match=r"no input 'rs' .there are: sr, x"):
         load_model(SCALED, values={"rs": 1})
 
 
