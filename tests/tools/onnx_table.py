@@ -38,6 +38,15 @@ tests/frontends/onnx/test_contrib.py. Of its ops SimplifiedLayerNormalization is
 | op | not done |
 |---|---|
 """
+CLASSICAL = """
+## ai.onnx.ml
+
+{count} ops that exporters of scikit-learn, LightGBM and XGBoost write, compared with ONNX Runtime in
+tests/frontends/onnx/test_classical.py. Trees become gathers and comparisons, a level at a time.
+
+| op | not done |
+|---|---|
+"""
 
 
 def _since(op: str) -> int | None:
@@ -60,12 +69,13 @@ def page() -> str:
     """The text of docs/onnx-ops.md."""
     entries = [entry for _, entry in sorted(table().items())]
     own = [entry for entry in entries if not entry.domain and _since(entry.op) is not None]
-    contrib = [entry for entry in entries if entry.domain == "com.microsoft"]
     head = HEAD.format(count=len(own), oldest=OLDEST, newest=NEWEST)
-    rows = [f"| {entry.op} | {entry.limits or '-'} |" for entry in contrib]
-    return "\n".join(
-        [head + "\n".join(map(_row, own)), CONTRIB.format(count=len(contrib)) + "\n".join(rows), ""]
-    )
+    parts = [head + "\n".join(map(_row, own))]
+    for domain, text in (("com.microsoft", CONTRIB), ("ai.onnx.ml", CLASSICAL)):
+        of_domain = [entry for entry in entries if entry.domain == domain]
+        rows = [f"| {entry.op} | {entry.limits or '-'} |" for entry in of_domain]
+        parts.append(text.format(count=len(of_domain)) + "\n".join(rows))
+    return "\n".join([*parts, ""])
 
 
 if __name__ == "__main__":

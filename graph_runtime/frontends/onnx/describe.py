@@ -51,6 +51,8 @@ def _domain(name: str) -> str:
 
 def _type(info: Any, path: str) -> str:
     """As float32[batch, 3, 224, 224]."""
+    if (kind := info.type.WhichOneof("value")) not in (None, "tensor_type"):
+        return str(kind).removesuffix("_type")
     code = info.type.tensor_type.elem_type
     if not code and not info.type.tensor_type.HasField("shape"):
         return "as the nodes make it"

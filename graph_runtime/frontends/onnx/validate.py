@@ -159,10 +159,12 @@ def _check_node(node: Any, path: str, made: set[str], later: set[str], outer: tu
 
 
 def free_dims(graph: Any) -> None:
-    """Make dimensions of -1, as some tools write those that they do not know, dimensions without a size."""
+    """Name dimensions without a size, and those of -1, as some tools write what they do not know:
+    <input>.<axis>."""
     for info in chain(graph.input, graph.output):
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
-            if dim.HasField("dim_value") and dim.dim_value == -1:
+            unknown = dim.dim_value == -1 if dim.HasField("dim_value") else not dim.dim_param
+            if unknown:
                 dim.dim_param = f"{info.name}.{axis}"
 
 
@@ -208,8 +210,8 @@ def symbolic_shape(info: Any, path: str) -> list[int | str] | None:
     if not info.type.tensor_type.HasField("shape"):
         return None
     return [
-        dim.dim_value if dim.HasField("dim_value") else dim.dim_param or f"{info.name}.{axis}"
-        for axis, dim in enumerate(info.type.tensor_type.shape.dim)
+        dim.dim_value if dim.HasField("dim_value") else dim.dim_param
+        for dim in info.type.tensor_type.shape.dim
     ]
 
 

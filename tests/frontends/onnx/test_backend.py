@@ -120,7 +120,8 @@ def test_as_many_node_tests_run_as_we_say():
 def test_no_listed_op_is_skipped_as_a_whole(node_cases):
     run = {node.op_type for case in node_cases if case.name not in SKIPPED for node in case.model.graph.node}
     listed = {op for domain, op in table() if not domain}
-    assert listed - run == {"GlobalLpPool"}  # which the suite has no test of
+    none = {"GlobalLpPool", "SimplifiedLayerNormalization"}  # of which the suite has no test
+    assert listed - run == none
 
 
 @pytest.mark.timeout(600)

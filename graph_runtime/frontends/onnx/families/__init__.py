@@ -2,6 +2,7 @@
 
 from . import (
     attention,
+    classical,
     contrib,
     contrib_attention,
     contrib_quantize,
@@ -18,10 +19,12 @@ from . import (
     reduce,
     resize,
     shapes,
+    trees,
 )
 
 __all__ = [
     "attention",
+    "classical",
     "contrib",
     "contrib_attention",
     "contrib_quantize",
@@ -38,4 +41,5 @@ __all__ = [
     "reduce",
     "resize",
     "shapes",
+    "trees",
 ]

@@ -17,8 +17,12 @@ def _indices(ctx: Context, index: int) -> TapeValue:
 
 @converter("Gather")
 def _gather(ctx: Context) -> Results:
-    x, indices = ctx.input(0), _indices(ctx, 1)
-    axis = ctx.axis(ctx.attr("axis", 0), x.rank)
+    return taken(ctx, ctx.input(0), _indices(ctx, 1), ctx.attr("axis", 0))
+
+
+def taken(ctx: Context, x: TapeValue, indices: TapeValue, axis: int) -> TapeValue:
+    """What is at ``indices`` along an axis."""
+    axis = ctx.axis(axis, x.rank)
     known = indices.known()
     if known is not None:  # an index that counts from the back is settled here
         size = x.shape[axis]

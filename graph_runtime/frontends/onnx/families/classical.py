@@ -1,0 +1,349 @@
+"""ai.onnx.ml but for trees: linear models, support vectors, and what prepares features. Where ONNX is vague,
+it is as ONNX Runtime does it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ....base import dtypes
+from ..context import Context, Results, converter
+from ..tape import TapeValue
+from .gather import taken
+from .linear import matmul
+from .scores import (
+    CLASSICAL,
+    best,
+    chosen,
+    features,
+    labels_of,
+    probit,
+    transformed,
+    two_classes,
+)
+
+# ---------------------------------------------------------------- linear models
+
+
+def _linear(ctx: Context, x: TapeValue, weights: np.ndarray, offset: Any) -> TapeValue:
+    """[rows, targets]: x by ``weights`` [targets, features]."""
+    made = matmul(ctx, x, ctx.const(np.ascontiguousarray(weights.T), x.dtype))
+    return ctx.op("add", made, ctx.const(np.asarray(offset), x.dtype))
+
+
+def _matrix(ctx: Context, name: str, rows: int, columns: int) -> np.ndarray:
+    found = np.array(ctx.attr(name), np.float32)
+    if found.size != rows * columns:
+        ctx.fail(f"{name} has {found.size} numbers, {rows} x {columns} are wanted")
+    return found.reshape(rows, columns)
+
+
+@converter("LinearRegressor", domain=CLASSICAL)
+def _linear_regressor(ctx: Context) -> Results:
+    x, targets = features(ctx), ctx.attr("targets", 1)
+    weights = _matrix(ctx, "coefficients", targets, x.shape[1])
+    scores = _linear(ctx, x, weights, np.array(ctx.attr("intercepts", [0.0]), np.float32)[None])
+    how = ctx.attr("post_transform", "NONE")
+    if targets == 1:  # ONNX Runtime applies PROBIT alone
+        return probit(ctx, scores) if how == "PROBIT" else scores
+    return transformed(ctx, scores, how)
+
+
+@converter("LinearClassifier", domain=CLASSICAL, limits="integer labels")
+def _linear_classifier(ctx: Context) -> Results:
+    x, labels = features(ctx), labels_of(ctx, "classlabels_ints")
+    ctx.ignore("multi_class")
+    intercepts = np.array(ctx.attr("intercepts", []), np.float32)
+    targets = len(intercepts) or len(labels)
+    scores = _linear(
+        ctx, x, _matrix(ctx, "coefficients", targets, x.shape[1]), intercepts if len(intercepts) else 0.0
+    )
+    how = ctx.attr("post_transform", "NONE")
+    if targets > 1:
+        return best(ctx, scores, labels), transformed(ctx, scores, how)
+    two = len(labels) == 2
+    positive = ctx.op("greater", scores, ctx.scalar(0, scores))
+    label = chosen(ctx, positive, labels if two else np.array([0, 1]))
+    if not two:
+        return label, transformed(ctx, scores, how)
+    return label, two_classes(ctx, scores, how, mixed=False)
+
+
+# ---------------------------------------------------------------- support vectors
+
+
+def _kernel(ctx: Context, x: TapeValue, vectors: np.ndarray, linear: bool) -> TapeValue:
+    """[rows, vectors]: how alike each row and each vector are."""
+    kind = "LINEAR" if linear else ctx.attr("kernel_type", "LINEAR")
+    ctx.ignore("kernel_type")
+    gamma, constant, degree = [*ctx.attr("kernel_params", []), 0.0, 0.0, 0.0][:3]
+
+    def number(value: float) -> TapeValue:
+        return ctx.const(np.float32(value))
+
+    dot = _linear(ctx, x, vectors, 0.0)
+    if kind == "LINEAR":
+        return dot
+    if kind == "RBF":  # |x - v|^2 = |x|^2 - 2 x v + |v|^2
+        own = ctx.op("sum", ctx.op("square", x), axes=(1,), keepdims=True)
+        apart = ctx.op("subtract", own, ctx.op("multiply", dot, number(2)))
+        apart = ctx.op("add", apart, ctx.const((vectors.astype(np.float64) ** 2).sum(axis=1), "float32"))
+        return ctx.op("exp", ctx.op("multiply", apart, number(-gamma)))
+    scaled = ctx.op("add", ctx.op("multiply", dot, number(gamma)), number(constant))
+    if kind == "POLY":
+        return ctx.op("power", scaled, number(degree))
+    if kind == "SIGMOID":
+        return ctx.op("tanh", scaled)
+    ctx.fail(f"kernel_type {kind!r} is not supported")
+
+
+@converter("SVMRegressor", domain=CLASSICAL)
+def _svm_regressor(ctx: Context) -> Results:
+    x, count = features(ctx), ctx.attr("n_supports", 0)
+    rho = np.array(ctx.attr("rho"), np.float32)
+    if rho.size < 1:
+        ctx.fail("rho is empty")
+    if count > 0:
+        alike = _kernel(ctx, x, _matrix(ctx, "support_vectors", count, x.shape[1]), linear=False)
+        made = _linear(ctx, alike, _matrix(ctx, "coefficients", 1, count), rho[0])
+    else:
+        ctx.ignore("support_vectors")
+        made = _kernel(ctx, x, _matrix(ctx, "coefficients", 1, x.shape[1]), linear=True)
+        ctx.ignore("kernel_params")
+        made = ctx.op("add", made, ctx.scalar(rho[0], made))
+    ctx.ignore("post_transform")  # of one target
+    if not ctx.attr("one_class", 0):
+        return made
+    above = ctx.op("greater", made, ctx.scalar(0, made))
+    return ctx.op("where", above, ctx.scalar(1, made), ctx.scalar(-1, made))
+
+
+@converter(
+    "SVMClassifier", domain=CLASSICAL, limits="integer labels; probabilities are solved for, not iterated"
+)
+def _svm_classifier(ctx: Context) -> Results:
+    x, labels = features(ctx), labels_of(ctx, "classlabels_ints")
+    how, rho = ctx.attr("post_transform", "NONE"), np.array(ctx.attr("rho"), np.float32)
+    per_class, classes = np.array(ctx.attr("vectors_per_class", []), np.int64), len(labels)
+    slope, shift = (np.array(ctx.attr(f"prob_{name}", []), np.float32) for name in "ab")
+    if classes < 2 or rho.size < 1 or slope.size != shift.size:
+        ctx.fail("it has fewer than two labels, no rho, or prob_a and prob_b of different lengths")
+    if not per_class.sum():
+        ctx.ignore("support_vectors", "kernel_params")
+        weights = _matrix(ctx, "coefficients", classes, x.shape[1])
+        scores = ctx.op("add", _kernel(ctx, x, weights, linear=True), ctx.const(rho[0]))
+        return _linear_choice(ctx, scores, labels, bool((weights >= 0).all())), transformed(ctx, scores, how)
+    pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
+    if len(per_class) != classes or per_class.min() < 0 or len(rho) < len(pairs):
+        ctx.fail(f"vectors_per_class or rho do not fit {classes} classes")
+    if slope.size and slope.size < len(pairs):
+        ctx.fail(f"prob_a has {slope.size} numbers, {len(pairs)} are wanted")
+    count = int(per_class.sum())
+    alike = _kernel(ctx, x, _matrix(ctx, "support_vectors", count, x.shape[1]), linear=False)
+    weights = _pair_weights(_matrix(ctx, "coefficients", classes - 1, count), per_class, pairs)
+    scores = _linear(ctx, alike, weights, rho[: len(pairs)])
+    first = ctx.op("greater", scores, ctx.scalar(0, scores))
+    label = best(ctx, _votes(ctx, first, pairs, classes), labels)
+    if slope.size:
+        inner = ctx.op("multiply", scores, ctx.const(slope[: len(pairs)]))
+        inner = ctx.op("add", inner, ctx.const(shift[: len(pairs)]))
+        return label, transformed(
+            ctx, _coupled(ctx, ctx.op("sigmoid", ctx.op("negative", inner)), pairs), how
+        )
+    if classes == 2:
+        return label, two_classes(ctx, scores, how, mixed=how == "NONE")
+    return label, transformed(ctx, scores, how)
+
+
+def _linear_choice(ctx: Context, scores: TapeValue, labels: np.ndarray, positive: bool) -> TapeValue:
+    """The label of liblinear's form: of two classes the second wins where the greatest score is high."""
+    if len(labels) != 2:
+        return best(ctx, scores, labels)
+    top = ctx.op("max", scores, axes=(1,), keepdims=False)
+    limit, compared = (0.5, "greater_equal") if positive else (0.0, "greater")
+    high = ctx.op(compared, top, ctx.scalar(limit, top))
+    return ctx.op("where", high, ctx.const(labels[1]), best(ctx, scores, labels))
+
+
+def _pair_weights(
+    coefficients: np.ndarray, per_class: np.ndarray, pairs: list[tuple[int, int]]
+) -> np.ndarray:
+    """[pairs, vectors]: what each vector counts for in the decision between two classes, libsvm's layout."""
+    ends = np.cumsum(per_class)
+    found = np.zeros((len(pairs), int(ends[-1])), np.float32)
+    for row, (i, j) in enumerate(pairs):
+        of_i, of_j = (slice(int(ends[k] - per_class[k]), int(ends[k])) for k in (i, j))
+        found[row, of_i], found[row, of_j] = coefficients[j - 1, of_i], coefficients[i, of_j]
+    return found
+
+
+def _votes(ctx: Context, first: TapeValue, pairs: list[tuple[int, int]], classes: int) -> TapeValue:
+    """float32 [rows, classes]: the decisions that each class won."""
+    won, lost = (np.zeros((len(pairs), classes), np.float32) for _ in range(2))
+    for row, (i, j) in enumerate(pairs):
+        won[row, i], lost[row, j] = 1, 1
+    made = ctx.op("matmul", ctx.cast(first, "float32"), ctx.const(won - lost))
+    return ctx.op("add", made, ctx.const(lost.sum(axis=0)))
+
+
+def _coupled(ctx: Context, between: TapeValue, pairs: list[tuple[int, int]]) -> TapeValue:
+    """float32 [rows, classes]: the probabilities of classes that come nearest to ``between``, [rows, pairs],
+    those of the first of two (Wu, Lin and Weng 2004, eq. 21): p minimises p' Q p, where the sum of p is 1.
+    It is Q's inverse times ones, scaled; libsvm and ONNX Runtime iterate until they are within 0.005."""
+    classes, rows = 1 + max(j for _, j in pairs), between.shape[0]
+    near = ctx.op("clip", ctx.cast(between, "float64"), min=1e-7, max=1 - 1e-7)
+    at = np.zeros((classes, classes), np.int64)
+    for k, (i, j) in enumerate(pairs):
+        at[i, j], at[j, i] = k, len(pairs) + k
+    both = ctx.op("concatenate", near, ctx.op("subtract", ctx.scalar(1, near), near), axis=1)
+    r = ctx.reshape(
+        ctx.op("take", both, ctx.const(at.T.ravel()), axis=1), (rows, classes, classes)
+    )  # [i, j] is the probability of j against i
+    off = 1 - np.eye(classes)
+    r = ctx.op("multiply", r, ctx.const(off))
+    crossed = ctx.op("multiply", r, ctx.transpose(r, [0, 2, 1]))
+    own = ctx.op("sum", ctx.op("square", r), axes=(2,), keepdims=True)
+    q = ctx.op("subtract", ctx.op("multiply", own, ctx.const(np.eye(classes))), crossed)
+    q = ctx.op("add", q, ctx.const(1e-12 * np.eye(classes)))  # two classes alone make it singular
+    found = _solved(ctx, q, ctx.full((rows, classes, 1), 1, "float64"), classes)
+    total = ctx.op("sum", found, axes=(1,), keepdims=True)
+    return ctx.cast(ctx.reshape(ctx.op("divide", found, total), (rows, classes)), "float32")
+
+
+def _solved(ctx: Context, q: TapeValue, right: TapeValue, n: int) -> TapeValue:
+    """[rows, n, 1] x of q x = right, by Gauss and Jordan; q is positive definite, so no row is swapped."""
+    both = ctx.op("concatenate", q, right, axis=2)
+    for k in range(n):
+        pivot = ctx.slice(both, 1, k, k + 1)
+        pivot = ctx.op("divide", pivot, ctx.slice(pivot, 2, k, k + 1))
+        unit = np.zeros((n, 1))
+        unit[k] = 1
+        column = ctx.op("subtract", ctx.slice(both, 2, k, k + 1), ctx.const(unit))
+        both = ctx.op("subtract", both, ctx.op("multiply", column, pivot))
+    return ctx.slice(both, 2, n, n + 1)
+
+
+# ---------------------------------------------------------------- features
+
+
+@converter("Scaler", domain=CLASSICAL)
+def _scaler(ctx: Context) -> Results:
+    x = ctx.cast(ctx.input(0), "float32")
+    for name, op, plain in (("offset", "subtract", 0.0), ("scale", "multiply", 1.0)):
+        numbers = np.array(ctx.attr(name, [plain]), np.float32)
+        if numbers.size not in (1, x.shape[-1]):
+            ctx.fail(f"{name} has {numbers.size} numbers, rows have {x.shape[-1]}")
+        x = ctx.op(op, x, ctx.const(numbers))
+    return x
+
+
+@converter("Normalizer", domain=CLASSICAL)
+def _normalizer(ctx: Context) -> Results:
+    """What has the norm 0 stays as it is."""
+    x, norm = ctx.cast(ctx.input(0), "float32"), ctx.attr("norm", "MAX")
+    along = {"axes": (x.rank - 1,), "keepdims": True}
+    if norm == "MAX":
+        size = ctx.op("max", x, **along)
+    elif norm == "L1":
+        size = ctx.op("sum", ctx.op("abs", x), **along)
+    elif norm == "L2":
+        size = ctx.op("sqrt", ctx.op("sum", ctx.op("square", x), **along))
+    else:
+        ctx.fail(f"norm {norm!r} is not supported")
+    none = ctx.op("equal", size, ctx.scalar(0, size))
+    return ctx.op("divide", x, ctx.op("where", none, ctx.scalar(1, size), size))
+
+
+@converter("Imputer", domain=CLASSICAL)
+def _imputer(ctx: Context) -> Results:
+    x, whole = ctx.input(0), dtypes.to_numpy(ctx.input(0).dtype).kind in "iu"
+    names = ("imputed_value_int64s", "replaced_value_int64", 0) if whole else (
+        "imputed_value_floats", "replaced_value_float", 0.0
+    )  # fmt: skip
+    ctx.ignore("imputed_value_int64s", "replaced_value_int64", "imputed_value_floats", "replaced_value_float")
+    values, replaced = np.array(ctx.attr(names[0], [])), ctx.attr(names[1], names[2])
+    if values.size not in (1, x.shape[-1]):
+        ctx.fail(f"{names[0]} has {values.size} numbers, rows have {x.shape[-1]}")
+    gone = ctx.op("isnan", x) if math.isnan(replaced) else ctx.op("equal", x, ctx.scalar(replaced, x))
+    return ctx.op("where", gone, ctx.const(values, x.dtype), x)
+
+
+@converter("Binarizer", domain=CLASSICAL)
+def _binarizer(ctx: Context) -> Results:
+    x = ctx.input(0)
+    return ctx.cast(ctx.op("greater", x, ctx.scalar(ctx.attr("threshold", 0.0), x)), x.dtype)
+
+
+@converter("ArrayFeatureExtractor", domain=CLASSICAL)
+def _array_feature_extractor(ctx: Context) -> Results:
+    x, at = ctx.input(0), ctx.input(1)
+    made = taken(ctx, x, ctx.reshape(at, (at.type.size,)), x.rank - 1)
+    return ctx.reshape(made, (1, at.type.size)) if x.rank == 1 else made
+
+
+@converter("FeatureVectorizer", domain=CLASSICAL)
+def _feature_vectorizer(ctx: Context) -> Results:
+    sizes, parts = ctx.attr("inputdimensions"), []
+    for i, size in enumerate(sizes):
+        x = ctx.cast(ctx.input(i), "float32")
+        x = x if x.rank == 2 else ctx.reshape(x, (1, x.type.size))
+        if x.shape[1] < size:
+            ctx.fail(f"input {i} has {x.shape[1]} features, inputdimensions says {size}")
+        parts.append(ctx.slice(x, 1, 0, size))
+    return parts[0] if len(parts) == 1 else ctx.op("concatenate", *parts, axis=1)
+
+
+@converter("OneHotEncoder", domain=CLASSICAL, limits="integer categories; an unknown one is all zeros")
+def _one_hot(ctx: Context) -> Results:
+    if ctx.attr("cats_strings", None):
+        ctx.fail("categories that are strings are not supported")
+    ctx.ignore("zeros")
+    x = ctx.cast(ctx.input(0), "int64")
+    known = np.array(ctx.attr("cats_int64s"), np.int64)
+    return ctx.cast(ctx.op("equal", ctx.reshape(x, (*x.shape, 1)), ctx.const(known)), "float32")
+
+
+@converter("LabelEncoder", domain=CLASSICAL, limits="numbers to numbers")
+def _label_encoder(ctx: Context) -> Results:
+    x = ctx.input(0)
+    keys, values, default = _map(ctx)
+    if keys.size != values.size or not keys.size:
+        ctx.fail(f"{keys.size} keys for {values.size} values")
+    _, first = np.unique(keys, return_index=True)  # of keys that are given twice the first counts
+    keys, values = keys[first], values[first]
+    wide = ctx.reshape(x, (*x.shape, 1))
+    same = ctx.op("equal", wide, ctx.const(keys, x.dtype))
+    if ctx.opset >= 4 and keys.dtype.kind == "f" and np.isnan(keys).any():
+        same = ctx.op(
+            "logical_or", same, ctx.op("logical_and", ctx.op("isnan", wide), ctx.const(np.isnan(keys)))
+        )
+    at = ctx.op("argmax", ctx.cast(same, "float32"), axis=x.rank, keepdims=False, select_last_index=False)
+    found = ctx.op("take", ctx.const(values), at, axis=0)
+    return ctx.op("where", ctx.op("any", same, axes=(x.rank,), keepdims=False), found, ctx.const(default))
+
+
+def _map(ctx: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(keys, values, what all other keys give)"""
+    for name in ("keys_strings", "values_strings", "classes_strings"):
+        if ctx.attr(name, None):
+            ctx.fail(f"{name}: strings are not supported")
+    ctx.ignore("default_string", "default_int64", "default_float")
+    found = []
+    for side in ("keys", "values"):
+        tensor = ctx.attr(f"{side}_tensor", None)
+        floats, ints = ctx.attr(f"{side}_floats", None), ctx.attr(f"{side}_int64s", None)
+        listed = np.array(ints or [], np.int64) if floats is None else np.array(floats, np.float32)
+        found.append(tensor.read().ravel() if tensor is not None else listed)
+    keys, values = found
+    given = ctx.attr("default_tensor", None)
+    name, plain = ("default_float", -0.0) if values.dtype.kind == "f" else ("default_int64", -1)
+    default = given.read().ravel()[0] if given is not None else ctx.attr(name, plain)
+    return keys, values, np.asarray(default, values.dtype)
+
+
+@converter("ZipMap", domain=CLASSICAL, limits="the result is the tensor, a column a class")
+def _zip_map(ctx: Context) -> Results:
+    ctx.ignore("classlabels_int64s", "classlabels_strings")
+    return ctx.input(0)
