@@ -38,7 +38,9 @@ __all__ = ["GraphBuilder", "Value"]
 
 DeviceLike = str | devices.Device | None
 Storage = int | Sequence[int] | None  # a sequence has one id an output
-Several = Literal["max_pool2d_indices", "topk"]  # ops with several outputs; tests/ir/test_builder.py
+Several = Literal[
+    "gru", "lstm", "max_pool2d_indices", "rnn", "topk"
+]  # ops with several outputs; tests/ir/test_builder.py
 
 
 @dataclass(frozen=True, slots=True, eq=False)

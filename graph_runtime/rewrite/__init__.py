@@ -28,6 +28,7 @@ from .neutral import casts, equal_nodes, neutral, reshapes, transposes
 from .norms import layer_norms, softmaxes
 from .pins import pinned
 from .products import absorb_transposes, affine
+from .recurrent import unroll
 from .sinking import sink_transposes
 
 __all__ = ["FUSION", "SIMPLIFICATION", "find_rule", "fuse", "pinned", "rewrite", "simplify"]
@@ -35,6 +36,7 @@ __all__ = ["FUSION", "SIMPLIFICATION", "find_rule", "fuse", "pinned", "rewrite",
 Rule = Callable[[Net], None]
 Devices = str | Device | Sequence[str | Device]
 SIMPLIFICATION: tuple[Rule, ...] = (
+    unroll,
     fold,
     casts,
     neutral,

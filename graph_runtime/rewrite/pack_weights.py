@@ -2,6 +2,7 @@
 
     dense(x, w)        ->  dense(x, panels, packed=n)
     matmul(x, w)       ->  dense(x, panels, packed=n)      w constant and of two dimensions
+    lstm(x, w, ..)     ->  lstm(x, panels, .., packed)     gru and rnn, too
 
 With ``measure`` (``compile --tune``) OpenBLAS serves where it is there and faster: dense(x, w,
 kernel=dense_blas), whose weights are plain.
@@ -10,6 +11,7 @@ kernel=dense_blas), whose weights are plain.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,18 @@ from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry
 from ..ir.ops.packed import panel_type
+from ..ir.ops.recurrent import CELLS, pack_recurrent, panels_of
 from ..ir.ops.targets import panel_columns
 from .net import Net, NetNode, NetValue
 
-__all__ = ["Measure", "is_host", "pack_weights", "packed_weight", "without_defaults"]
+__all__ = [
+    "Measure",
+    "is_host",
+    "pack_recurrent_weights",
+    "pack_weights",
+    "packed_weight",
+    "without_defaults",
+]
 
 _KEPT = ("epilogue",)
 _PANELS, _LIBRARY = "dense_packed", "dense_blas"
@@ -51,6 +61,31 @@ def pack_weights(net: Net, measure: Measure | None = None) -> None:
         )
     if packed:
         net.note("pack_weights", f"weights of {len(packed)} products on cpu are in panels", packed)
+
+
+def pack_recurrent_weights(net: Net) -> None:
+    """Constant weights of lstm, gru and rnn on cpu in panels."""
+    packed = []
+    for node in net.nodes(*CELLS):
+        weights = node.inputs[1]
+        if weights.constant is None or not _takes_panels(node):
+            continue
+        op, made = node.op_name, panels_of(node.op_name, weights.shape[0], weights.shape[2])
+        constant = weights.constant
+        panels = net.constant(
+            Constant.derived(
+                made, partial(pack_recurrent, op), constant, source=f"panels of {constant.source}"
+            ),
+            f"{weights.name}.panels",
+        )
+        panels.device = node.device
+        attrs = without_defaults(op, node.attrs, tuple(node.attrs))
+        columns = panel_columns(registry.require(op), node.input_types, node.output_types, node.attrs)
+        inputs = [node.inputs[0], panels, *node.inputs[2:]]
+        packed.append(node)
+        net.replace_all(node, net.add(op, inputs, before=node, **{**attrs, "packed": columns}))
+    if packed:
+        net.note("pack_weights", f"weights of {len(packed)} recurrent nodes on cpu are in panels", packed)
 
 
 def packed_weight(net: Net, node: NetNode, weight: NetValue, transpose: bool, n: int, k: int) -> NetValue:

@@ -15,7 +15,7 @@ from ..plan.types import Placement
 from .channels_last import channels_last
 from .choose_kernels import Measure, choose_kernels
 from .net import Net
-from .pack_weights import pack_weights
+from .pack_weights import pack_recurrent_weights, pack_weights
 
 __all__ = ["target"]
 
@@ -33,6 +33,7 @@ def target(model: Model, placement: Placement, measure: Measure | None = None) -
     net = Net(replace(model, pins=where))
     channels_last(net)  # first: convolutions take their weights in panels there
     pack_weights(net, measure)
+    pack_recurrent_weights(net)
     choose_kernels(net, measure)
     net.prune()
     made = net.model()

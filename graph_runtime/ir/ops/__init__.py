@@ -45,6 +45,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.windows": "max_pool3d avg_pool3d lp_pool2d",
     "graph_runtime.ir.ops.pool": "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d",
     "graph_runtime.ir.ops.pool_indices": "max_pool2d_indices max_pool2d_argmax max_pool2d_backward",
+    "graph_runtime.ir.ops.recurrent": "lstm gru rnn",
     "graph_runtime.ir.ops.reduce": "sum mean prod max min all any",
     "graph_runtime.ir.ops.scatter": "scatter_elements scatter_nd",
     "graph_runtime.ir.ops.shape": "reshape flatten squeeze unsqueeze",

@@ -48,8 +48,8 @@ Types = Sequence[TensorType]
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """One attribute. ``kind``: int, ints, float, bool, str, strs, steps (a program, steps.py). ``default`` is
-    ONNX's where it has the op, REQUIRED, or None for "decided from the shapes"."""
+    """One attribute. ``kind``: int, ints, float, floats, bool, str, strs, steps (a program, steps.py).
+    ``default`` is ONNX's where it has the op, REQUIRED, or None for "decided from the shapes"."""
 
     name: str
     kind: str
@@ -228,11 +228,13 @@ _KINDS: dict[str, Callable[[Any], bool]] = {
     "float": lambda v: isinstance(v, float) or _KINDS["int"](v),
     "bool": lambda v: isinstance(v, bool) or v in (0, 1),
     "str": lambda v: isinstance(v, str),
+    "floats": lambda v: isinstance(v, (list, tuple)) and all(_KINDS["float"](x) for x in v),
     "strs": lambda v: isinstance(v, (list, tuple)) and all(isinstance(x, str) for x in v),
     "steps": lambda v: isinstance(v, (list, tuple)) and all(map(_is_step, v)),
 }
 _READ: dict[str, Callable[[Any], Any]] = {
     "ints": lambda v: tuple(map(int, v)),
+    "floats": lambda v: tuple(map(float, v)),
     "strs": tuple,
     "float": float,
     "bool": bool,

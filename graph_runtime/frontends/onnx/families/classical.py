@@ -23,6 +23,7 @@ from .scores import (
     transformed,
     two_classes,
 )
+from .shapes import joined
 
 # ---------------------------------------------------------------- linear models
 
@@ -292,7 +293,7 @@ def _feature_vectorizer(ctx: Context) -> Results:
         if x.shape[1] < size:
             ctx.fail(f"input {i} has {x.shape[1]} features, inputdimensions says {size}")
         parts.append(ctx.slice(x, 1, 0, size))
-    return parts[0] if len(parts) == 1 else ctx.op("concatenate", *parts, axis=1)
+    return joined(ctx, parts, 1)
 
 
 @converter("OneHotEncoder", domain=CLASSICAL, limits="integer categories; an unknown one is all zeros")

@@ -1,194 +1,130 @@
-"""RNN, GRU and LSTM, unrolled: one product of all inputs by the weights, then a few ops a step."""
+"""RNN, GRU and LSTM: one product of all inputs by the weights, then the cell's op over all steps."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
+from ....ir.ops.recurrent import CELLS
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 
-MOST_STEPS = 4096  # steps of a sequence that are unrolled
-
-# ONNX's activation -> (registry op, attribute that its alpha is, that its beta is)
+# ONNX's activation -> (that of ir/ops/recurrent.py, how many numbers of activation_alpha and _beta it takes)
 _ACTIVATIONS = {
-    "relu": ("relu", None, None),
-    "tanh": ("tanh", None, None),
-    "sigmoid": ("sigmoid", None, None),
-    "leakyrelu": ("leaky_relu", "alpha", None),
-    "thresholdedrelu": ("thresholded_relu", "alpha", None),
-    "hardsigmoid": ("hard_sigmoid", "alpha", "beta"),
-    "elu": ("elu", "alpha", None),
-    "softsign": ("softsign", None, None),
-    "softplus": ("softplus", None, None),
+    "relu": ("relu", 0, 0),
+    "tanh": ("tanh", 0, 0),
+    "sigmoid": ("sigmoid", 0, 0),
+    "affine": ("affine", 1, 1),
+    "leakyrelu": ("leaky_relu", 1, 0),
+    "thresholdedrelu": ("thresholded_relu", 1, 0),
+    "scaledtanh": ("scaled_tanh", 1, 1),
+    "hardsigmoid": ("hard_sigmoid", 1, 1),
+    "elu": ("elu", 1, 0),
+    "softsign": ("softsign", 0, 0),
+    "softplus": ("softplus", 0, 0),
 }
+# of the ops above, where a node gives too few numbers: ONNX's defaults
+_ALPHA = {"affine": 1.0, "leaky_relu": 0.01, "thresholded_relu": 1.0, "scaled_tanh": 1.0, "hard_sigmoid": 0.2}
+_BETA = {"scaled_tanh": 1.0, "hard_sigmoid": 0.5}
 
 
-class _Cell:
-    """What the three have in common: one direction of the layer. Gates are of [batch, hidden]."""
-
-    def __init__(self, ctx: Context, gates: int, direction: int, activations: list[Callable[..., Any]]):
-        self.ctx, self.direction, self.activations = ctx, direction, activations
-        x, w, r = (ctx.input(i) for i in range(3))
-        self.hidden = r.shape[2]
-        self.x = x if not ctx.attr("layout", 0) else ctx.transpose(x, [1, 0, 2])
-        self.w, self.r = self.of(w), self.of(r)
-        self.wb = self.rb = None
-        if ctx.has(3):
-            bias = self.of(ctx.input(3))
-            half = gates * self.hidden
-            self.wb, self.rb = ctx.slice(bias, 0, 0, half), ctx.slice(bias, 0, half, 2 * half)
-        self.clip = ctx.attr("clip", None)
-
-    def of(self, value: TapeValue) -> TapeValue:
-        """This direction's part of weights."""
-        part = self.ctx.slice(value, 0, self.direction, self.direction + 1)
-        return self.ctx.reshape(part, value.shape[1:])
-
-    def initial(self, index: int) -> TapeValue:
-        ctx, batch = self.ctx, self.x.shape[1]
-        if not ctx.has(index):
-            return ctx.full((batch, self.hidden), 0, self.x.dtype)
-        value, axis = ctx.input(index), 1 if ctx.attr("layout", 0) else 0
-        part = ctx.slice(value, axis, self.direction, self.direction + 1)
-        return ctx.reshape(part, (batch, self.hidden))
-
-    def inputs(self) -> TapeValue:
-        """[steps, batch, gates * hidden]: x times the weights, for all steps at once."""
-        made = self.ctx.op("matmul", self.x, self.w, transpose_b=True)
-        return made if self.wb is None else self.ctx.op("add", made, self.wb)
-
-    def recurrent(self, h: TapeValue) -> TapeValue:
-        made = self.ctx.op("matmul", h, self.r, transpose_b=True)
-        return made if self.rb is None else self.ctx.op("add", made, self.rb)
-
-    def gate(self, value: TapeValue, index: int) -> TapeValue:
-        return self.ctx.slice(value, 1, index * self.hidden, (index + 1) * self.hidden)
-
-    def act(self, index: int, value: TapeValue) -> TapeValue:
-        if self.clip is not None:
-            value = self.ctx.op("clip", value, min=-self.clip, max=self.clip)
-        return self.activations[index](value)
-
-
-def _activations(ctx: Context, each: list[str], directions: int) -> list[Callable[..., Any]]:
-    """A function for each activation of each direction."""
-    names = ctx.attr("activations", None) or each * directions
+def _activations(ctx: Context, count: int) -> dict[str, Any]:
+    """The attributes of the functions of all directions; none where they are the usual ones."""
+    names = ctx.attr("activations", None)
     alphas, betas = list(ctx.attr("activation_alpha", [])), list(ctx.attr("activation_beta", []))
-    found = []
+    if not names:
+        return {}
+    if len(names) != count:
+        ctx.fail(f"activations has {len(names)} names, {count} are wanted")
+    found: list[tuple[str, float, float]] = []
     for name in names:
-        if name.lower() == "affine":
-            alpha, beta = (alphas.pop(0) if alphas else 1.0), (betas.pop(0) if betas else 0.0)
-            found.append(
-                lambda v, a=alpha, b=beta: ctx.op(
-                    "add", ctx.op("multiply", v, ctx.scalar(a, v)), ctx.scalar(b, v)
-                )
-            )
-            continue
         if name.lower() not in _ACTIVATIONS:
             ctx.fail(f"activation {name!r} is not supported")
-        op, alpha, beta = _ACTIVATIONS[name.lower()]
-        attrs = {alpha: alphas.pop(0)} if alpha and alphas else {}
-        attrs |= {beta: betas.pop(0)} if beta and betas else {}
-        found.append(lambda v, op=op, attrs=attrs: ctx.op(op, v, **attrs))
+        own, takes_alpha, takes_beta = _ACTIVATIONS[name.lower()]
+        alpha = alphas.pop(0) if takes_alpha and alphas else _ALPHA.get(own, 1.0)
+        beta = betas.pop(0) if takes_beta and betas else _BETA.get(own, 0.0)
+        found.append((own, alpha, beta))
+    own_names, own_alphas, own_betas = zip(*found, strict=True)
+    return {"activations": own_names, "alphas": own_alphas, "betas": own_betas}
+
+
+def _biases(ctx: Context, gates: int, hidden: int, late: bool) -> tuple[TapeValue | None, TapeValue | None]:
+    """(what is added to all gates at once, [D * gates * hidden]; [D, hidden] what a gru that is linear before
+    reset adds to its hidden gate's own product)"""
+    given = ctx.optional(3)
+    if given is None:
+        return None, None
+    half, given = gates * hidden, ctx.cast(given, _wide(given))
+    inputs, own = ctx.slice(given, 1, 0, half), ctx.slice(given, 1, half, 2 * half)
+    apart = None
+    if late:
+        apart = ctx.slice(own, 1, 2 * hidden, half)
+        keep = np.arange(half) < 2 * hidden
+        own = ctx.op("where", ctx.const(keep), own, ctx.scalar(0, own))
+    both = ctx.op("add", inputs, own)
+    return ctx.reshape(both, (both.type.size,)), apart
+
+
+def _wide(x: TapeValue) -> str:
+    """What a cell computes in: floats of 16 bits as float32."""
+    return x.dtype if x.type.nbytes >= 4 * x.type.size else "float32"
+
+
+def _states(ctx: Context, count: int, shape: tuple[int, ...], dtype: str) -> list[TapeValue]:
+    """The initial ones, [D, B, H]."""
+    found = []
+    for index in range(5, 5 + count):
+        if not ctx.has(index):
+            found.append(ctx.full(shape, 0, dtype))
+            continue
+        state = ctx.cast(ctx.input(index), dtype)
+        found.append(ctx.transpose(state, [1, 0, 2]) if ctx.attr("layout", 0) else state)
     return found
 
 
-def _unroll(ctx: Context, gates: int, defaults: list[str], states: int, step: Callable[..., Any]) -> Results:
-    """``step(cell, x [batch, gates * hidden], *states) -> states``; the first state is the step's output."""
+def _cell(ctx: Context, op: str, **own: Any) -> Results:
+    cell, first = CELLS[op], bool(ctx.attr("layout", 0))
     way = ctx.attr("direction", "forward")
-    backward = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}.get(way)
-    if backward is None:
-        ctx.fail(f"direction is {way!r}")
-    activations, each = _activations(ctx, defaults, len(backward)), len(defaults)
-    outputs, finals = [], []
-    for d, reverse in enumerate(backward):
-        cell = _Cell(ctx, gates, d, activations[d * each : (d + 1) * each])
-        hidden, last = _direction(ctx, cell, reverse, [cell.initial(5 + i) for i in range(states)], step)
-        outputs.append(hidden)
-        finals.append(last)
-    ctx.attr("hidden_size", cell.hidden)
-    return _joined(ctx, outputs, finals)
-
-
-def _direction(
-    ctx: Context, cell: _Cell, reverse: bool, state: list[TapeValue], step: Callable[..., Any]
-) -> tuple[list[TapeValue], list[TapeValue]]:
-    """(output of each step, in the order of the input; the last state)."""
-    steps, batch = cell.x.shape[:2]
-    if steps > MOST_STEPS:
-        ctx.fail(f"{steps} steps are unrolled, at most {MOST_STEPS} are supported")
-    lengths = ctx.value(4, None)
-    if lengths is not None and (lengths != steps).any():
-        ctx.fail("sequence_lens that differ from the number of steps are not supported")
-    projected, hidden = cell.inputs(), list[TapeValue]()
-    for t in reversed(range(steps)) if reverse else range(steps):
-        x = ctx.reshape(ctx.slice(projected, 0, t, t + 1), (batch, projected.shape[2]))
-        state = list(step(cell, x, *state))
-        hidden.append(state[0])
-    return hidden[::-1] if reverse else hidden, state
-
-
-def _joined(ctx: Context, outputs: list[list[TapeValue]], finals: list[list[TapeValue]]) -> Results:
-    """Y [steps, directions, batch, hidden], then each final state [directions, batch, hidden]; with layout 1
-    the batch comes first."""
-    first = bool(ctx.attr("layout", 0))
-    steps = [ctx.stack(list(both), 0) for both in zip(*outputs, strict=True)]
-    y = ctx.stack(steps, 0) if steps else None
-    last = [ctx.stack(list(both), 0) for both in zip(*finals, strict=True)]
+    given, w, r = (ctx.input(i) for i in range(3))
+    dtype, (directions, _, hidden) = _wide(given), r.shape
+    x = ctx.transpose(given, [1, 0, 2]) if first else given
+    x, w, r = (ctx.cast(value, dtype) for value in (x, w, r))
+    ctx.attr("hidden_size", hidden)
+    width = cell.gates * hidden
+    gates = ctx.op("matmul", x, ctx.reshape(w, (directions * width, w.shape[2])), transpose_b=True)
+    bias, apart = _biases(ctx, cell.gates, hidden, bool(own.get("linear_before_reset")))
+    gates = gates if bias is None else ctx.op("add", gates, bias)
+    steps, batch = x.shape[:2]
+    inputs = [gates, r, *_states(ctx, cell.states, (directions, batch, hidden), dtype)]
+    if own.get("linear_before_reset"):
+        inputs.append(ctx.full((directions, hidden), 0, dtype) if apart is None else apart)
+    if own.get("peepholes"):
+        inputs.append(ctx.cast(ctx.input(7), dtype))
+    lengths = ctx.optional(4)
+    known = None if lengths is None else lengths.known()
+    if lengths is not None and (known is None or (known != steps).any()):
+        if known is not None and (known.min() < 0 or known.max() > steps):
+            ctx.fail(f"sequence_lens are from {known.min()} to {known.max()}, there are {steps} steps")
+        inputs.append(ctx.cast(lengths, "int32"))
+        own["lengths"] = True
+    functions = _activations(ctx, len(cell.functions) * directions)
+    y, *last = ctx.op(op, *inputs, direction=way, clip=ctx.attr("clip", None), **functions, **own)
     if first:
-        y = None if y is None else ctx.transpose(y, [2, 0, 1, 3])
-        last = [ctx.transpose(v, [1, 0, 2]) for v in last]
-    return (y, *last)
+        y, last = ctx.transpose(y, [2, 0, 1, 3]), [ctx.transpose(state, [1, 0, 2]) for state in last]
+    return tuple(ctx.cast(value, given.dtype) for value in (y, *last))
 
 
-@converter("RNN", limits="unrolled; sequence_lens only where all are full")
+@converter("RNN")
 def _rnn(ctx: Context) -> Results:
-    def step(cell: _Cell, x: TapeValue, h: TapeValue) -> tuple[TapeValue]:
-        return (cell.act(0, ctx.op("add", x, cell.recurrent(h))),)
-
-    return _unroll(ctx, 1, ["Tanh"], 1, step)
+    return _cell(ctx, "rnn")
 
 
-@converter("GRU", limits="unrolled; sequence_lens only where all are full")
+@converter("GRU")
 def _gru(ctx: Context) -> Results:
-    late = bool(ctx.attr("linear_before_reset", 0))
-
-    def step(cell: _Cell, x: TapeValue, h: TapeValue) -> tuple[TapeValue]:
-        past = cell.recurrent(h)
-        z, r = (cell.act(0, ctx.op("add", cell.gate(x, i), cell.gate(past, i))) for i in (0, 1))
-        if late:
-            new = ctx.op("multiply", r, cell.gate(past, 2))
-        else:
-            new = cell.gate(cell.recurrent(ctx.op("multiply", r, h)), 2)
-        new = cell.act(1, ctx.op("add", cell.gate(x, 2), new))
-        kept = ctx.op("multiply", z, ctx.op("subtract", h, new))
-        return (ctx.op("add", new, kept),)
-
-    return _unroll(ctx, 3, ["Sigmoid", "Tanh"], 1, step)
+    return _cell(ctx, "gru", linear_before_reset=bool(ctx.attr("linear_before_reset", 0)))
 
 
-@converter("LSTM", limits="unrolled; sequence_lens only where all are full")
+@converter("LSTM")
 def _lstm(ctx: Context) -> Results:
-    peepholes, coupled = ctx.optional(7), bool(ctx.attr("input_forget", 0))
-
-    def peep(cell: _Cell, value: TapeValue, state: TapeValue, index: int) -> TapeValue:
-        if peepholes is None:
-            return value
-        own = cell.of(peepholes)
-        weights = ctx.slice(own, 0, index * cell.hidden, (index + 1) * cell.hidden)
-        return ctx.op("add", value, ctx.op("multiply", weights, state))
-
-    def step(cell: _Cell, x: TapeValue, h: TapeValue, c: TapeValue) -> tuple[TapeValue, TapeValue]:
-        gates = ctx.op("add", x, cell.recurrent(h))
-        i = cell.act(0, peep(cell, cell.gate(gates, 0), c, 0))
-        if coupled:
-            f = ctx.op("subtract", ctx.scalar(1, i), i)
-        else:
-            f = cell.act(0, peep(cell, cell.gate(gates, 2), c, 2))
-        new = ctx.op("multiply", i, cell.act(1, cell.gate(gates, 3)))
-        c = ctx.op("add", ctx.op("multiply", f, c), new)
-        o = cell.act(0, peep(cell, cell.gate(gates, 1), c, 1))
-        return ctx.op("multiply", o, cell.activations[2](c)), c
-
-    return _unroll(ctx, 4, ["Sigmoid", "Tanh", "Tanh"], 2, step)
+    return _cell(ctx, "lstm", peepholes=ctx.has(7), input_forget=bool(ctx.attr("input_forget", 0)))

@@ -127,8 +127,11 @@ def _transpose(ctx: Context) -> Results:
 @converter("Concat")
 def _concat(ctx: Context) -> Results:
     inputs = [ctx.input(i) for i in range(len(ctx.inputs))]
-    axis = ctx.axis(ctx.attr("axis"), inputs[0].rank)
-    return inputs[0] if len(inputs) == 1 else ctx.op("concatenate", *inputs, axis=axis)
+    return joined(ctx, inputs, ctx.axis(ctx.attr("axis"), inputs[0].rank))
+
+
+def joined(ctx: Context, parts: list[TapeValue], axis: int) -> TapeValue:
+    return parts[0] if len(parts) == 1 else ctx.op("concatenate", *parts, axis=axis)
 
 
 @converter("Split")
@@ -207,7 +210,7 @@ def _framed(ctx: Context, x: TapeValue, pads: list[int], value: float) -> TapeVa
             for count in (pads[axis], pads[axis + len(pads) // 2])
         ]
         parts = [part for part in (sides[0], x, sides[1]) if part.shape[axis]]
-        x = parts[0] if len(parts) == 1 else ctx.op("concatenate", *parts, axis=axis)
+        x = joined(ctx, parts, axis)
     return x
 
 

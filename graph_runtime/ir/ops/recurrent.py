@@ -1,0 +1,385 @@
+"""lstm, gru, rnn: a cell over all steps of sequences. What the inputs give to the gates is made before, by
+one product for all steps (x W^T + the biases).
+
+C contract, of S steps, B rows, D directions, hidden size H and G gates: args gates [S, B, D G H], weights
+[D, G H, H] (with packed: in panels, panels_of), the initial h [D, B, H], of lstm the initial c; then those
+that flags say: the late bias [D, H], peepholes [D, 3 H], lengths int32 [B]; then the outputs y [S, D, B, H],
+the last h, of lstm the last c. Gates lie as ONNX has them: lstm input, output, forget, cell; gru update,
+reset, hidden; peepholes input, output, forget. Attribute words:
+    [0] way: 0 forward, 1 reverse, 2 both [1] clip, the bits of a double [2] flags: 1 peepholes, 2 lengths,
+    4 the forget gate is 1 - the input gate, 8 linear before reset [3] packed; then of each direction its
+    functions, three words each: code, alpha and beta as the bits of doubles
+A row whose sequence has ended keeps its state, and its y is 0. The formulas are those of ONNX's LSTM, GRU
+and RNN.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ..graph import TensorType
+from . import rules
+from .packed import PANEL, packed_attr, refuse_panels, unpack
+from .registry import Attr, Body, Case, Op, get, register, require
+from .work import Product, Work
+
+__all__ = ["CELLS", "FUNCTIONS", "Cell", "function_attrs", "function_numbers", "pack_recurrent", "panels_of"]
+
+_WAYS = ("forward", "reverse", "bidirectional")
+
+
+# what gates go through, in the order of C's codes: ops of the registry, but for affine (alpha x + beta) and
+# scaled_tanh (alpha tanh(beta x))
+FUNCTIONS = (
+    *"sigmoid tanh relu affine leaky_relu thresholded_relu scaled_tanh".split(),
+    *"hard_sigmoid elu softsign softplus".split(),
+)
+
+
+def function_numbers(name: str) -> tuple[float, float]:
+    """A function's alpha and beta where none are given: ONNX's."""
+    op = get(name)
+    if op is None:
+        return 1.0, float(name == "scaled_tanh")
+    defaults = [float(attr.default) for attr in op.attrs]
+    return (*defaults, 0.0, 0.0)[:2]  # type: ignore[return-value]
+
+
+def function_attrs(name: str, alpha: float, beta: float) -> dict[str, float]:
+    """The two numbers as attributes of the function's op."""
+    return dict(zip((attr.name for attr in require(name).attrs), (alpha, beta), strict=False))
+
+
+def _apply(name: str, alpha: float, beta: float, x: np.ndarray) -> np.ndarray:
+    if get(name) is not None:
+        return require(name).reference([x], function_attrs(name, alpha, beta))[0]
+    return alpha * x + beta if name == "affine" else alpha * np.tanh(beta * x)
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``gates``, ``states``: how many. ``functions``: the names of those of one direction by default."""
+
+    gates: int
+    states: int
+    functions: tuple[str, ...]
+
+
+CELLS = {
+    "lstm": Cell(4, 2, ("sigmoid", "tanh", "tanh")),
+    "gru": Cell(3, 1, ("sigmoid", "tanh")),
+    "rnn": Cell(1, 1, ("tanh",)),
+}
+
+
+# ---------------------------------------------------------------- types and words
+
+
+def _flags(op: str, attrs) -> int:
+    """Which inputs follow the states, and how the cell computes."""
+    named = (("peepholes", 1), ("lengths", 2), ("input_forget", 4), ("linear_before_reset", 8))
+    return sum(bit for name, bit in named if attrs.get(name))
+
+
+def _functions(op: str, directions: int, attrs) -> list[tuple[str, float, float]]:
+    """(name, alpha, beta) of each function of each direction."""
+    own = CELLS[op].functions * directions
+    names = attrs["activations"] or own
+    if len(names) != len(own):
+        rules.fail(op, f"activations must name {len(own)} functions, got {len(names)}", got=len(names))
+    given = [list(attrs["alphas"]), list(attrs["betas"])]
+    for what, numbers in zip(("alphas", "betas"), given, strict=True):
+        if numbers and len(numbers) != len(own):
+            rules.fail(op, f"{what} must be {len(own)} numbers or none, got {len(numbers)}", got=len(numbers))
+    for name in names:
+        if name not in FUNCTIONS:
+            rules.fail(op, f"there is no function {name!r}", got=name, wanted=FUNCTIONS)
+    alphas, betas = (
+        numbers or [function_numbers(name)[k] for name in names] for k, numbers in enumerate(given)
+    )
+    return list(zip(names, alphas, betas, strict=True))
+
+
+def _words(op, inputs, outputs, attrs):
+    way = _WAYS.index(attrs["direction"])
+    clip = math.inf if attrs["clip"] is None else attrs["clip"]
+    words = [way, rules.float_word(clip), _flags(op, attrs), int(attrs["packed"] > 0)]
+    for name, alpha, beta in _functions(op, inputs[2].shape[0], attrs):
+        words += [FUNCTIONS.index(name), rules.float_word(alpha), rules.float_word(beta)]
+    return words
+
+
+def _infer(op, inputs, attrs):
+    cell, flags = CELLS[op], _flags(op, attrs)
+    count = 2 + cell.states + bin(flags & 11).count("1")
+    if len(inputs) != count:
+        rules.fail(op, f"with these attributes it takes {count} inputs, got {len(inputs)}", got=len(inputs))
+    floats = inputs[:-1] if flags & 2 else inputs
+    dtype = rules.one_dtype(op, floats, ("float32", "float64"))
+    gates, h = inputs[0].shape, inputs[2].shape
+    if len(gates) != 3 or len(h) != 3:
+        rules.fail(op, f"gates and states have 3 dimensions, got {inputs[0]} and {inputs[2]}", got=gates)
+    directions, batch, hidden = h
+    if directions != (2 if attrs["direction"] == "bidirectional" else 1):
+        rules.fail(op, f"it is {attrs['direction']}, its states are of {directions} directions", got=h)
+    width = cell.gates * hidden
+    weights: tuple[int, ...] = (directions, width, hidden)
+    if attrs["packed"]:
+        weights = panels_of(op, directions, hidden).shape
+    wanted = [(gates[0], batch, directions * width), weights, *[h] * cell.states]
+    wanted += [(directions, hidden)] if flags & 8 else []
+    wanted += [(directions, 3 * hidden)] if flags & 1 else []
+    wanted += [(batch,)] if flags & 2 else []
+    for i, (t, shape) in enumerate(zip(inputs, wanted, strict=True)):
+        if t.shape != shape:
+            rules.fail(op, f"input {i} must be {list(shape)}, got {t}", got=t.shape, wanted=shape)
+    if flags & 2 and inputs[-1] != TensorType("int32", (batch,)):
+        rules.fail(op, f"lengths must be int32, got {inputs[-1]}", got=inputs[-1].dtype)
+    if not hidden:
+        rules.fail(op, "the hidden size is 0", got=h)
+    _functions(op, directions, attrs)
+    y = TensorType(dtype, (gates[0], directions, batch, hidden))
+    return [y, *[TensorType(dtype, h)] * cell.states]
+
+
+# ---------------------------------------------------------------- weights in panels
+
+
+def _parts(op: str, hidden: int) -> tuple[int, ...]:
+    """Columns that have panels of their own: a gru multiplies its hidden gate apart."""
+    return (2 * hidden, hidden) if op == "gru" else (CELLS[op].gates * hidden,)
+
+
+def panels_of(op: str, directions: int, hidden: int) -> TensorType:
+    """The type of weights in panels, those of one direction behind those of the other."""
+    panels = sum(-(-n // PANEL) for n in _parts(op, hidden))
+    return TensorType("float32", (directions * panels, hidden, PANEL))
+
+
+def pack_recurrent(op: str, weights: np.ndarray) -> np.ndarray:
+    """Panels of weights [D, G H, H]."""
+    hidden, found = weights.shape[2], []
+    for one in weights:
+        start = 0
+        for n in _parts(op, hidden):
+            padded = np.zeros((-(-n // PANEL) * PANEL, hidden), weights.dtype)
+            padded[:n] = one[start : start + n]
+            found.append(padded.reshape(-1, PANEL, hidden).transpose(0, 2, 1))
+            start += n
+    return np.ascontiguousarray(np.concatenate(found))
+
+
+def _plain(op: str, panels: np.ndarray, directions: int, hidden: int) -> np.ndarray:
+    """[D, G H, H] of panels."""
+    found, start = [], 0
+    for _ in range(directions):
+        rows = []
+        for n in _parts(op, hidden):
+            end = start + -(-n // PANEL)
+            rows.append(unpack(panels[start:end], n).T)
+            start = end
+        found.append(np.concatenate(rows))
+    return np.stack(found)
+
+
+def _scratch(op, i, o, a):
+    """Bytes of the gates of a step, of a gru's second product, and of panels where weights are plain."""
+    directions, batch, hidden = i[2].shape
+    size = dtypes.to_numpy(i[0].dtype).itemsize
+    floats = batch * directions * hidden * (CELLS[op].gates + (op == "gru"))
+    if size == 4 and not a["packed"]:
+        floats += panels_of(op, directions, hidden).size
+    return size * floats
+
+
+# ---------------------------------------------------------------- reference
+
+
+def _reference(op, arrays, attrs):
+    cell, flags = CELLS[op], _flags(op, attrs)
+    gates, weights, *states = (np.asarray(a) for a in arrays[: 2 + cell.states])
+    rest = list(arrays[2 + cell.states :])
+    directions, batch, hidden = states[0].shape
+    if attrs["packed"]:
+        weights = _plain(op, weights, directions, hidden)
+    late = rest.pop(0) if flags & 8 else None
+    peep = rest.pop(0) if flags & 1 else np.zeros((directions, 3 * hidden))
+    steps = gates.shape[0]
+    lengths = rest.pop(0) if flags & 2 else np.full(batch, steps)
+    functions = _functions(op, directions, attrs)
+    y = np.zeros((steps, directions, batch, hidden))
+    final = [np.array(state, np.float64) for state in states]
+    for d in range(directions):
+        backward = attrs["direction"] == "reverse" or d == 1
+        each = len(cell.functions)
+        calls = [_call(f, attrs["clip"]) for f in functions[d * each : (d + 1) * each]]
+        width = cell.gates * hidden
+        part = gates[:, :, d * width : (d + 1) * width].astype(np.float64)
+        w = weights[d].astype(np.float64)
+        for t in reversed(range(steps)) if backward else range(steps):
+            own = [state[d] for state in final]
+            extra = peep[d].reshape(3, hidden) if op == "lstm" else None if late is None else late[d]
+            made = _STEPS[op](part[t], w, own, calls, extra, attrs)
+            active = (t < np.asarray(lengths))[:, None]
+            for state, old, new in zip(final, own, made, strict=True):
+                state[d] = np.where(active, new, old)
+            y[t, d] = np.where(active, final[0][d], 0)
+    return [a.astype(arrays[0].dtype) for a in (y, *final)]
+
+
+def _call(function, clip):
+    """(the function of a clipped gate, the function)"""
+    name, alpha, beta = function
+    plain = partial(_apply, name, alpha, beta)
+    return (plain if clip is None else lambda x: plain(np.clip(x, -clip, clip))), plain
+
+
+def _lstm(gates, w, states, calls, peep, attrs):
+    h, c = states
+    i, o, f, g = np.split(gates + h @ w.T, 4, axis=1)
+    i = calls[0][0](i + peep[0] * c)
+    f = 1 - i if attrs["input_forget"] else calls[0][0](f + peep[2] * c)
+    c = f * c + i * calls[1][0](g)
+    return [calls[0][0](o + peep[1] * c) * calls[2][1](c), c]
+
+
+def _gru(gates, w, states, calls, late, attrs):
+    (h,), hidden = states, states[0].shape[1]
+    z, r = np.split(calls[0][0](gates[:, : 2 * hidden] + h @ w[: 2 * hidden].T), 2, axis=1)
+    own = w[2 * hidden :].T
+    n = r * (h @ own + late) if attrs["linear_before_reset"] else (r * h) @ own
+    n = calls[1][0](gates[:, 2 * hidden :] + n)
+    return [(1 - z) * n + z * h]
+
+
+def _rnn(gates, w, states, calls, extra, attrs):
+    return [calls[0][0](gates + states[0] @ w.T)]
+
+
+_STEPS = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
+
+
+# ---------------------------------------------------------------- the ops
+
+
+def _flops(op, i, o, a):
+    steps, batch, width = i[0].shape
+    return steps * batch * width * (2 * i[2].shape[2] + 8)
+
+
+def _work(op, i, o, a):
+    steps, batch, width = i[0].shape
+    return Work(Product(steps, batch, i[2].shape[2], width))
+
+
+def _case(op: str, name: str, sizes: Sequence[int], dtype: str = "float32", **attrs: Any) -> Case:
+    steps, batch, hidden = sizes
+    cell, directions = CELLS[op], 2 if attrs.get("direction") == "bidirectional" else 1
+    flags, state = _flags(op, attrs), (dtype, (directions, batch, hidden))
+    weights: tuple[int, ...] = (directions, cell.gates * hidden, hidden)
+    if attrs.get("packed"):
+        weights = panels_of(op, directions, hidden).shape
+    inputs: list[tuple[str, tuple[int, ...]]] = [
+        (dtype, (steps, batch, directions * cell.gates * hidden)),
+        (dtype, weights),
+        *[state] * cell.states,
+    ]
+    inputs += [(dtype, (directions, hidden))] if flags & 8 else []
+    inputs += [(dtype, (directions, 3 * hidden))] if flags & 1 else []
+    inputs += [("int32", (batch,))] if flags & 2 else []
+    make = ("uniform",) * (len(inputs) - bool(flags & 2)) + (f"index:{steps + 1}",) * bool(flags & 2)
+    nmse = rules.SUMMED["float32"] | {"cpu": 1e-9 if dtypes.to_numpy(dtype).itemsize == 4 else 1e-22}
+    return Case(name, tuple(inputs), attrs, make=make, nmse=nmse)
+
+
+def _cases(op: str):
+    own, both = len(CELLS[op].functions), {"direction": "bidirectional"}
+    yield _case(op, "forward", (5, 3, 40))
+    yield _case(op, "reverse", (4, 1, 33), direction="reverse")
+    yield _case(op, "both", (7, 9, 32), **both)
+    yield _case(op, "rows", (3, 37, 16))
+    yield _case(op, "packed", (4, 5, 48), packed=1, **both)
+    yield _case(op, "packed_odd", (3, 2, 17), packed=1, **both)
+    yield _case(op, "lengths", (6, 8, 20), lengths=True, **both)
+    yield _case(op, "clip", (5, 2, 24), clip=0.5)
+    yield _case(op, "wide", (5, 3, 20), "float64", **both)
+    yield _case(op, "one", (1, 1, 1))
+    yield _case(op, "no_steps", (0, 2, 8))
+    for first in range(0, len(FUNCTIONS), own):
+        names = (FUNCTIONS * 2)[first : first + own]
+        yield _case(op, f"functions_{first}", (4, 3, 18), activations=names)
+    yield _case(
+        op,
+        "numbers",
+        (4, 3, 18),
+        activations=("leaky_relu", "scaled_tanh", "elu")[:own],
+        alphas=(0.3, 0.7, 0.4)[:own],
+        betas=(0, 0.9, 0)[:own],
+    )
+    if op == "lstm":
+        yield _case(op, "peepholes", (5, 4, 33), peepholes=True, lengths=True, **both)
+        yield _case(op, "coupled", (5, 4, 24), input_forget=True, peepholes=True)
+    if op == "gru":
+        yield _case(op, "late", (5, 6, 33), linear_before_reset=True, lengths=True, **both)
+        yield _case(op, "late_packed", (5, 2, 24), linear_before_reset=True, packed=1)
+
+
+_OWN = {
+    "lstm": (
+        Attr("peepholes", "bool", False, "whether peephole weights follow"),
+        Attr("input_forget", "bool", False, "the forget gate is 1 - the input gate"),
+    ),
+    "gru": (
+        Attr(
+            "linear_before_reset", "bool", False, "the hidden gate's product and its bias come before reset"
+        ),
+    ),
+    "rnn": (),
+}
+
+
+def _register(op: str, doc: str) -> None:
+    cell = CELLS[op]
+    register(
+        Op(
+            op,
+            doc,
+            (2 + cell.states, 5 + cell.states),
+            partial(_infer, op),
+            partial(_reference, op),
+            partial(_flops, op),
+            attrs=(
+                Attr("direction", "str", "forward", "which way steps go", _WAYS),
+                Attr("activations", "strs", (), "the functions of each direction; () for the usual ones"),
+                Attr("alphas", "floats", (), "their first numbers; () for ONNX's"),
+                Attr("betas", "floats", (), "their second numbers; () for ONNX's"),
+                Attr("clip", "float", None, "gates are kept in -clip .. clip before their functions"),
+                Attr("lengths", "bool", False, "whether the lengths of the sequences follow"),
+                packed_attr("columns of all gates"),
+                *_OWN[op],
+            ),
+            words=partial(_words, op),
+            bodies={
+                "cpu": Body(
+                    op, ("float32", "float64"), rules.by_dtype, scratch=partial(_scratch, op), prebuilt=True
+                )
+            },
+            pace={"cpu": "product"},
+            work=partial(_work, op),
+            weights=(1,),
+            panels=lambda i, o, a: 0 if refuse_panels(i, o, a) else i[0].shape[2],
+            cases=tuple(_cases(op)),
+        )
+    )
+
+
+_register("lstm", "a long short-term memory over all steps, after the product of its inputs")
+_register("gru", "a gated recurrent unit over all steps, after the product of its inputs")
+_register("rnn", "a plain recurrent cell over all steps, after the product of its inputs")
