@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +17,7 @@ from ..base.writing import writing
 from ..build.prepare import Prepared
 from ..run.module import GraphModule
 from ..testing.differences import Comparison
+from ..views.op_totals import machine_rates, op_totals, op_totals_text
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs
 from .pictures import Html, Trace, write_pictures
@@ -46,10 +47,22 @@ Compare = Annotated[
         "up; worst first. Inputs not given are random.",
     ),
 ]
+Profile = Annotated[
+    bool,
+    typer.Option(
+        "--profile", help="Then run it node by node, and end with a table by op: time, share, rates."
+    ),
+]
 Against = Annotated[
     str | None,
-    typer.Option("--against", help="Compare the outputs with those of another runtime: onnxruntime."),
+    typer.Option(
+        "--against",
+        help="Compare the outputs with those of another runtime, onnxruntime; where they differ, find the "
+        "first node that does.",
+    ),
 ]
+
+_PROFILED = 10  # runs of --profile, node by node
 
 
 @opt.with_options("reuse")
@@ -66,6 +79,7 @@ def run(
     atol: Atol = 1e-6,
     compare: Compare = False,
     against: Against = None,
+    profile: Profile = False,
     seed: opt.Seed = 0,
     native: opt.Native = True,
     rebuild: opt.Rebuild = False,
@@ -106,8 +120,13 @@ def run(
             write_outputs(file, {name: _storable(v) for name, v in zip(names, values, strict=True)})
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, prepared, module)] if compare else []
-    reports += [_against(program, module, values, graph, against, options.values)] if against else []
-    _show(module, values, seconds, differences, reports, json)
+    if against:
+        from ..testing.against import Judge
+
+        judge = Judge(against, graph, options, device or ["cpu:0"], _inputs(program, module))
+        reports.append(judge.compare(values, module.session.plan))
+    totals = op_totals(module.session.plan, module.benchmark_nodes(_PROFILED).medians()) if profile else None
+    _show(module, values, seconds, differences, reports, totals, json)
     if (differences and not all(d.ok for d in differences)) or not all(report.ok for report in reports):
         raise typer.Exit(1)
 
@@ -161,20 +180,9 @@ def _compare(program: OpenedProgram, prepared: Prepared, module: GraphModule) ->
     return compare_prepared(prepared, program.libraries, inputs=_arrays(module, names))
 
 
-def _against(
-    program: OpenedProgram,
-    module: GraphModule,
-    values: list[np.ndarray],
-    path: Path,
-    name: str,
-    known: Mapping[str, Any],
-) -> Comparison:
-    """``known``: values of inputs that have become constants."""
-    from ..testing.against import compare_with
-
-    names = [name for name in program.graph.input_names if name not in program.constants]
-    inputs = {**known, **_arrays(module, names)}
-    return compare_with(name, path, inputs, values, module.session.plan)
+def _inputs(program: OpenedProgram, module: GraphModule) -> dict[str, np.ndarray]:
+    """What the inputs are that are no constants."""
+    return _arrays(module, [name for name in program.graph.input_names if name not in program.constants])
 
 
 def _storable(value: np.ndarray) -> np.ndarray:
@@ -188,6 +196,7 @@ def _show(
     seconds: float,
     differences: list[Difference] | None,
     reports: list[Comparison],
+    totals: list[dict[str, Any]] | None,
     json: bool,
 ) -> None:
     names = module.session.graph.output_names
@@ -199,6 +208,8 @@ def _show(
         result: dict[str, Any] = {"outputs": rows, "seconds": seconds}
         if differences is not None:
             result["expect"] = [d.as_dict() for d in differences]
+        if totals is not None:
+            result["profile"] = {"ops": totals, "machine": machine_rates()}
         for report in reports:
             result["compare" if report.judge == "numpy" else report.judge] = report.as_dict()
         opt.print_json(result)
@@ -210,3 +221,5 @@ def _show(
     typer.echo(f"run: {seconds * 1e3:.3f} ms")
     for line in [*(differences or ()), *reports]:
         typer.echo(str(line))
+    if totals is not None:
+        typer.echo(op_totals_text(totals, opt.terminal_width()))

@@ -12,6 +12,7 @@ from ..run.module import GraphModule
 from ..simulation.timeline import Timeline
 from ..views import report
 from ..views.measured import queued_run, stepped_run
+from ..views.op_totals import op_totals, op_totals_text
 
 __all__ = ["show_plan", "timed_run"]
 
@@ -30,18 +31,25 @@ def show_plan(module: GraphModule) -> None:
 
 
 def timed_run(module: GraphModule, record: bool = False) -> Timeline | None:
-    """One run; from level 2 node by node, with a line for each as soon as it is over. With ``record`` its
+    """One run; from level 2 node by node, with a line for each as soon as it is over,
+    and a table by op. With ``record`` its
     timeline: of a run on queues, or of those steps."""
     if int(config.get("DEBUG")) >= 2:
-        return stepped_run(module.session, _tell(module.session.plan))
+        took: dict[int, float] = {}
+        timeline = stepped_run(module.session, _tell(module.session.plan, took))
+        _say(op_totals_text(op_totals(module.session.plan, took)))
+        return timeline
     if record:
         return queued_run(module.session)
     module.run()
     return None
 
 
-def _tell(plan: Plan) -> Callable[[int, int], None]:
+def _tell(plan: Plan, took: dict[int, float]) -> Callable[[int, int], None]:
+    """A line a node, which goes into ``took``, too."""
+
     def line(nid: int, ns: int) -> None:
+        took[nid] = took.get(nid, 0.0) + ns
         node = plan.graph.node(nid)
         _say(f"{ns / 1e3:12.1f} us  {plan.devices[plan.did[nid]]!s:6}  {node.name} ({node.op})")
 

@@ -142,6 +142,10 @@ class NodeTimes:
             )
         return found
 
+    def medians(self) -> dict[int, float]:
+        """{nid: median ns}"""
+        return dict(zip(self.nid.tolist(), np.median(self.ns, 0).tolist(), strict=True))
+
     def __str__(self) -> str:
         rows = sorted(self.rows(), key=lambda row: -row["median_ns"])
         shown = rows[:_MOST_ROWS]

@@ -12,6 +12,7 @@ from ..ir.graph import TensorType
 from ..ir.ops.inputs import nmse
 from ..ir.ops.numerics import Numerics
 from ..plan import Plan
+from .bisection import FirstDifference
 
 __all__ = ["Comparison", "EntryDifference", "bounds_of", "distances"]
 
@@ -60,7 +61,7 @@ class Comparison:
     """Differences, worst nmse first. ``outputs``: the graph's heads, one a head. With nodes=True also one an
     entry: ``accumulated``, run as a whole, and ``isolated``, each node fed with the interpreter's values.
     ``bound``: the nmse that the outputs are judged by, ``alone``: that of isolated nodes. ``judge``: whose
-    values they are compared with."""
+    values they are compared with. ``first``: the first node that differs, where it was looked for."""
 
     outputs: tuple[EntryDifference, ...]
     bound: float
@@ -68,6 +69,7 @@ class Comparison:
     accumulated: tuple[EntryDifference, ...] = ()
     isolated: tuple[EntryDifference, ...] = ()
     judge: str = "numpy"
+    first: FirstDifference | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON-able values, worst first."""
@@ -81,6 +83,7 @@ class Comparison:
                 title: [d.as_dict() for d in getattr(self, title)]
                 for title in ("outputs", "isolated", "accumulated")
             },
+            **({"first": self.first.as_dict()} if self.first else {}),
         }
 
     @property
@@ -100,6 +103,7 @@ class Comparison:
             f"{'as' if self.ok else 'DIFFERS from'} {self.judge}: worst nmse {self.worst:.2e}, "
             f"bound {self.bound:.0e}" + (f", of a node alone {self.alone:.0e}" if self.isolated else "")
         ]
+        lines += [str(self.first)] if self.first else []
         for title in ("outputs", "isolated", "accumulated"):
             rows = getattr(self, title)
             if rows:

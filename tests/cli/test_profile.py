@@ -1,0 +1,147 @@
+"""run --profile and GR_DEBUG=2: a table by op; run --against: the first node that differs."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+from graph_runtime import cli
+from graph_runtime.base.config import config
+from graph_runtime.plan import plan
+from graph_runtime.views.op_totals import op_totals, op_totals_text
+
+
+def _command(capsys, *args):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main([str(arg) for arg in args])
+    return stopped.value.code or 0, *capsys.readouterr()
+
+
+def _graph():
+    b = gr.GraphBuilder()
+    x, w = b.input("x", (64, 128), "float32"), b.input("w", (32, 128), "float32")
+    b.output(b.op("relu", b.op("relu", b.op("dense", x, w))))
+    return b
+
+
+def test_totals_are_those_of_the_nodes():
+    planned = plan(_graph().build(), ["cpu:0"])
+    nids = [nid for nid in range(planned.graph.num_nodes) if planned.graph.func_id[nid] >= 0]
+    rows = op_totals(planned, dict(zip(nids, (1000.0, 300.0, 700.0), strict=True)))
+    assert [(row["op"], row["count"], row["us"]) for row in rows] == [("dense", 1, 1.0), ("relu", 2, 1.0)]
+    assert sum(row["share"] for row in rows) == pytest.approx(1)
+    assert rows[0]["gflop_per_s"] == pytest.approx(2 * 64 * 128 * 32 / 1000)
+    assert rows[0]["gb_per_s"] == pytest.approx(4 * (64 * 128 + 32 * 128 + 64 * 32) / 1000)
+    text = op_totals_text(rows)
+    assert text.splitlines()[1].split()[:4] == ["dense", "cpu:0", "1", "1.0"]
+    assert "this machine: " in text.splitlines()[-1]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "graph.json").write_text(_graph().to_json())
+    return tmp_path
+
+
+@pytest.mark.parametrize("debug", [False, True])
+def test_a_run_ends_with_the_table(folder, capsys, debug):
+    args = ["run", "graph.json", "--input", "x=random", "--input", "w=random"]
+    if debug:
+        with config(DEBUG="2"):
+            code, _, text = _command(capsys, *args)
+    else:
+        code, text, _ = _command(capsys, *args, "--profile")
+    assert code == 0
+    head = next(line for line in text.splitlines() if line.startswith("op "))
+    assert head.split() == ["op", "device", "count", "us", "share", "gflop_per_s", "gb_per_s"]
+    assert "relu" in text
+    assert "this machine: " in text
+
+
+def test_profile_as_json(folder, capsys):
+    code, out, _ = _command(
+        capsys, "run", "graph.json", "--input", "x=random", "--input", "w=random", "--profile", "--json"
+    )
+    found = json.loads(out)["profile"]
+    assert code == 0
+    assert {row["op"]: row["count"] for row in found["ops"]} == {"dense": 1, "relu": 2}
+    assert found["machine"]["gb_per_s"] > 0
+
+
+# ---------------------------------------------------------------- bisection
+
+
+def _chain(ops):
+    onnx = pytest.importorskip("onnx")
+    helper = onnx.helper
+    nodes = [helper.make_node(op, [f"v{i}"], [f"v{i + 1}"], name=f"node{i}") for i, op in enumerate(ops)]
+    nodes.append(helper.make_node("Relu", ["v0"], ["unused"]))
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("v0", 1, [16])],
+        [helper.make_tensor_value_info(f"v{len(ops)}", 1, None)],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+_OPS = ["Sigmoid", "Tanh", "Neg", "Exp", "Sqrt", "Abs", "Softplus", "Tanh", "Neg"]
+
+
+@pytest.mark.parametrize("wrong", [*range(len(_OPS)), None])
+def test_bisection_finds_the_node_that_was_changed(tmp_path, wrong):
+    onnx = pytest.importorskip("onnx")
+    from onnx.reference import ReferenceEvaluator
+
+    from graph_runtime.testing.bisection import first_difference
+
+    path, x = tmp_path / "net.onnx", np.linspace(-1, 1, 16, dtype="float32")
+    onnx.save(_chain(_OPS), path)
+
+    def run(proto):
+        with np.errstate(all="ignore"):
+            return ReferenceEvaluator(proto).run(None, {"v0": x})
+
+    def other(proto):
+        changed = onnx.ModelProto.FromString(proto.SerializeToString())
+        for node in changed.graph.node:
+            if node.name == f"node{wrong}":
+                node.op_type = "Sin"
+        return run(changed)
+
+    found = first_difference(path, run, other, 1e-9)
+    if wrong is None:
+        assert found is None
+        return
+    assert (found.node, found.op, found.nodes) == (f"node{wrong}", _OPS[wrong], len(_OPS))
+    assert found.looked_at <= 5
+    assert found.nmse > 1e-9
+
+
+def test_against_names_the_first_node_that_differs(tmp_path, monkeypatch, capsys):
+    """The other runtime is told to take Softplus for Relu."""
+    onnx = pytest.importorskip("onnx")
+    pytest.importorskip("onnxruntime")
+    from graph_runtime.testing import against
+
+    real = against._RUNTIMES["onnxruntime"]
+
+    def wrong(source, path, inputs):
+        proto = onnx.load(source) if isinstance(source, str) else source
+        changed = onnx.ModelProto.FromString(proto.SerializeToString())
+        for node in changed.graph.node:
+            node.op_type = "Relu" if node.op_type == "Softplus" else node.op_type
+        return real(changed, path, inputs)
+
+    monkeypatch.setitem(against._RUNTIMES, "onnxruntime", wrong)
+    path = tmp_path / "net.onnx"
+    onnx.save(_chain(_OPS), path)
+    code, out, _ = _command(
+        capsys, "run", path, "--input", "v0=random", "--against", "onnxruntime", "--no-compile"
+    )
+    assert code == 1
+    assert "first node that differs: node6 (Softplus)" in out
