@@ -14,12 +14,13 @@ from .budget import Budget
 from .context import Context, UnknownValueError, table
 from .emit import emit
 from .parse import ParsedFile
-from .read import DTYPES, tensor_constant
+from .read import DTYPES, few_bits, packed_constant, tensor_constant
 from .tape import Tape, TapeValue
 
 __all__ = ["Failure", "Importer"]
 
 _UNKNOWN = object()  # the result of a node that could not be converted
+_FEW_BITS = ("QuantizeLinear", "DequantizeLinear", "GatherBlockQuantized")  # ops that take integers of 4 bits
 _BYTES_A_STEP = 64  # a node that has more counts as several: each iteration decodes it anew
 _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, RuntimeError)
 
@@ -74,8 +75,10 @@ class Importer:
     def _initializers(self, graph: Any) -> dict[str, Any]:
         found = {}
         for i, tensor in enumerate(graph.initializer):
-            constant = tensor_constant(self.source.file, tensor, f"initializer {tensor.name!r}", i)
-            found[tensor.name] = TapeValue(constant.type, tensor.name, constant)
+            bits = few_bits(tensor)
+            read = packed_constant if bits else tensor_constant
+            constant = read(self.source.file, tensor, f"initializer {tensor.name!r}", i)
+            found[tensor.name] = TapeValue(constant.type, tensor.name, constant, bits=bits)
         return found
 
     def _output(self, scope: Mapping[str, Any], info: Any, path: str) -> TapeValue:
@@ -114,6 +117,9 @@ class Importer:
             return unknown
         inputs = [scope[i] if i else None for i in node.input]
         if any(value is _UNKNOWN for value in inputs):
+            return unknown
+        if any(value is not None and value.bits for value in inputs) and node.op_type not in _FEW_BITS:
+            self._failed(name, op, "integers of 4 bits are read by few ops, not by this one", path)
             return unknown
         first = len(self.tape.nodes)
         try:

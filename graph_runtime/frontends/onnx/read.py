@@ -22,10 +22,21 @@ from ...ir.graph import TensorType
 from ...ir.model import Constant
 from .wire import Span, split
 
-__all__ = ["DTYPES", "ModelFile", "check_size", "dtype_name", "open_model", "tensor_constant"]
+__all__ = [
+    "DTYPES",
+    "ModelFile",
+    "check_size",
+    "dtype_name",
+    "few_bits",
+    "open_model",
+    "packed_constant",
+    "tensor_constant",
+]
 
 # TensorProto.DataType -> canonical dtype
 DTYPES = {f.onnx: dtype for dtype, f in dtypes.BY_DTYPE.items() if f.onnx}
+FEW_BITS = {21: "uint8", 22: "int8"}  # UINT4, INT4 -> the dtype that they are unpacked to
+_BYTES = 2  # UINT8
 MOST_BYTES = 2**44  # of one tensor: more than any machine that will run this, less than overflows
 MOST_DIMS = 32  # as many as a parameter file may say
 
@@ -118,14 +129,45 @@ def check_size(kind: TensorType, what: str, **fields: Any) -> None:
         )
 
 
+def few_bits(tensor: Any) -> int:
+    """4 for a tensor of int4 or uint4, whose elements lie two in a byte; 0 for any other."""
+    return 4 if tensor.data_type in FEW_BITS else 0
+
+
+def packed_constant(file: ModelFile, tensor: Any, what: str, index: int | None = None) -> Constant:
+    """The constant of a tensor of few_bits, as int8 or uint8; unpacked when it is read. Raises as
+    tensor_constant."""
+    dims, dtype = _dims(tensor, what), FEW_BITS[tensor.data_type]
+    kind = TensorType(dtype, dims)
+    check_size(kind, what)
+    bytes_ = type(tensor)()
+    bytes_.CopyFrom(tensor)
+    bytes_.data_type, count = _BYTES, -(-kind.size // 2)
+    del bytes_.dims[:]
+    bytes_.dims.append(count)
+    data = tensor_constant(file, bytes_, what, index)
+
+    def unpack(packed: np.ndarray) -> np.ndarray:
+        levels = np.stack([packed & 15, packed >> 4], -1).reshape(-1)[: kind.size].reshape(dims)
+        signed = dtypes.to_numpy(dtype).kind == "i"
+        return ((levels ^ 8).astype(np.int8) - 8).astype(np.int8) if signed else levels
+
+    return Constant.derived(kind, unpack, data, source=f"{data.source}, 4 bits each")
+
+
+def _dims(tensor: Any, what: str) -> tuple[int, ...]:
+    dims = tuple(tensor.dims)
+    if min(dims, default=1) < 0:
+        raise GraphError(f"{what} has the shape {list(dims)}", got=dims)
+    return dims
+
+
 def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None = None) -> Constant:
     """The constant that a TensorProto says. ``index``: its position among the graph's initialisers.
 
     Raises GraphError for an unknown element type or sizes that contradict each other or are beyond reason.
     """
-    dtype, dims = dtype_name(tensor.data_type, what), tuple(tensor.dims)
-    if min(dims, default=1) < 0:
-        raise GraphError(f"{what} has the shape {list(dims)}", got=dims)
+    dtype, dims = dtype_name(tensor.data_type, what), _dims(tensor, what)
     kind = TensorType(dtype, dims)
     check_size(kind, what)
     source = f"{what.removeprefix('initializer ')} of {file.name}"

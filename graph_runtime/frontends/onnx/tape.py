@@ -27,7 +27,8 @@ MOST_FOLDED = 2**24  # flops of an op that is computed here
 class TapeValue:
     """A tensor: an input of the graph (neither ``node`` nor ``constant``), a constant, or a node's result.
 
-    ``name``: of an input, or of a constant that has one.
+    ``name``: of an input, or of a constant that has one. ``bits``: 4 where it holds integers of so many bits
+    as int8 or uint8, which few ops may be given; 0 for all others.
     """
 
     type: TensorType
@@ -35,6 +36,7 @@ class TapeValue:
     constant: Constant | None = None
     node: TapeNode | None = None
     index: int = 0
+    bits: int = 0
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -19,6 +19,7 @@ from . import (
     reduce,
     resize,
     shapes,
+    signal,
     trees,
 )
 
@@ -41,5 +42,6 @@ __all__ = [
     "reduce",
     "resize",
     "shapes",
+    "signal",
     "trees",
 ]

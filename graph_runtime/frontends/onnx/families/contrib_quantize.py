@@ -7,15 +7,20 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ....base import dtypes
+from ....ir.graph import TensorType
+from ....ir.model import Constant
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .contrib import CONTRIB
+from .gather import taken
 from .linear import matmul
+from .packed import centred_rows
 from .quantize import _along, _centred, _dequantize, _dynamic_grid, _quantize, _quantized
 from .reduce import softmax
 
-converter("QuantizeLinear", domain=CONTRIB, limits="to integers of 8 and 16 bits and int32")(_quantize)
-converter("DequantizeLinear", domain=CONTRIB, limits="of integers of 8 to 32 bits")(_dequantize)
+converter("QuantizeLinear", domain=CONTRIB, limits="to integers of 4 to 16 bits and int32")(_quantize)
+converter("DequantizeLinear", domain=CONTRIB, limits="of integers of 4 to 32 bits")(_dequantize)
 
 
 def _real(ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, axis: int = 0) -> TapeValue:
@@ -131,3 +136,36 @@ def _gemm(ctx: Context) -> Results:
     a_scale = ctx.op("multiply", ctx.reshape(ctx.input(1), ()), alpha)
     y, scale, zero = _scaled(ctx, product, a_scale, ctx.input(4), None), ctx.optional(7), ctx.optional(8)
     return y if scale is None else _on_grid(ctx, y, scale, zero, "uint8" if zero is None else zero.dtype)
+
+
+@converter("GatherBlockQuantized", domain=CONTRIB, limits="of constant data, by rows")
+def _gather_block_quantized(ctx: Context) -> Results:
+    """Rows at indices, from their grid, which has a scale and maybe a zero point for each block of a row."""
+    data, scales, zeros = ctx.input(0), ctx.input(2), ctx.optional(3)
+    block, bits = ctx.attr("block_size", 128), ctx.attr("bits", 4)
+    packed = not data.bits and dtypes.to_numpy(data.dtype).kind == "u" and bits < 8
+    rows, columns = data.shape[0], data.shape[-1] * (8 // bits if packed else 1)
+    if ctx.attr("gather_axis", 0) != 0 or ctx.axis(ctx.attr("quantize_axis", 1), data.rank) != data.rank - 1:
+        ctx.fail("gather_axis is not the first one, or quantize_axis not the last")
+    if bits not in (4, 8) or data.rank != 2 or scales.shape != (rows, -(-columns // block)):
+        ctx.fail(
+            f"data of {data.type} in {bits} bits and scales of {scales.type} do not fit block_size {block}"
+        )
+    parts = [part.constant for part in (data, zeros) if part is not None]
+    if any(part is None for part in parts):
+        ctx.fail("its data and zero points must be constants")
+    whole = Constant.derived(
+        TensorType("float32", (rows, columns)),
+        lambda *arrays: centred_rows(arrays, columns, block, bits, packed),
+        *(part for part in parts if part is not None),
+        source=f"data of {ctx.node.name or ctx.onnx_op}",
+    )
+    indices = ctx.input(1)
+    wide = taken(ctx, TapeValue(whole.type, "data", whole), indices, 0)
+    scale = taken(ctx, scales, indices, 0)
+    last = ctx.reshape(scale, (*scale.shape, 1))
+    last = ctx.expand(last, (*scale.shape, block))
+    last = ctx.slice(
+        ctx.reshape(last, (*indices.shape, scale.shape[-1] * block)), len(indices.shape), 0, columns
+    )
+    return ctx.op("multiply", ctx.cast(wide, scales.dtype), last)

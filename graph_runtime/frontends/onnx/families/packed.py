@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
+from ....base import dtypes
 from ....ir.graph import TensorType
 from ....ir.model import Constant
 from ..context import Context
@@ -56,3 +59,18 @@ def _levels(data: np.ndarray, bits: int) -> np.ndarray:
     shifts = np.arange(0, 8, bits, dtype=np.uint8)
     made = (data[..., None] >> shifts) & np.uint8((1 << bits) - 1)
     return made.reshape(*data.shape[:-1], -1)
+
+
+def centred_rows(
+    arrays: Sequence[np.ndarray], columns: int, block: int, bits: int, packed: bool
+) -> np.ndarray:
+    """float32 data less its zero points; bytes without any are centred."""
+    data, blocks = arrays[0], -(-columns // block)
+    levels = _levels(data, bits) if packed else data
+    zeros: np.ndarray | float = 0.0
+    if len(arrays) > 1:
+        given = _levels(arrays[1], bits)[:, :blocks] if packed else arrays[1]
+        zeros = np.repeat(given.astype(np.float32), block, axis=1)[:, :columns]
+    elif packed or (dtypes.to_numpy("uint8") == data.dtype and bits == 8):
+        zeros = float(1 << (bits - 1))
+    return levels.astype(np.float32) - zeros

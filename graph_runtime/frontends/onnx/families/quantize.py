@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from ....base import dtypes
 from ....base.dtypes import NARROW_FLOATS
 from ..context import Context, Results, converter
-from ..read import DTYPES
+from ..read import DTYPES, FEW_BITS
 from ..tape import TapeValue
 from .conv import convolve
 from .linear import matmul
@@ -28,32 +29,41 @@ def _along(ctx: Context, param: TapeValue, x: TapeValue, axis: int, block: int) 
     return ctx.slice(wide, axis, 0, x.shape[axis])
 
 
-def _quantized(ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, dtype: str) -> TapeValue:
+def _quantized(
+    ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, dtype: str, bits: int = 0
+) -> TapeValue:
     """saturate(round(x / scale) + zero), halves to even. In float32 integers of 16 bits are exact, and the
-    cast saturates."""
+    cast saturates, but for grids of fewer ``bits``."""
     if dtype not in _GRID:
         ctx.fail(f"{dtype} is no integer grid that is supported")
     made = ctx.op("round", ctx.op("divide", x, scale))
     if zero is not None:
         made = ctx.op("add", made, ctx.cast(zero, made.dtype))
-    return ctx.cast(made, dtype)
+    if bits:
+        low = -(1 << (bits - 1)) if dtypes.to_numpy(dtype).kind == "i" else 0
+        made = ctx.op("clip", made, min=low, max=low + (1 << bits) - 1)
+    found = ctx.cast(made, dtype)
+    found.bits = bits
+    return found
 
 
-@converter("QuantizeLinear", limits="to integers of 8 and 16 bits and int32")
+@converter("QuantizeLinear", limits="to integers of 4 to 16 bits and int32")
 def _quantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
     ctx.ignore("saturate")
     precision = DTYPES.get(ctx.attr("precision", 0), scale.dtype)
     code = ctx.attr("output_dtype", 0)
-    dtype = zero.dtype if zero is not None else DTYPES.get(code, "uint8") if code else "uint8"
+    dtype = zero.dtype if zero is not None else (DTYPES | FEW_BITS).get(code, "uint8") if code else "uint8"
+    bits = zero.bits if zero is not None else 4 * (code in FEW_BITS)
     axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
     x, scale = (ctx.cast(v, "float32" if precision in NARROW_FLOATS else precision) for v in (x, scale))
     scale = _along(ctx, scale, x, axis, block)
-    return _quantized(ctx, x, scale, None if zero is None else _along(ctx, zero, x, axis, block), dtype)
+    zero = None if zero is None else _along(ctx, zero, x, axis, block)
+    return _quantized(ctx, x, scale, zero, dtype, bits)
 
 
-@converter("DequantizeLinear", limits="of integers of 8 to 32 bits")
+@converter("DequantizeLinear", limits="of integers of 4 to 32 bits")
 def _dequantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)

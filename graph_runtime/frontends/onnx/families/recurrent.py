@@ -35,10 +35,10 @@ def _activations(ctx: Context, count: int) -> dict[str, Any]:
     alphas, betas = list(ctx.attr("activation_alpha", [])), list(ctx.attr("activation_beta", []))
     if not names:
         return {}
-    if len(names) != count:
+    if len(names) < count:
         ctx.fail(f"activations has {len(names)} names, {count} are wanted")
     found: list[tuple[str, float, float]] = []
-    for name in names:
+    for name in names[:count]:  # ONNX's own default of RNN has one too many
         if name.lower() not in _ACTIVATIONS:
             ctx.fail(f"activation {name!r} is not supported")
         own, takes_alpha, takes_beta = _ACTIVATIONS[name.lower()]

@@ -1,0 +1,177 @@
+"""Integers of 4 bits, two in a byte: weights that are dequantized, grids that are quantized to, rows that are
+gathered. Against ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+
+from onnx import TensorProto, helper  # noqa: E402
+
+import graph_runtime as gr  # noqa: E402
+from graph_runtime.base.errors import GraphError, GraphRuntimeError, UnsupportedOpError  # noqa: E402
+from graph_runtime.frontends.onnx import load_model  # noqa: E402
+
+INT4, UINT4 = TensorProto.INT4, TensorProto.UINT4
+_RNG = np.random.default_rng(11)
+
+
+def _packed(levels):
+    flat = np.asarray(levels).reshape(-1).astype(np.int64) & 15
+    flat = np.append(flat, np.zeros(flat.size % 2, np.int64))
+    return (flat[::2] | flat[1::2] << 4).astype(np.uint8).tobytes()
+
+
+def _few(name, code, levels):
+    tensor = TensorProto(name=name, data_type=code, dims=np.shape(levels))
+    tensor.raw_data = _packed(levels)
+    return tensor
+
+
+def _levels(code, *shape):
+    return _RNG.integers(-8, 8, shape) if code == INT4 else _RNG.integers(0, 16, shape)
+
+
+def _float(name, value):
+    return onnx.numpy_helper.from_array(np.asarray(value, np.float32), name)
+
+
+def _model(nodes, inputs, initial, out=TensorProto.FLOAT, domains=()):
+    infos = [
+        helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+        for name, x in inputs.items()
+    ]
+    graph = helper.make_graph(nodes, "g", infos, [helper.make_tensor_value_info("y", out, None)], initial)
+    opsets = [helper.make_opsetid("", 21), *(helper.make_opsetid(d, 1) for d in domains)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10)
+
+
+def _compare(model, values):
+    ort = pytest.importorskip("onnxruntime")
+    options = ort.SessionOptions()  # its optimizer would quantize what is multiplied by such weights, too
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    (wanted,) = ort.InferenceSession(model.SerializeToString(), options).run(None, values)
+    module = gr.create(model, compile=False)
+    module.run(**values)
+    got = module.get_output(0).numpy()
+    assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
+    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("code", [INT4, UINT4])
+@pytest.mark.parametrize("shape", [(6, 8), (5, 3)])
+@pytest.mark.parametrize("how", ["tensor", "axis", "block"])
+def test_weights_of_4_bits(code, shape, how):
+    """An odd count ends in half a byte."""
+    n, k = shape
+    scales = {"tensor": (), "axis": (k,), "block": (-(-n // 2), k)}[how]
+    attrs = {"tensor": {}, "axis": {"axis": 1}, "block": {"axis": 0, "block_size": 2}}[how]
+    x = _RNG.standard_normal((2, n)).astype(np.float32)
+    model = _model(
+        [
+            helper.make_node("DequantizeLinear", ["w", "scale", "zero"], ["wide"], **attrs),
+            helper.make_node("MatMul", ["x", "wide"], ["y"]),
+        ],
+        {"x": x},
+        [
+            _few("w", code, _levels(code, *shape)),
+            _float("scale", _RNG.random(scales) + 0.1),
+            _few("zero", code, _levels(code, *scales)),
+        ],
+    )
+    _compare(model, {"x": x})
+
+
+@pytest.mark.parametrize("code", [INT4, UINT4])
+def test_a_grid_of_4_bits_saturates(code):
+    x = np.linspace(-3, 3, 33, dtype=np.float32)
+    model = _model(
+        [
+            helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+            helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+        ],
+        {"x": x},
+        [_float("scale", 0.2), _few("zero", code, np.array(3))],
+    )
+    _compare(model, {"x": x})
+
+
+@pytest.mark.parametrize("kind", ["int4", "uint4", "bytes", "bytes without zeros", "8 bits"])
+def test_gathered_rows(kind):
+    rows, columns, block = 9, 32, 16
+    code = {"int4": INT4, "uint4": UINT4}.get(kind)
+    indices = np.array([[0, 8, 3], [1, 1, 7]])
+    zeros = [] if kind.endswith("zeros") or kind == "8 bits" else ["zero"]
+    bits = 8 if kind == "8 bits" else 4
+    width = columns * bits // 8
+    if code:
+        data, zero = (_few(n, code, _levels(code, rows, c)) for n, c in (("w", columns), ("zero", 2)))
+    else:
+        data, zero = (
+            onnx.numpy_helper.from_array(_RNG.integers(0, 256, (rows, c)).astype(np.uint8), n)
+            for n, c in (("w", width), ("zero", 1))
+        )
+    node = helper.make_node(
+        "GatherBlockQuantized",
+        ["w", "i", "scale", *zeros],
+        ["y"],
+        domain="com.microsoft",
+        block_size=block,
+        bits=bits,
+        gather_axis=0,
+        quantize_axis=1,
+    )
+    initial = [data, _float("scale", _RNG.random((rows, 2)) + 0.1), *([zero] if zeros else [])]
+    _compare(_model([node], {"i": indices}, initial, domains=["com.microsoft"]), {"i": indices})
+
+
+def test_other_ops_do_not_get_integers_of_4_bits():
+    """As int8 they would not wrap and saturate where 4 bits do."""
+    x = np.zeros((2, 2), np.int8)
+    for op in ("Identity", "Cast"):
+        attrs = {"to": TensorProto.FLOAT} if op == "Cast" else {}
+        model = _model(
+            [helper.make_node(op, ["w"], ["y"], **attrs)], {"x": x}, [_few("w", INT4, np.ones((2, 2)))]
+        )
+        with pytest.raises(UnsupportedOpError, match="integers of 4 bits"):
+            load_model(model)
+    quantized = _model(
+        [
+            helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"]),
+            helper.make_node("Reshape", ["q", "shape"], ["y"]),
+        ],
+        {"x": np.zeros(4, np.float32)},
+        [
+            _float("scale", 0.2),
+            _few("zero", INT4, np.array(0)),
+            onnx.numpy_helper.from_array(np.array([2, 2]), "shape"),
+        ],
+    )
+    with pytest.raises(UnsupportedOpError, match="integers of 4 bits"):
+        load_model(quantized)
+
+
+@pytest.mark.parametrize(("dims", "length"), [((3,), 1), ((3,), 3), ((4,), 0), ((-3,), 2), ((2**40,), 2)])
+def test_sizes_that_contradict_each_other_are_refused(dims, length):
+    tensor = TensorProto(name="w", data_type=INT4, raw_data=b"\x21" * length)
+    tensor.dims.extend(dims)
+    model = _model(
+        [helper.make_node("DequantizeLinear", ["w", "scale"], ["y"])], {}, [tensor, _float("scale", 1.0)]
+    )
+    with pytest.raises(GraphError):
+        load_model(model)
+
+
+def test_a_value_of_a_graph_may_not_be_of_4_bits():
+    graph = helper.make_graph(
+        [helper.make_node("DequantizeLinear", ["x", "scale"], ["y"])],
+        "g",
+        [helper.make_tensor_value_info("x", INT4, [4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4])],
+        [_float("scale", 1.0)],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    with pytest.raises(GraphRuntimeError, match="element type 22"):
+        load_model(model)
