@@ -43,6 +43,16 @@ CASES = [
     (10, "Resize", {"w": np.array([1, 1, 0.5, 2], np.float32)}, {"mode": "nearest"}),
     (10, "Resize", {"w": np.array([1, 1, 2, 1.5], np.float32)}, {"mode": "linear"}),
     (10, "Slice", {"a": np.array([3]), "b": np.array([-9]), "c": np.array([2]), "d": np.array([-2])}, {}),
+    (
+        11,
+        "Resize",
+        {"roi": np.zeros(0, np.float32), "w": np.array([1, 1, 2.6, 0.7], np.float32)},
+        {
+            "mode": "nearest",
+            "coordinate_transformation_mode": "tf_half_pixel_for_nn",
+            "nearest_mode": "floor",
+        },
+    ),
     (11, "Clip", {"a": np.array(-1, np.float32), "b": np.array(1, np.float32)}, {}),
     (11, "DepthToSpace", None, {"blocksize": 2, "mode": "CRD"}),
     (11, "CumSum", {"w": np.array(2)}, {}),

@@ -8,6 +8,7 @@ from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .conv import convolve
 from .linear import matmul
+from .packed import unpacked_weights
 
 CONTRIB = "com.microsoft"
 
@@ -184,8 +185,6 @@ def _fused_gemm(ctx: Context) -> Results:
 
 @converter("MatMulNBits", domain=CONTRIB, limits="bits of 2, 4 and 8; constant weights")
 def _matmul_nbits(ctx: Context) -> Results:
-    from .packed import unpacked_weights
-
     x, k, n = ctx.input(0), ctx.attr("K"), ctx.attr("N")
     ctx.ignore("accuracy_level")
     w = unpacked_weights(ctx, (n, k), ctx.attr("bits", 4), ctx.attr("block_size"))

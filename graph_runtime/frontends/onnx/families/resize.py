@@ -107,6 +107,8 @@ def _source(
         return (i + 0.5) / scale - 0.5 if size > 1 else np.zeros(size)
     if how == "align_corners":
         return i * (n - 1) / (wide - 1) if size > 1 else np.zeros(size)
+    if how == "tf_half_pixel_for_nn":
+        return (i + 0.5) / scale
     if how == "asymmetric":
         return i / scale
     if how == "tf_crop_and_resize" and box is not None:
