@@ -5,12 +5,13 @@
  * Called by kernels, on any thread.
  * defines: gr_tt_core_open, gr_tt_core_counts, gr_tt_core_expose, gr_tt_core_close
  */
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include "status.h"
 #include "tt.h"
+
+enum { RECORD_BYTES = 1 << 16 }; /* a page of any host, so that mprotect of the L1 leaves the record alone */
 
 /* The last arena this thread used; its address is the thread's token. */
 static _Thread_local struct {
@@ -18,18 +19,17 @@ static _Thread_local struct {
   gr_tt_arena *arena;
 } last;
 
+/* The record lies in the mapping, a page before the L1: a worker thread's first malloc would reserve 64 MiB of
+ * addresses for a heap of its own, which a process under ulimit -v may not have. */
 static gr_tt_arena *map_arena(const gr_memory_desc *l1) {
-  gr_tt_arena *arena = calloc(1, sizeof *arena);
-  if (!arena) return NULL;
-  arena->bytes = l1->bank_bytes - l1->base;
-  void *space = mmap(NULL, arena->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                     -1, 0);
-  if (space == MAP_FAILED) {
-    free(arena);
-    return NULL;
-  }
+  uint64_t bytes = l1->bank_bytes - l1->base;
+  char *space = mmap(NULL, RECORD_BYTES + bytes, PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (space == MAP_FAILED) return NULL;
+  gr_tt_arena *arena = (gr_tt_arena *)space;
+  arena->bytes = bytes;
   arena->thread = &last;
-  arena->l1 = space;
+  arena->l1 = (void *)(space + RECORD_BYTES);
   return arena;
 }
 
@@ -120,7 +120,6 @@ void gr_tt_core_close(gr_device *device) {
   while (tt->arenas) {
     gr_tt_arena *arena = tt->arenas;
     tt->arenas = arena->next;
-    munmap(arena->l1, arena->bytes);
-    free(arena);
+    munmap(arena, RECORD_BYTES + arena->bytes);
   }
 }
