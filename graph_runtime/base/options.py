@@ -73,6 +73,8 @@ class Options:
     Running. ``threads``: size of the intra-op pool; None: as it is. ``queues``: "threads" lets run() use the
     devices' queues, "inline" does not. ``max_in_flight``: queued runs that hold memory at once; the next one
     waits for the oldest. ``unset_inputs``: runs "refuse" inputs that were never set, or "allow" them, as TVM.
+    ``programs``: of different sizes that a model of open sizes keeps; ``most_steps``: iterations of a loop
+    whose end a run finds.
     """
 
     dims: Mapping[str, int | tuple[int, ...]] = _mapping()
@@ -101,6 +103,8 @@ class Options:
     queues: str = "inline"
     max_in_flight: int = MAX_IN_FLIGHT
     unset_inputs: str = "refuse"
+    programs: int = 64
+    most_steps: int = 1_000_000
 
     def __post_init__(self) -> None:
         for name in _EXAMPLES:

@@ -17,11 +17,8 @@ from ..base import dtypes
 from ..base.errors import GraphRuntimeError, InputError
 from ..base.machine.devices import boards
 from ..frontends.onnx import load_model
-from ..frontends.onnx.context import UnknownValueError
 from ..frontends.onnx.read import DTYPES
-from ..ir.model import Model
 from ..run.factory import create
-from ..run.module import GraphModule
 
 __all__ = [
     "GraphRuntimeBackend",
@@ -40,70 +37,34 @@ class GraphRuntimeBackendRep(BackendRep):
     """A model that is ready to run. ``devices``: as create() takes them."""
 
     def __init__(self, model: ModelProto, devices: Sequence[str], options: Mapping[str, Any]):
-        self._proto, self._devices, self._options = model, list(devices), dict(options)
         initial = {tensor.name for tensor in model.graph.initializer}
-        self._inputs = [info for info in model.graph.input if info.name not in initial]
-        self._module: GraphModule | None = None
-        try:
-            if not any(self._open_dims().values()):
-                self._module = self._open(load_model(model))
-        except UnknownValueError:
-            pass  # converted when the values are there
+        self._inputs = [info.name for info in model.graph.input if info.name not in initial]
+        library = options.get("library")
+        words = {key: value for key, value in options.items() if key != "library"}
+        self._module = create(model, library, list(devices), compile=False, **words)
 
     def run(self, inputs: Sequence[np.ndarray] | Mapping[str, np.ndarray], **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs, in the model's order. ``inputs``: arrays in the order of the model's inputs, or by
-        name. Raises InputError for values that do not fit."""
-        names = [info.name for info in self._inputs]
+        """The outputs, in the model's order; a list for a sequence. ``inputs``: arrays in the order of the
+        model's inputs, or by name. Raises InputError for values that do not fit."""
         if not isinstance(inputs, Mapping):
-            if len(inputs) != len(names):
+            if len(inputs) != len(self._inputs):
                 raise InputError(
-                    f"the model has {len(names)} inputs, {len(inputs)} arrays were given",
+                    f"the model has {len(self._inputs)} inputs, {len(inputs)} arrays were given",
                     got=len(inputs),
-                    wanted=len(names),
+                    wanted=len(self._inputs),
                 )
-            inputs = dict(zip(names, inputs, strict=True))
-        arrays = {name: np.asarray(inputs[name]) for name in names}
-        module = self._module or self._specialised(arrays)
-        for name in module.session.graph.input_names:
-            if name in arrays:
-                module.set_input(name, arrays[name])
-        module.run()
-        return tuple(module.get_output(i).numpy() for i in range(module.get_num_outputs()))
+            inputs = dict(zip(self._inputs, inputs, strict=True))
+        for name, value in inputs.items():
+            if self._module.get_input_index(name) >= 0:
+                self._module.set_input(name, value)
+        self._module.run()
+        return tuple(_host(self._module.get_output(i)) for i in range(self._module.get_num_outputs()))
 
-    def _open_dims(self) -> dict[str, dict[int, str]]:
-        """{input: {axis: name of the symbolic dimension}}."""
-        return {
-            info.name: {
-                axis: dim.dim_param or f"{info.name}.{axis}"
-                for axis, dim in enumerate(info.type.tensor_type.shape.dim)
-                if not dim.HasField("dim_value")
-            }
-            for info in self._inputs
-        }
 
-    def _specialised(self, arrays: Mapping[str, np.ndarray]) -> GraphModule:
-        """The model for these arrays' sizes, and for as few of their values as its ops must know."""
-        dims = {
-            name: arrays[key].shape[axis]
-            for key, axes in self._open_dims().items()
-            for axis, name in axes.items()
-        }
-        values: dict[str, np.ndarray] = {}
-        while True:
-            try:
-                return self._open(load_model(self._proto, dims=dims, values=values))
-            except UnknownValueError as error:
-                wanted = set(error.inputs) - set(values)
-                if not wanted:
-                    raise
-                values |= {name: arrays[name] for name in wanted}
-
-    def _open(self, model: Model) -> GraphModule:
-        options = dict(self._options)
-        module = create(model.graph, options.pop("library", None), self._devices, **options)
-        for name, constant in model.constants.items():
-            module.set_input(name, constant.read())
-        return module
+def _host(value: Any) -> Any:
+    if value is None:
+        return None
+    return [each.numpy() for each in value] if isinstance(value, list) else value.numpy()
 
 
 class GraphRuntimeBackend(Backend):

@@ -6,20 +6,21 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..base.errors import CompileError, WriteError
+from ..base.errors import CompileError, GraphRuntimeError, WriteError
 from ..base.garbage import gc_paused
 from ..base.machine.devices import Device
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..build.prepare import Prepared, prepare
+from ..frontends import is_onnx
 from ..ir.builder import GraphBuilder
 from ..ir.documents.loader import load_graph
 from ..ir.graph import Graph
-from ..ir.model import Constant
+from ..ir.model import Constant, Model
 from ..plan import Plan
 from .module import GraphModule
 from .sessions.session import Session
@@ -68,6 +69,8 @@ def create(
     queues: str | None = None,
     max_in_flight: int | None = None,
     unset_inputs: str | None = None,
+    programs: int | None = None,
+    most_steps: int | None = None,
 ) -> GraphModule:
     """A GraphModule.
 
@@ -111,13 +114,43 @@ def create(
         queues=queues,
         max_in_flight=max_in_flight,
         unset_inputs=unset_inputs,
+        programs=programs,
+        most_steps=most_steps,
     )
     with gc_paused():
         libraries = _libraries(library)
-        prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
+        try:
+            prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
+        except GraphRuntimeError as error:
+            if params is not None or libraries or chosen.batch or not _waits(graph, error):
+                raise
+            return _open_flow(graph, devices, chosen, name or _name_of(graph))
         if not isinstance(graph, Plan):
             warn_of(prepared.plan)
         return open_prepared(prepared, libraries, name or _name_of(graph))
+
+
+def _open_flow(source: Any, devices: Any, options: Options, name: str) -> GraphModule:
+    """A FlowModule, which has a GraphModule's names as far as a model without sizes can have them."""
+    from .flows.flow_module import open_flow  # most models have sizes
+
+    def make(model: Model, chosen: Options, holder: str, shared: Callable[..., Any]) -> GraphModule:
+        prepared = prepare(model, devices, chosen)
+        warn_of(prepared.plan)
+        module = open_prepared(prepared, name=holder, constants=False)
+        adopt_params(module, shared(prepared.model.constants))
+        return module
+
+    return cast("GraphModule", open_flow(source, make, options, name))
+
+
+def _waits(source: Any, error: GraphRuntimeError) -> bool:
+    """Whether a source is an ONNX file that only lacks what its runs find."""
+    if not is_onnx(source):
+        return False
+    from ..frontends.onnx.dynamic import found_by_runs  # other files need no onnx
+
+    return found_by_runs(error)
 
 
 def open_prepared(

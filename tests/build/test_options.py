@@ -46,7 +46,13 @@ def test_every_flag_of_the_commands_says_a_field():
     renamed = {"dim": "dims", "map": "device_map", "format": "formats", "layout": "layouts"}
     renamed |= {"fidelity": "numerics", "dst": "numerics", "rule": "rules", "value": "values"}
     shown = {renamed.get(name, name) for name in flags._FLAGS}
-    assert shown == NAMES - {"queues", "max_in_flight", "unset_inputs"}  # these are of a session
+    assert shown == NAMES - {
+        "queues",
+        "max_in_flight",
+        "unset_inputs",
+        "programs",
+        "most_steps",
+    }  # of a session
 
 
 # **************** the value ****************

@@ -25,19 +25,21 @@ from ...ir.graph import TensorType
 from ...ir.model import Constant
 from .batch import Batch
 from .read import check_size
-from .tape import SMALL, Tape, TapeValue
+from .tape import SMALL, Tape, TapeSequence, TapeValue
 
 __all__ = ["FLOATS", "Context", "Converter", "Results", "UnknownValueError", "converter", "table"]
 
-Results = TapeValue | None | tuple[TapeValue | None, ...]
+Results = TapeValue | TapeSequence | None | tuple[TapeValue | TapeSequence | None, ...]
 _MISSING: Any = object()
 
 
 class UnknownValueError(UnsupportedOpError):
     """A value is needed while the model is converted and known at run time only; ``inputs``: of the graph's
-    inputs those that it is computed from."""
+    inputs those that it is computed from. ``value``: of the tape, None where it is inside of a subgraph or a
+    size."""
 
     inputs: tuple[str, ...] = ()
+    value: TapeValue | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +163,13 @@ class Context:
                 f"are {'absent' if value.constant.is_small else 'too many'}"
             )
         inputs = tuple(value.inputs())
-        raise UnknownValueError(
+        error = UnknownValueError(
             f"{what} must be known before a run, but it is computed from {', '.join(map(repr, inputs))}",
             op=self.onnx_op,
             inputs=inputs,
         )
+        error.value = value
+        raise error
 
     def ints(self, index: int, default: Any = _MISSING) -> list[int]:
         """The values of an input of integers, flat."""

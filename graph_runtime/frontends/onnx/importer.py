@@ -15,11 +15,11 @@ from .context import Context, UnknownValueError, table
 from .emit import emit
 from .parse import ParsedFile
 from .read import DTYPES, few_bits, packed_constant, tensor_constant
-from .tape import Tape, TapeValue
+from .tape import Tape, TapeSequence, TapeValue
 
-__all__ = ["Failure", "Importer"]
+__all__ = ["UNKNOWN", "Failure", "Importer"]
 
-_UNKNOWN = object()  # the result of a node that could not be converted
+UNKNOWN = object()  # the result of a node that could not be converted
 _FEW_BITS = ("QuantizeLinear", "DequantizeLinear", "GatherBlockQuantized")  # ops that take integers of 4 bits
 _BYTES_A_STEP = 64  # a node that has more counts as several: each iteration decodes it anew
 _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, RuntimeError)
@@ -54,7 +54,7 @@ class Importer:
         """Raises UnsupportedOpError, which lists every node that cannot be converted and why; GraphError for
         a graph that is none."""
         graph = self.source.file.proto.graph
-        scope = self._initializers(graph)
+        scope = self.initializers(graph)
         self.tape.budget = Budget(len(self.source.file.data) + sum(self.source.file.outside.values()))
         inputs = []
         for info in graph.input:
@@ -66,13 +66,14 @@ class Importer:
                 scope[info.name] = TapeValue(self.source.types[info.name], info.name)
                 inputs.append(scope[info.name])
         self.nodes(graph, scope, "$.graph")
-        self._refuse()
+        self.refuse()
         outputs = {}
         for i, info in enumerate(graph.output):
             outputs[info.name] = self._output(scope, info, f"$.graph.output[{i}]")
         return emit(self.tape, inputs, outputs, self.notes, self.source.dims)
 
-    def _initializers(self, graph: Any) -> dict[str, Any]:
+    def initializers(self, graph: Any) -> dict[str, Any]:
+        """{name: value} of a graph's initialisers."""
         found = {}
         for i, tensor in enumerate(graph.initializer):
             bits = few_bits(tensor)
@@ -83,6 +84,8 @@ class Importer:
 
     def _output(self, scope: Mapping[str, Any], info: Any, path: str) -> TapeValue:
         value = scope[info.name]
+        if isinstance(value, TapeSequence) or value.bound:
+            raise UnknownValueError(f"output {info.name!r} has a size that is known at run time only")
         code = info.type.tensor_type.elem_type
         if code and DTYPES.get(code) != value.dtype:
             raise GraphError(
@@ -102,24 +105,31 @@ class Importer:
         """Convert a graph's nodes; results go into ``scope``."""
         for i, node in enumerate(graph.node):
             self.tape.budget.step(1 + node.ByteSize() // _BYTES_A_STEP, f"{path}.node[{i}]")
-            results = self._node(node, scope, f"{path}.node[{i}]", prefix)
+            results = self.convert_node(node, scope, f"{path}.node[{i}]", prefix)
             for name, value in zip(node.output, results, strict=False):
                 if name:
                     scope[name] = value
 
-    def _node(self, node: Any, scope: MutableMapping[str, Any], path: str, prefix: str) -> list[Any]:
+    def convert_node(
+        self, node: Any, scope: MutableMapping[str, Any], path: str, prefix: str = ""
+    ) -> list[Any]:
+        """A node's results; UNKNOWN, and what is wrong among the failures, where it cannot be converted."""
         name = prefix + (node.name or next((o for o in node.output if o), node.op_type))
         op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
-        unknown = [_UNKNOWN] * len(node.output)
+        unknown = [UNKNOWN] * len(node.output)
         entry = table().get(("" if node.domain == "ai.onnx" else node.domain, node.op_type))
         if entry is None:
             self._failed(name, op, "there is no converter for this op", path)
             return unknown
         inputs = [scope[i] if i else None for i in node.input]
-        if any(value is _UNKNOWN for value in inputs):
+        if any(value is UNKNOWN for value in inputs):
             return unknown
         if any(value is not None and value.bits for value in inputs) and node.op_type not in _FEW_BITS:
             self._failed(name, op, "integers of 4 bits are read by few ops, not by this one", path)
+            return unknown
+        if any(value is not None and value.bound for value in inputs):
+            error = UnknownValueError("the size of an input is known at run time only", op=op)
+            self._failed(name, op, str(error), path, error)
             return unknown
         first = len(self.tape.nodes)
         try:
@@ -190,14 +200,15 @@ class Importer:
         for info in graph.output:
             if info.name not in inner:
                 raise GraphError(f"no node makes output {info.name!r} of the subgraph", path=path)
-            if inner[info.name] is _UNKNOWN:
+            if inner[info.name] is UNKNOWN:
                 raise _UnknownError
             found.append(inner[info.name])
         return found
 
     def _name(self, nodes: list[Any], results: list[Any], name: str) -> None:
         """The node that makes the result has the ONNX node's name, the others names derived from it."""
-        last = {id(value.node) for value in results if value is not None and value.node is not None}
+        made = [v for r in results for v in (r.values if isinstance(r, TapeSequence) else (r,))]
+        last = {id(value.node) for value in made if value is not None and value.node is not None}
         for node in nodes:
             if not node.name:
                 node.name = name if id(node) in last else f"{name}.{node.call.op}"
@@ -207,9 +218,11 @@ class Importer:
     def _failed(
         self, name: str, op: str, reason: str, path: str, error: GraphRuntimeError | None = None
     ) -> None:
+        if error is not None:
+            error.__traceback__ = None  # it holds all that its frames saw
         self.failures.append(Failure(name, op, reason, path, error))
 
-    def _refuse(self) -> None:
+    def refuse(self) -> None:
         """Raise one error about all failures, if there are any."""
         if not self.failures:
             return

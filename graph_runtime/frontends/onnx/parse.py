@@ -20,7 +20,7 @@ from .read import ModelFile, open_model
 from .sorting import sort_nodes
 from .validate import Size, check_graph, check_text, free_dims, input_types, opsets
 
-__all__ = ["ParsedFile", "all_nodes", "checked_file", "parse_file"]
+__all__ = ["ParsedFile", "all_nodes", "checked_file", "parse_file", "with_type"]
 
 _MOST_DEPTH = 100  # of functions in functions
 _BODY = 8  # nodes that ONNX defines an op by, more or less
@@ -69,7 +69,7 @@ def parse_file(
             raise InputError(f"the model has no input {name!r}{did_you_mean(name, inputs)}", got=name)
     dims, change = set_batch(file.proto.graph, batch, dims, values) if batch else (dims, None)
     types, bound = input_types(file.proto.graph, dims, values)
-    given = {name: _of_type(value, types[name], name) for name, value in values.items()}
+    given = {name: with_type(value, types[name], name) for name, value in values.items()}
     return ParsedFile(file, opsets(file.proto, onnx), types, bound, change, given)
 
 
@@ -84,7 +84,7 @@ def checked_file(source: Any, onnx: Any, folder: Path | None) -> ModelFile:
     return file
 
 
-def _of_type(value: np.ndarray, type_: TensorType, name: str) -> np.ndarray:
+def with_type(value: np.ndarray, type_: TensorType, name: str) -> np.ndarray:
     """The caller's value as the input's type. Raises InputError where that would change a number, and for
     another shape; a single number fits every type of one element."""
     shaped = value.reshape(type_.shape) if value.size == type_.size == 1 else value

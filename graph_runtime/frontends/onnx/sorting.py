@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 from typing import Any
 
-__all__ = ["sort_nodes"]
+__all__ = ["names_read", "sort_nodes"]
 
 
 def sort_nodes(graph: Any) -> None:
@@ -17,7 +17,7 @@ def sort_nodes(graph: Any) -> None:
         for inner in _subgraphs(node):
             sort_nodes(inner)
     maker = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
-    reads = [{maker[name] for name in _names_read(node) if name in maker} for node in graph.node]
+    reads = [{maker[name] for name in names_read(node) if name in maker} for node in graph.node]
     if all(max(found, default=-1) < i for i, found in enumerate(reads)):
         return
     order = _topological(reads)
@@ -53,12 +53,12 @@ def _subgraphs(node: Any) -> list[Any]:
     return [attribute.g for attribute in node.attribute if attribute.HasField("g")]
 
 
-def _names_read(node: Any) -> set[str]:
+def names_read(node: Any) -> set[str]:
     """Inputs of the node, and what its subgraphs read of the graphs around them."""
     found = set(node.input)
     for graph in _subgraphs(node):
         own = {item.name for items in (graph.input, graph.initializer) for item in items}
         own |= {name for inner in graph.node for name in inner.output}
-        inner_reads = {name for inner in graph.node for name in _names_read(inner)}
+        inner_reads = {name for inner in graph.node for name in names_read(inner)}
         found |= (inner_reads | {info.name for info in graph.output}) - own
     return found - {""}

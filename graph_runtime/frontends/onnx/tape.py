@@ -17,7 +17,7 @@ from ...ir.ops import registry
 from .budget import Budget
 from .read import check_size
 
-__all__ = ["Tape", "TapeNode", "TapeValue"]
+__all__ = ["SizeBound", "Tape", "TapeNode", "TapeSequence", "TapeValue"]
 
 SMALL = 64 * 1024  # bytes of each tensor of an op that is computed here
 MOST_FOLDED = 2**24  # flops of an op that is computed here
@@ -28,7 +28,8 @@ class TapeValue:
     """A tensor: an input of the graph (neither ``node`` nor ``constant``), a constant, or a node's result.
 
     ``name``: of an input, or of a constant that has one. ``bits``: 4 where it holds integers of so many bits
-    as int8 or uint8, which few ops may be given; 0 for all others.
+    as int8 or uint8, which few ops may be given; 0 for all others. ``bound``: of a value whose size along an
+    axis a run finds; its type says how large it gets.
     """
 
     type: TensorType
@@ -37,6 +38,7 @@ class TapeValue:
     node: TapeNode | None = None
     index: int = 0
     bits: int = 0
+    bound: SizeBound | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -67,6 +69,29 @@ class TapeValue:
             elif value.constant is None:
                 found.append(value.name)
         return sorted(set(found))
+
+
+@dataclass(frozen=True, slots=True)
+class SizeBound:
+    """How much of a value along ``axis`` is meant: the first ``count``, an integer that a run finds."""
+
+    count: TapeValue
+    axis: int
+
+
+@dataclass(eq=False, slots=True)
+class TapeSequence:
+    """A sequence of ONNX: of how many values is known while the model is converted. ``absent``: it stands
+    for an optional without a value; one that has a value is that value."""
+
+    values: tuple[TapeValue, ...]
+    absent: bool = False
+    bits = 0
+    bound = None
+
+    def known(self) -> None:
+        """A sequence is no array."""
+        return None
 
 
 @dataclass(eq=False, slots=True)

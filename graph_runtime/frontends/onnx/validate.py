@@ -15,6 +15,7 @@ from .read import check_size, dtype_name
 __all__ = [
     "NEWEST",
     "OLDEST",
+    "UnboundDimsError",
     "check_graph",
     "check_text",
     "free_dims",
@@ -23,6 +24,11 @@ __all__ = [
     "own_inputs",
     "symbolic_shape",
 ]
+
+
+class UnboundDimsError(InputError):
+    """Dimensions that nothing binds; ``wanted`` lists them."""
+
 
 Size = int | tuple[int, ...]  # of a dimension, or all of an input
 OLDEST, NEWEST = 7, 28  # of the default domain: those that the converters were written for
@@ -169,17 +175,21 @@ def free_dims(graph: Any) -> None:
 
 
 def input_types(
-    graph: Any, dims: Mapping[str, Size], values: Mapping[str, np.ndarray]
+    graph: Any,
+    dims: Mapping[str, Size],
+    values: Mapping[str, np.ndarray],
+    only: Set[str] | None = None,
 ) -> tuple[dict[str, TensorType], dict[str, int]]:
     """(type of each input that is no initialiser, the symbolic dimensions that were bound).
 
     A dimension without a name is called "<input>.<axis>"; an input without a shape has one that its own name
-    binds to several sizes. ``values``: of inputs, whose sizes bind dimensions, too. Raises InputError for
+    binds to several sizes. ``values``: of inputs, whose sizes bind dimensions, too. ``only``: names of the
+    inputs that are looked at. Raises InputError for
     dimensions that nothing binds (all in one) or that are not in the model, GraphError for inputs that are no
     tensors.
     """
     _check_sizes(dims)
-    infos = dict(own_inputs(graph))
+    infos = {path: info for path, info in own_inputs(graph) if only is None or info.name in only}
     shapes = {info.name: symbolic_shape(info, path) for path, info in infos.items()}
     known = {**_sizes_of(values, shapes), **dims}
     types, unbound = {}, list[str]()
@@ -195,7 +205,7 @@ def input_types(
             raise InputError(f"the model has no dimension {name!r}{did_you_mean(name, names)}", got=name)
     if unbound:
         first = unbound[0].partition(" ")[0]
-        raise InputError(
+        raise UnboundDimsError(
             f"dimensions without a size: {', '.join(unbound)}; bind each, as in --dim {first}=1",
             wanted=tuple(unbound),
         )

@@ -42,6 +42,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.movement": "transpose concatenate take",
     "graph_runtime.ir.ops.normalize": "softmax log_softmax layer_norm rms_norm lrn",
     "graph_runtime.ir.ops.axis": "argmax argmin cumsum topk",
+    "graph_runtime.ir.ops.counted": "nonzero compress unique non_max_suppression",
     "graph_runtime.ir.ops.windows": "max_pool3d avg_pool3d lp_pool2d",
     "graph_runtime.ir.ops.pool": "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d",
     "graph_runtime.ir.ops.pool_indices": "max_pool2d_indices max_pool2d_argmax max_pool2d_backward",

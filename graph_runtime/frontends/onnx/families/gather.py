@@ -97,20 +97,6 @@ def _reverse_sequence(ctx: Context) -> Results:
     return ctx.op("take_along_axis", x, ctx.expand(ctx.reshape(position, shape), x.shape), axis=time)
 
 
-@converter("Compress", limits="the condition must be known before a run")
-def _compress(ctx: Context) -> Results:
-    x, axis = ctx.input(0), ctx.attr("axis", None)
-    positions = np.flatnonzero(ctx.value(1))
-    if axis is None:
-        x, axis = ctx.reshape(x, (x.type.size,)), 0
-    return ctx.op("take", x, ctx.const(positions, "int64"), axis=ctx.axis(axis, x.rank))
-
-
-@converter("NonZero", limits="the tensor must be known before a run")
-def _non_zero(ctx: Context) -> Results:
-    return ctx.const(np.array(np.nonzero(ctx.value(0))), "int64")
-
-
 @converter("TensorScatter", limits="write_indices must be known before a run")
 def _tensor_scatter(ctx: Context) -> Results:
     cache, update = ctx.input(0), ctx.input(1)

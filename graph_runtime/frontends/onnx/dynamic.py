@@ -1,0 +1,139 @@
+"""An ONNX file whose sizes are not bound: opened once, checked for each size that a run brings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import DocumentError, GraphError, GraphRuntimeError, UnsupportedOpError
+from ...ir.graph import TensorType
+from ...ir.model import Constant
+from . import require_onnx
+from .context import UnknownValueError, table
+from .importer import Importer
+from .parse import ParsedFile, all_nodes, checked_file, with_type
+from .read import DTYPES
+from .stages import Known
+from .tape import TapeValue
+from .validate import Size, UnboundDimsError, input_types, opsets, own_inputs, symbolic_shape
+
+__all__ = ["DynamicFile", "PortInfo", "found_by_runs", "open_dynamic"]
+
+
+@dataclass(frozen=True, slots=True)
+class PortInfo:
+    """An input or output. ``shape``: sizes, and names of those that are open; None: the file does not say.
+    ``dtype``: "" where the file does not say. ``sequence``: it is a list of tensors. ``optional``: it may
+    be None."""
+
+    name: str
+    dtype: str
+    shape: tuple[int | str, ...] | None
+    sequence: bool = False
+    optional: bool = False
+
+    def __str__(self) -> str:
+        sizes = "any" if self.shape is None else ", ".join(map(str, self.shape))
+        text = f"{self.dtype or 'any'}[{sizes}]"
+        text = f"sequence of {text}" if self.sequence else text
+        return f"optional {text}" if self.optional else text
+
+
+@dataclass(frozen=True, eq=False)
+class DynamicFile:
+    """``file``: for the importer. ``known``: constants by name. ``dims``: sizes that the caller bound."""
+
+    file: ParsedFile
+    inputs: tuple[PortInfo, ...]
+    outputs: tuple[PortInfo, ...]
+    known: Mapping[str, Known]
+    dims: Mapping[str, Size]
+
+    def check(self, values: Mapping[str, np.ndarray]) -> None:
+        """Raise InputError where the sizes of these inputs are not those of the file, or two of one name
+        differ."""
+        tensors = {info.name for info in self.inputs if not (info.sequence or info.optional)}
+        graph = self.file.file.proto.graph
+        stubs = {
+            name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
+            for name, array in values.items()
+            if name in tensors
+        }
+        types, _ = input_types(graph, self.dims, {**stubs, **self.file.given}, only=tensors)
+        for name, stub in stubs.items():
+            with_type(stub, types[name], name)
+
+
+def found_by_runs(error: GraphRuntimeError) -> bool:
+    """Whether what load_model lacks is only what a run of the model finds: sizes, values, how often a loop
+    runs."""
+    if error.fields.get("got") in ("sequence_type", "optional_type"):
+        return True
+    failures = error.fields.get("failures", ())
+    waits = [
+        isinstance(f.error, UnknownValueError)
+        or (f.op in ("Loop", "Scan") and isinstance(f.error, UnsupportedOpError))
+        for f in failures
+    ]
+    return isinstance(error, (UnboundDimsError, UnknownValueError)) or (any(waits) and all(waits))
+
+
+def open_dynamic(source: Any, dims: Mapping[str, Size], values: Mapping[str, Any]) -> DynamicFile:
+    """A file for runs that bring the sizes. ``dims``: sizes that are bound already; ``values``: inputs that
+    become constants. Raises as load_model, but for what depends on sizes; UnsupportedOpError lists all ops
+    that have no converter."""
+    from . import families  # noqa: F401  (it fills the table of converters)
+
+    onnx = require_onnx()
+    file = checked_file(source, onnx, None)
+    graph = file.proto.graph
+    versions = opsets(file.proto, onnx)
+    _check_ops(graph, file.name)
+    given = {name: np.asarray(value) for name, value in values.items()}
+    parsed = ParsedFile(file, versions, {}, {}, None, {})
+    known: dict[str, Known] = dict(Importer(parsed).initializers(graph))
+    inputs = [_port(info, path) for path, info in own_inputs(graph)]
+    for info in inputs:
+        if info.name in given:
+            array = given[info.name].astype(info.dtype)
+            kind = TensorType(info.dtype, array.shape)
+            known[info.name] = TapeValue(kind, info.name, Constant.of(array, f"input {info.name}"))
+    outputs = tuple(_port(info, f"$.graph.output[{i}]") for i, info in enumerate(graph.output))
+    return DynamicFile(
+        ParsedFile(file, versions, {}, {}, None, given),
+        tuple(info for info in inputs if info.name not in given),
+        outputs,
+        known,
+        dims,
+    )
+
+
+def _check_ops(graph: Any, name: str) -> None:
+    ops = {("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in all_nodes(graph)}
+    if missing := sorted(".".join(filter(None, op)) for op in ops - table().keys()):
+        raise UnsupportedOpError(
+            f"there is no converter for {', '.join(missing)}, which {name} has", op=missing[0], wanted=missing
+        )
+
+
+def _port(info: Any, path: str) -> PortInfo:
+    kind, optional, sequence = info.type, info.type.HasField("optional_type"), False
+    if optional:
+        kind = kind.optional_type.elem_type
+    if kind.HasField("sequence_type"):
+        kind, sequence = kind.sequence_type.elem_type, True
+    which = kind.WhichOneof("value")
+    if which not in (None, "tensor_type"):
+        raise GraphError(f"{info.name!r} is no tensor but {which}", path=path, got=which)
+    code = kind.tensor_type.elem_type
+    if code and code not in DTYPES:
+        text = f"{info.name!r} has element type {code}, which is not supported"
+        raise DocumentError(text, path=path, got=code)
+    dtype = DTYPES.get(code, "")
+    if sequence or optional or not which:
+        return PortInfo(info.name, dtype, None, sequence, optional)
+    shape = symbolic_shape(info, path)
+    return PortInfo(info.name, dtype, None if shape is None else tuple(shape))

@@ -1,0 +1,276 @@
+"""Graphs whose sizes or values a run finds: the part that can be converted now, and what the rest waits for.
+
+A stage is all nodes that can be converted with what is known: constants, and the types of the values that
+are there. The rest waits for values that converters must know (a shape, a number of repetitions, a
+condition), for a size that only a run finds (NonZero), or for a loop. Once a run has them, the rest is a
+graph like the first: next_stage() again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...base.errors import GraphError
+from ...ir.graph import TensorType
+from ...ir.model import Model
+from .branches import taken_branch
+from .budget import Budget
+from .context import UnknownValueError
+from .emit import emit
+from .importer import UNKNOWN, Importer
+from .parse import ParsedFile
+from .sorting import names_read
+from .tape import TapeSequence, TapeValue
+
+__all__ = ["Known", "Read", "Stage", "StagedNode", "Type", "first_nodes", "next_stage"]
+
+Known = TapeValue | TapeSequence
+# of a sequence: of each of its values; None: an optional without a value
+Type = TensorType | tuple[TensorType, ...] | None
+StagedNode = tuple[str, Any]  # where it is in the file, as $.graph.node[3], and the node
+
+MOST_UNROLLED = 16  # iterations; a loop that has more stays one
+_MOST_SPLICED = 100_000  # nodes of branches that were taken, in one stage
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """An input of a stage's model: a value by its name, or the k-th of a sequence."""
+
+    name: str
+    index: int | None
+    type: TensorType
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """What is to be run next.
+
+    ``model``: None where there is nothing to compute. ``reads``: its inputs, in order. ``makes``: {name of a
+    value: output of the model, those that a sequence has, None for an optional without a value}. ``bounds``:
+    {name: (the output that says how much of it is meant, the axis)}. ``loops``: nodes that have all that they
+    read. ``asks``: names of values that the rest must know. ``known``: constants by name. ``rest``: nodes
+    that wait; none: this is the last stage.
+    """
+
+    model: Model | None
+    reads: tuple[Read, ...]
+    makes: Mapping[str, str | tuple[str, ...] | None]
+    bounds: Mapping[str, tuple[str, int]]
+    loops: tuple[StagedNode, ...]
+    asks: tuple[str, ...]
+    known: Mapping[str, Known]
+    rest: tuple[StagedNode, ...]
+
+
+def first_nodes(graph: Any, path: str = "$.graph") -> tuple[StagedNode, ...]:
+    """All nodes of a graph."""
+    return tuple((f"{path}.node[{i}]", node) for i, node in enumerate(graph.node))
+
+
+def next_stage(
+    file: ParsedFile,
+    nodes: Iterable[StagedNode],
+    known: Mapping[str, Known],
+    types: Mapping[str, Type],
+    outputs: Sequence[str],
+) -> Stage:
+    """The next stage of ``nodes``. ``types``: of the values that a run has made. ``outputs``: names of values
+    that are wanted in the end. Raises UnsupportedOpError, which lists every node that cannot be converted,
+    GraphError."""
+    return _Cutter(file, known, types).cut(nodes, outputs)
+
+
+class _Cutter:
+    """One stage in the making."""
+
+    def __init__(self, file: ParsedFile, known: Mapping[str, Known], types: Mapping[str, Type]):
+        self.importer = Importer(file)
+        self.importer.tape.budget = Budget(len(file.file.data) + sum(file.file.outside.values()))
+        self.given = {name: _given(name, kind) for name, kind in types.items()}
+        self.scope: dict[str, Any] = {**known, **self.given}
+        self.rest: list[StagedNode] = []
+        self.loops: list[StagedNode] = []
+        self.asked: list[TapeValue] = []
+        self.queue: deque[StagedNode] = deque()
+        self.spliced = 0
+
+    def cut(self, nodes: Iterable[StagedNode], outputs: Sequence[str]) -> Stage:
+        self.queue.extend(nodes)
+        while self.queue:
+            path, node = self.queue.popleft()
+            if not self._splice(path, node):
+                self._node(path, node)
+        self._refuse()
+        wanted = dict.fromkeys(outputs)
+        for _, node in self.rest:
+            wanted |= dict.fromkeys(sorted(names_read(node)))
+        asks = self._asks()
+        return self._stage(list(wanted | dict.fromkeys(asks)), asks)
+
+    # ---------------------------------------------------------------- nodes
+
+    def _node(self, path: str, node: Any) -> None:
+        values = [self.scope[name] for name in node.input if name]
+        waits = any(value is UNKNOWN or value.bound for value in values)
+        loop = node.op_type in ("Loop", "Scan") and node.domain in ("", "ai.onnx")
+        if waits or (loop and self._stays(node)):
+            self._wait(path, node, loop and not waits)
+            return
+        budget = self.importer.tape.budget
+        budget.step(1 + node.ByteSize() // 64, path)
+        before = len(self.importer.failures)
+        results = self.importer.convert_node(node, self.scope, path)
+        failed = self.importer.failures[before:]
+        if loop and failed:  # its body may be converted by itself
+            del self.importer.failures[before:]
+            self._wait(path, node, True)
+        elif failed and all(isinstance(f.error, UnknownValueError) for f in failed):
+            del self.importer.failures[before:]
+            self.asked += [
+                f.error.value for f in failed if isinstance(f.error, UnknownValueError) and f.error.value
+            ]
+            self._wait(path, node, False)
+        else:
+            self._bind(node, results)
+
+    def _bind(self, node: Any, results: Sequence[Any]) -> None:
+        for name, value in zip(node.output, results, strict=False):
+            if name:
+                self.scope[name] = value
+
+    def _wait(self, path: str, node: Any, loop: bool) -> None:
+        self.rest.append((path, node))
+        self._bind(node, [UNKNOWN] * len(node.output))
+        if loop and all(_is_there(self.scope.get(name)) for name in names_read(node)):
+            self.loops.append((path, node))
+
+    def _stays(self, node: Any) -> bool:
+        """Whether a loop is too long to be unrolled, or ends as a run says."""
+        if node.op_type == "Scan":
+            inputs = [self.scope[name] for name in node.input]
+            return any(isinstance(v, TapeSequence) or max(v.shape, default=0) > MOST_UNROLLED for v in inputs)
+        limit, go = ((self.scope[n] if n else None) for n in (*node.input, "", "")[:2])
+        if limit is None or limit.known() is None or (go is not None and go.known() is None):
+            return True
+        return int(limit.known().reshape(-1)[0]) > MOST_UNROLLED
+
+    def _splice(self, path: str, node: Any) -> bool:
+        """Put the nodes of the branch that an If takes in its place, where that is known."""
+        if node.op_type != "If" or node.domain not in ("", "ai.onnx"):
+            return False
+        condition = self.scope[node.input[0]]
+        if condition is UNKNOWN or condition.bound or (values := condition.known()) is None:
+            if condition is not UNKNOWN and not condition.bound:
+                self.asked.append(condition)
+            self._wait(path, node, False)
+            return True
+        taken = bool(values.reshape(-1)[0])
+        branch = taken_branch(node, taken, self.scope)
+        self.spliced += len(branch.node)
+        if self.spliced > _MOST_SPLICED:
+            raise GraphError(f"branches of more than {_MOST_SPLICED} nodes", path=path, node=node.name)
+        self.scope |= self.importer.initializers(branch)
+        name = "then_branch" if taken else "else_branch"
+        inner = [(f"{path}.{name}.node[{i}]", each) for i, each in enumerate(branch.node)]
+        inner += [
+            (path, _identity(node, info.name, name))
+            for info, name in zip(branch.output, node.output, strict=False)
+            if name
+        ]
+        self.queue.extendleft(reversed(inner))
+        return True
+
+    def _refuse(self) -> None:
+        self.importer.refuse()
+
+    # ---------------------------------------------------------------- what a run must make
+
+    def _asks(self) -> tuple[str, ...]:
+        """Names of the values that those asked for are computed from, as near to them as there are."""
+        names = {id(value): name for name, value in self.scope.items() if isinstance(value, TapeValue)}
+        found: dict[str, None] = {}
+        stack, seen = list(self.asked), set()
+        while stack:
+            value = stack.pop()
+            if id(value) in seen or value.constant is not None:
+                continue
+            seen.add(id(value))
+            if id(value) in names:
+                found[names[id(value)]] = None
+            elif value.node is not None:
+                stack += value.node.inputs
+        return tuple(sorted(found))
+
+    def _stage(self, wanted: Sequence[str], asks: tuple[str, ...]) -> Stage:
+        makes: dict[str, str | tuple[str, ...] | None] = {}
+        bounds: dict[str, tuple[str, int]] = {}
+        outputs: dict[str, TapeValue] = {}
+        known: dict[str, Known] = {}
+        for name in wanted:
+            value = self.scope.get(name, UNKNOWN)
+            if value is UNKNOWN or value is self.given.get(name):
+                continue
+            if isinstance(value, TapeSequence):
+                parts = tuple(f"{name}[{i}]" for i in range(len(value.values)))
+                outputs |= zip(parts, value.values, strict=True)
+                makes[name] = None if value.absent else parts
+            elif value.constant is not None:
+                known[name] = value
+            else:
+                makes[name], outputs[name] = name, value
+                if value.bound:
+                    bounds[name] = (f"{name}#size", value.bound.axis)
+                    outputs[f"{name}#size"] = value.bound.count
+        reads = self._reads(outputs.values())
+        inputs = [_element(self.given[read.name], read.index) for read in reads]
+        tape, notes = self.importer.tape, self.importer.notes
+        model = emit(tape, inputs, outputs, notes, self.importer.source.dims) if outputs else None
+        loops, rest = tuple(self.loops), tuple(self.rest)
+        return Stage(model, reads, makes, bounds, loops, asks, known, rest)
+
+    def _reads(self, values: Iterable[TapeValue]) -> tuple[Read, ...]:
+        """What of the values that are there these are computed from."""
+        needed, stack = set(), list(values)
+        while stack:
+            value = stack.pop()
+            if id(value) not in needed:
+                needed.add(id(value))
+                stack += value.node.inputs if value.node is not None else ()
+        found = []
+        for name, given in self.given.items():
+            if isinstance(given, TapeSequence):
+                found += [Read(name, i, v.type) for i, v in enumerate(given.values) if id(v) in needed]
+            elif id(given) in needed:
+                found.append(Read(name, None, given.type))
+        return tuple(found)
+
+
+def _given(name: str, kind: Type) -> Known:
+    if kind is None:
+        return TapeSequence((), absent=True)
+    if isinstance(kind, tuple):
+        return TapeSequence(tuple(TapeValue(t, f"{name}[{i}]") for i, t in enumerate(kind)))
+    return TapeValue(kind, name)
+
+
+def _element(value: Known, index: int | None) -> TapeValue:
+    if isinstance(value, TapeSequence):
+        return value.values[index or 0]
+    return value
+
+
+def _is_there(value: Any) -> bool:
+    """Names of the subgraph itself, which no scope has, count as there."""
+    return value is None or (value is not UNKNOWN and not value.bound)
+
+
+def _identity(node: Any, source: str, result: str) -> Any:
+    made = type(node)()
+    made.op_type, made.name = "Identity", f"{node.name or node.output[0]}.{result}"
+    made.input.append(source)
+    made.output.append(result)
+    return made

@@ -1,0 +1,148 @@
+"""Flow: a graph as stages. What comes next depends on sizes and on a few values; it is found out when they
+are first met, and a tree of steps remembers it.
+
+    inputs --first step of their sizes--> program, loops --sizes and values asked for--> next step --> outputs
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError
+from ...frontends.onnx.parse import ParsedFile
+from ...frontends.onnx.stages import Known, Stage, StagedNode, next_stage
+from ...frontends.onnx.tape import TapeValue
+from ...ir.graph import TensorType
+from ...ir.model import Constant
+from .flow_values import Value, array_of, constant_of, kept, kind_of, type_of
+from .loops import Loop, body_of
+from .programs import Programs
+
+__all__ = ["Flow", "Step"]
+
+
+@dataclass(eq=False)
+class Step:
+    """A stage at known sizes. ``keys``: names whose sizes (and, where the stage asks for them, values) say
+    which step comes next. ``loops``: what runs after the program."""
+
+    stage: Stage
+    loops: list[Loop]
+    sized: tuple[str, ...]
+    children: dict[Any, Step] = field(default_factory=dict)
+
+    @property
+    def last(self) -> bool:
+        """Whether no nodes are left."""
+        return not self.stage.rest
+
+
+@dataclass(eq=False)
+class Flow:
+    """A graph that is run at whatever sizes its inputs have.
+
+    ``nodes`` of ``file``; ``outputs``: names that a run returns. ``known``: constants by name.
+    ``most_steps``: iterations of one loop.
+    """
+
+    file: ParsedFile
+    nodes: tuple[StagedNode, ...]
+    outputs: tuple[str, ...]
+    known: Mapping[str, Known]
+    programs: Programs
+    most_steps: int
+    steps: dict[Any, Step] = field(default_factory=dict)
+
+    def run(self, values: dict[str, Value]) -> list[Value]:
+        """The outputs; they are overwritten by the next run. ``values``: what the graph reads, by name."""
+        key = tuple([kind_of(value) for value in values.values()])
+        step = self.steps.get(key)
+        if step is None:
+            step = self.steps[key] = self._step(self.nodes, self.known, values)
+        while True:
+            self._execute(step, values)
+            if step.last:
+                return [self._output(step, name, values) for name in self.outputs]
+            step = self._next(step, values)
+
+    def _output(self, step: Step, name: str, values: Mapping[str, Value]) -> Value:
+        if name in values:
+            return values[name]
+        return constant_of(step.stage.known[name])
+
+    # ---------------------------------------------------------------- one step
+
+    def _execute(self, step: Step, values: dict[str, Value]) -> None:
+        stage = step.stage
+        if stage.model is not None:
+            program = self.programs.of(stage.model)
+            session = program.session
+            for at, read in zip(program.inputs, stage.reads, strict=True):
+                value = values[read.name]
+                session.set_input(at, value if read.index is None else value[read.index])
+            session.run()
+            made = dict(zip(program.outputs, map(session.output, range(len(program.outputs))), strict=True))
+            for name, parts in stage.makes.items():
+                if isinstance(parts, tuple):
+                    values[name] = [made[part] for part in parts]
+                else:
+                    values[name] = None if parts is None else made[parts]
+            for name, (size, axis) in stage.bounds.items():
+                values[name] = _trimmed(values[name], int(array_of(made[size]).reshape(-1)[0]), axis)
+        for loop in step.loops:
+            loop.run(values)
+
+    def _next(self, step: Step, values: dict[str, Value]) -> Step:
+        asked = tuple([array_of(values[name]).tobytes() for name in step.stage.asks])
+        key = asked, tuple([kind_of(values[name]) for name in step.sized])
+        child = step.children.get(key)
+        if child is None:
+            known = dict(step.stage.known)
+            for name in step.stage.asks:
+                known[name] = _constant(name, kept(values[name]))
+            child = step.children[key] = self._step(step.stage.rest, known, values)
+        return child
+
+    # ---------------------------------------------------------------- finding out
+
+    def _step(
+        self, nodes: Iterable[StagedNode], known: Mapping[str, Known], values: Mapping[str, Value]
+    ) -> Step:
+        types = {name: type_of(value) for name, value in values.items() if name not in known}
+        stage = next_stage(self.file, nodes, known, types, self.outputs)
+        if not stage.rest:
+            return Step(stage, [], ())
+        loops = [body_of(self.file, path, node, stage, self._inner) for path, node in stage.loops]
+        done = {id(loop.node) for loop in loops}
+        rest = tuple(each for each in stage.rest if id(each[1]) not in done)
+        results = [name for loop in loops for name in loop.results if name]
+        if not (loops or stage.asks or stage.bounds):
+            path, node = stage.rest[0]
+            raise GraphError(
+                f"{node.op_type} {node.name!r} waits for a value that nothing makes",
+                path=path,
+                node=node.name,
+            )
+        sized = [*stage.bounds, *stage.asks, *results]
+        return Step(replace(stage, rest=rest), loops, tuple(sized))
+
+    def _inner(
+        self, nodes: tuple[StagedNode, ...], outputs: tuple[str, ...], known: Mapping[str, Known]
+    ) -> Flow:
+        return Flow(self.file, nodes, outputs, known, self.programs, self.most_steps)
+
+
+def _constant(name: str, array: np.ndarray) -> TapeValue:
+    kind = TensorType(dtypes.from_numpy(array.dtype), array.shape)
+    return TapeValue(kind, name, Constant.of(array, f"{name} as a run found it"))
+
+
+def _trimmed(value: Value, size: int, axis: int) -> np.ndarray:
+    """The first ``size`` of a value along an axis."""
+    array = array_of(value)
+    return array[(slice(None),) * axis + (slice(size),)]

@@ -1,0 +1,219 @@
+"""FlowModule: GraphModule's names over a flow, for models whose sizes a run brings."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import InputError, SessionBusyError, did_you_mean
+from ...base.options import Options
+from ...frontends.onnx.dynamic import DynamicFile, PortInfo, open_dynamic
+from ...frontends.onnx.stages import first_nodes
+from ..tensors.arrays import array as tensor_array
+from ..tensors.tensor import Tensor
+from .flow import Flow
+from .flow_values import Value, array_of, kind_of
+from .programs import Make, Programs
+
+__all__ = ["FlowModule", "open_flow"]
+
+
+def open_flow(source: Any, make: Make, options: Options, name: str) -> FlowModule:
+    """A module of an ONNX file, whatever its sizes. ``options``: dims and values bind some of them;
+    ``make``: what makes a program. Raises as frontends.onnx.load_model, but for what depends on sizes."""
+    return FlowModule(open_dynamic(source, options.dims, options.values), make, options, name)
+
+
+class FlowModule:
+    """An ONNX model that is run at whatever sizes its inputs have.
+
+    Sizes that are met for the first time cost an import and a plan; ``programs`` counts what was made and
+    dropped, ``describe()`` shows the flow. ``inputs`` and ``outputs`` say what the file says of them. The
+    methods are GraphModule's, where a model without sizes can have them. One thread at a time.
+    """
+
+    def __init__(self, file: DynamicFile, make: Make, options: Options, name: str):
+        self.inputs: tuple[PortInfo, ...] = file.inputs
+        self.outputs: tuple[PortInfo, ...] = file.outputs
+        self.programs = Programs(make, options, name, options.programs)
+        self._file = file
+        nodes = first_nodes(file.file.file.proto.graph)
+        names = tuple(info.name for info in file.outputs)
+        self.flow = Flow(file.file, nodes, names, file.known, self.programs, options.most_steps)
+        self._index = {info.name: i for i, info in enumerate(file.inputs)}
+        self._values: dict[str, Value] = {}
+        self._outputs: list[Value] | None = None
+        self._checked: set[Any] = set()
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        inputs = ", ".join(f"{info.name} {info}" for info in self.inputs)
+        return f"<FlowModule of {inputs}: {len(self.programs)} programs>"
+
+    # **************** running ****************
+
+    def run(self, **inputs: Any) -> None:
+        """Set the inputs given by name, then run. Raises InputError, GraphError and UnsupportedOpError for
+        what cannot be converted at these sizes, KernelError, SessionBusyError; after each the module can be
+        run again."""
+        if inputs:
+            self.set_input(**inputs)
+        if not self._lock.acquire(blocking=False):
+            raise SessionBusyError("another thread runs this module: one at a time, or a module for each")
+        try:
+            self._outputs = self._run()
+        finally:
+            self._lock.release()
+
+    def _run(self) -> list[Value]:
+        missing = [info.name for info in self.inputs if info.name not in self._values]
+        if missing:
+            raise InputError(f"inputs without a value: {', '.join(missing)}", wanted=missing)
+        values = {info.name: self._values[info.name] for info in self.inputs}
+        key = tuple([kind_of(value) for value in values.values()])
+        if key not in self._checked:
+            self._file.check({name: v for name, v in values.items() if isinstance(v, np.ndarray)})
+            self._checked.add(key)
+        return self.flow.run(values)
+
+    def run_async(self, *_: Any, **__: Any) -> NoReturn:
+        """Refused: what a flow runs next depends on values that a run finds."""
+        raise InputError(
+            "this model finds sizes or values while it runs, so its runs cannot be queued: call run(), or "
+            "bind all of them (dims, values)"
+        )
+
+    # **************** inputs and outputs ****************
+
+    def get_num_inputs(self) -> int:
+        """Number of inputs that are no constants."""
+        return len(self.inputs)
+
+    def get_num_outputs(self) -> int:
+        """Number of outputs."""
+        return len(self.outputs)
+
+    def get_input_index(self, name: str) -> int:
+        """The index of an input, -1 for a name that there is not."""
+        return self._index.get(name, -1)
+
+    def get_input_info(self) -> tuple[dict[str, tuple[int | str, ...] | None], dict[str, str]]:
+        """({name: shape}, {name: dtype}) of the inputs; sizes that are open by their names."""
+        return _info(self.inputs)
+
+    def get_output_info(self) -> tuple[dict[str, tuple[int | str, ...] | None], dict[str, str]]:
+        """As get_input_info, of the outputs."""
+        return _info(self.outputs)
+
+    def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
+        """Give inputs values, which stay the caller's: they are read when it runs. Dtypes must be equal or a
+        same_kind cast apart. Raises InputError, before any is set, for a name or value that does not fit."""
+        given = {**({} if key is None else {self._name(key): value}), **params}
+        found = {name: self._fitting(self.inputs[self._at(name)], each) for name, each in given.items()}
+        self._values |= found
+
+    def get_output(self, index: str | int, out: Any = None) -> Any:
+        """A tensor, or a list of them for a sequence: the next run overwrites it. With ``out`` (an array) a
+        copy of it, written there. Raises InputError."""
+        names = [info.name for info in self.outputs]
+        if isinstance(index, str):
+            if index not in names:
+                raise InputError(f"there is no output {index!r}{did_you_mean(index, names)}", got=index)
+            index = names.index(index)
+        if self._outputs is None:
+            raise InputError("there are no outputs before a run")
+        if not 0 <= index < len(names):
+            raise InputError(f"output {index} is out of range: there are {len(names)}", got=index)
+        found = self._outputs[index]
+        if found is None:
+            return None
+        if out is None:
+            return [_tensor(each) for each in found] if isinstance(found, list) else _tensor(found)
+        np.copyto(out, array_of(found))
+        return out
+
+    def _name(self, key: str | int) -> str:
+        if isinstance(key, str):
+            return key
+        if not 0 <= key < len(self.inputs):
+            raise InputError(f"input {key} is out of range: there are {len(self.inputs)}", got=key)
+        return self.inputs[key].name
+
+    def _at(self, name: str) -> int:
+        if name not in self._index:
+            raise InputError(f"there is no input {name!r}{did_you_mean(name, self._index)}", got=name)
+        return self._index[name]
+
+    def _fitting(self, info: PortInfo, value: Any) -> Value:
+        if info.optional and value is None:
+            return None
+        if info.sequence:
+            return [_typed(info, each) for each in value]
+        if isinstance(value, Tensor) and value.dtype == info.dtype:
+            return value
+        array = _typed(info, value)
+        if info.shape is not None and len(info.shape) != array.ndim:
+            raise InputError(
+                f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}", got=array.shape
+            )
+        return array
+
+    # **************** what it is ****************
+
+    def describe(self) -> str:
+        """The flow as far as runs have found it out: steps by what leads to them, their nodes, loops."""
+        return describe_flow(self.flow)
+
+
+def _info(ports: tuple[PortInfo, ...]) -> tuple[dict[str, Any], dict[str, str]]:
+    return {p.name: p.shape for p in ports}, {p.name: p.dtype for p in ports}
+
+
+def _tensor(value: Value) -> Tensor:
+    return value if isinstance(value, Tensor) else tensor_array(value)
+
+
+def _typed(info: PortInfo, value: Any) -> np.ndarray:
+    try:
+        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"input {info.name!r}: {error}", got=type(value).__name__) from error
+    wanted = dtypes.to_numpy(info.dtype) if info.dtype else array.dtype
+    if array.dtype != wanted:
+        plain = not hasattr(value, "dtype") and np.array_equal(array, array.astype(wanted))
+        if not (plain or np.can_cast(array.dtype, wanted, "same_kind")):
+            raise InputError(
+                f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}",
+                got=array.dtype.name,
+                wanted=info.dtype,
+            )
+        array = array.astype(wanted)
+    return np.asarray(array, order="C")
+
+
+def describe_flow(flow: Flow) -> str:
+    """Lines of text."""
+    lines: list[str] = []
+
+    def walk(step: Any, indent: str) -> None:
+        stage = step.stage
+        nodes = 0 if stage.model is None else stage.model.graph.num_nodes - len(stage.model.graph.inputs)
+        lines.append(f"{indent}program of {nodes} nodes: {', '.join(stage.makes) or 'no results'}")
+        for name, (_, axis) in stage.bounds.items():
+            lines.append(f"{indent}size of {name} along axis {axis}")
+        for loop in step.loops:
+            lines.append(f"{indent}{loop.node.op_type} {loop.node.name!r}")
+            for inner in loop.body.steps.values():
+                walk(inner, indent + "    ")
+        for key, child in step.children.items():
+            asked = ", ".join(f"{n} {kind}" for n, kind in zip(step.sized, key[1], strict=True))
+            lines.append(f"{indent}then, with {asked}:")
+            walk(child, indent + "  ")
+
+    for key, step in flow.steps.items():
+        lines.append(f"inputs {key}:")
+        walk(step, "  ")
+    return "\n".join(lines)

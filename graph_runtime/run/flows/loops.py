@@ -1,0 +1,181 @@
+"""Loop and Scan that stay loops: a body that is a flow of its own, run as often as its condition says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.errors import GraphError
+from ...frontends.onnx.attributes import attributes_of
+from ...frontends.onnx.importer import Importer
+from ...frontends.onnx.parse import ParsedFile
+from ...frontends.onnx.read import DTYPES
+from ...frontends.onnx.sorting import names_read
+from ...frontends.onnx.stages import Stage, first_nodes
+from .flow_values import Value, array_of, constant_of, kept
+
+__all__ = ["Loop", "LoopBody", "body_of"]
+
+
+class LoopBody(Protocol):
+    """What an iteration runs: a flow."""
+
+    outputs: tuple[str, ...]
+    most_steps: int
+
+    def run(self, values: dict[str, Value]) -> list[Value]:
+        """The outputs for these values."""
+
+
+@dataclass(eq=False)
+class Loop:
+    """A Loop or a Scan of a flow. ``reads``: its inputs by name, "" for one that is not given; ``results``:
+    names of its outputs; ``body``: what an iteration runs; ``names``: of the body's inputs; ``around``: names
+    of values that the body reads of the graphs around it; ``num_states``: values that one iteration hands to
+    the next."""
+
+    path: str
+    node: Any
+    body: LoopBody
+    names: tuple[str, ...]
+    around: tuple[str, ...]
+    num_states: int
+    attrs: Mapping[str, Any]
+    known: Mapping[str, Any]
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(self.node.input)
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        return tuple(self.node.output)
+
+    def run(self, values: dict[str, Value]) -> None:
+        """Put its outputs into ``values``. Raises GraphError for a loop that does not end."""
+        outputs = self._scan(values) if self.node.op_type == "Scan" else self._loop(values)
+        values |= {name: value for name, value in zip(self.results, outputs, strict=False) if name}
+
+    # ---------------------------------------------------------------- the two ops
+
+    def _loop(self, values: Mapping[str, Value]) -> list[Value]:
+        limit, go, *states = (self._value(name, values) for name in self.reads)
+        most = None if limit is None else int(array_of(limit).reshape(-1)[0])
+        going = go is None or bool(array_of(go).reshape(-1)[0])
+        outer = {name: values[name] for name in self.around}
+        columns: list[list[Value]] = [[] for _ in self.results[self.num_states :]]
+        trip = 0
+        while going and (most is None or trip < most):
+            self._bounded(trip)
+            given = [np.array(trip, np.int64), np.array(True), *states]
+            go, *made = self.body.run({**dict(zip(self.names, given, strict=True)), **outer})
+            going = bool(array_of(go).reshape(-1)[0])
+            states = self._hand_on(made, columns)
+            trip += 1
+        first = 1 + self.num_states
+        return [*states, *(self._stacked(c, first + i, 0) for i, c in enumerate(columns))]
+
+    def _scan(self, values: Mapping[str, Value]) -> list[Value]:
+        count = int(self.attrs["num_scan_inputs"])
+        inputs = [self._value(name, values) for name in self.reads]
+        states, scanned = inputs[: len(inputs) - count], [array_of(v) for v in inputs[len(inputs) - count :]]
+        axes = [int(a) % v.ndim for a, v in zip(self._list("scan_input_axes", count), scanned, strict=True)]
+        back = self._list("scan_input_directions", count)
+        steps = {v.shape[a] for v, a in zip(scanned, axes, strict=True)}
+        if len(steps) != 1:
+            raise GraphError(f"scan inputs of {sorted(steps)} steps", path=self.path, node=self.node.name)
+        outer = {name: values[name] for name in self.around}
+        columns: list[list[Value]] = [[] for _ in self.results[self.num_states :]]
+        total = steps.pop()
+        for t in range(total):
+            parts = [
+                np.asarray(v.take(total - 1 - t if b else t, axis=a), order="C")
+                for v, a, b in zip(scanned, axes, back, strict=True)
+            ]
+            made = self.body.run({**dict(zip(self.names, [*states, *parts], strict=True)), **outer})
+            states = self._hand_on(made, columns)
+        out_axes, turned = (
+            self._list(f"scan_output_{what}", len(columns)) for what in ("axes", "directions")
+        )
+        return [
+            *states,
+            *(
+                self._stacked(column[::-1] if turn else column, self.num_states + i, int(axis))
+                for i, (column, axis, turn) in enumerate(zip(columns, out_axes, turned, strict=True))
+            ),
+        ]
+
+    # ---------------------------------------------------------------- parts
+
+    def _value(self, name: str, values: Mapping[str, Value]) -> Value | None:
+        if not name:
+            return None
+        return values[name] if name in values else self.known[name]
+
+    def _list(self, name: str, count: int) -> Sequence[int]:
+        return self.attrs.get(name) or [0] * count
+
+    def _bounded(self, trip: int) -> None:
+        if trip >= self.body.most_steps:
+            raise GraphError(
+                f"Loop {self.node.name!r} has run {trip} iterations and goes on; "
+                "the option most_steps allows more",
+                path=self.path,
+                node=self.node.name,
+                op="Loop",
+                got=trip,
+            )
+
+    def _hand_on(self, made: Sequence[Value], columns: Sequence[list[Value]]) -> list[Value]:
+        """Copies: of the states, and of what is stacked in the end."""
+        for column, value in zip(columns, made[self.num_states :], strict=True):
+            column.append(kept(value))
+        return [kept(value) for value in made[: self.num_states]]
+
+    def _stacked(self, column: Sequence[Value], output: int, axis: int) -> np.ndarray:
+        if column:
+            shapes = {value.shape for value in column}
+            if len(shapes) > 1:
+                raise GraphError(
+                    f"{self.node.op_type} {self.node.name!r}: iterations make values of different sizes for "
+                    f"{self.body.outputs[output]!r}: {sorted(shapes)}",
+                    path=self.path,
+                    node=self.node.name,
+                )
+            return np.stack(column, axis % (column[0].ndim + 1))
+        body = next(a.g for a in self.node.attribute if a.name == "body")
+        kind = body.output[output].type.tensor_type
+        shape = [d.dim_value if d.HasField("dim_value") else 0 for d in kind.shape.dim]
+        shape.insert(axis % (len(shape) + 1), 0)
+        return np.zeros(shape, dtypes.to_numpy(DTYPES[kind.elem_type]))
+
+
+def body_of(file: ParsedFile, path: str, node: Any, stage: Stage, make: Callable[..., LoopBody]) -> Loop:
+    """The Loop of a node that has all that it reads. ``make``: from nodes, names of
+    outputs and constants."""
+    graph = next(a.g for a in node.attribute if a.name == "body")
+    importer = Importer(file)
+    attrs = attributes_of(file.file, node, file.opsets.get("", 1))
+    own = importer.initializers(graph)
+    names = tuple(info.name for info in graph.input if info.name not in own)
+    inner = {name for each in graph.node for name in names_read(each)} | {o.name for o in graph.output}
+    made = {name for each in graph.node for name in each.output} | set(names) | set(own)
+    free = sorted(inner - made - {""})
+    known = {**{name: stage.known[name] for name in free if name in stage.known}, **own}
+    around = tuple(name for name in free if name not in known)
+    given = len(node.input) - 2 if node.op_type == "Loop" else len(node.input) - int(attrs["num_scan_inputs"])
+    wanted = len(names) - 2 if node.op_type == "Loop" else len(names)
+    if wanted != (given if node.op_type == "Loop" else len(node.input)):
+        raise GraphError(
+            f"{node.op_type} {node.name!r} hands {given} values to a body that takes {wanted}",
+            path=path,
+            node=node.name,
+        )
+    outputs = tuple(info.name for info in graph.output)
+    body = make(first_nodes(graph, f"{path}.body"), outputs, known)
+    constants = {n: constant_of(stage.known[n]) for n in node.input if n in stage.known}
+    return Loop(path, node, body, names, around, given, attrs, constants)

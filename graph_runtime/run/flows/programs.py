@@ -1,0 +1,104 @@
+"""The programs of a flow: made when their sizes are first met, the least recently used dropped."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from ...base.garbage import gc_paused
+from ...base.options import Options
+from ...ir.model import Constant, Model
+from ..module import GraphModule
+from ..sessions.constants import digest
+from ..sessions.session import Session
+from ..tensors.host_values import aligned_empty
+
+__all__ = ["Programs", "SizedProgram"]
+
+
+@dataclass(frozen=True, eq=False)
+class SizedProgram:
+    """A model at known sizes, ready to run. ``inputs``: indices of those that are no constants, in the
+    model's order; ``outputs``: names of its outputs."""
+
+    module: GraphModule
+    session: Session
+    inputs: tuple[int, ...]
+    outputs: tuple[str, ...]
+
+
+Share = Callable[[Mapping[str, Constant]], dict[str, np.ndarray]]
+Make = Callable[[Model, Options, str, Share], GraphModule]  # the Share gives its constants' values
+
+
+@dataclass(eq=False)
+class Programs:
+    """Makes programs for a flow and its loops, and keeps the ``most`` that were used last. Their constants
+    are held once, whatever number of programs has them.
+
+    ``made`` and ``dropped`` count programs; ``sizes`` lists what each was made for, in order.
+    """
+
+    make: Make
+    options: Options
+    name: str
+    most: int
+    made: int = 0
+    dropped: int = 0
+    sizes: list[str] = field(default_factory=list)
+    _held: OrderedDict[int, SizedProgram] = field(default_factory=OrderedDict)
+    _constants: WeakValueDictionary[bytes, np.ndarray] = field(default_factory=WeakValueDictionary)
+
+    def __post_init__(self) -> None:
+        self.options = replace(self.options, dims={}, batch=None, values={})
+
+    def of(self, model: Model) -> SizedProgram:
+        """The program of a model, which is the one of the last call where that is still kept."""
+        program = self._held.get(id(model))
+        if program is None:
+            while len(self._held) >= self.most:
+                self._held.popitem(last=False)
+                self.dropped += 1
+            program = self._held[id(model)] = self._make(model)
+        else:
+            self._held.move_to_end(id(model))
+        return program
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def modules(self) -> list[GraphModule]:
+        """Those that are kept, the least recently used first."""
+        return [program.module for program in self._held.values()]
+
+    def _make(self, model: Model) -> SizedProgram:
+        graph = model.graph
+        types = zip(graph.input_names, map(graph.entry_type, graph.input_eids), strict=True)
+        inputs = {name: kind for name, kind in types if name not in model.constants}
+        self.sizes.append(", ".join(f"{name} {kind}" for name, kind in inputs.items()))
+        self.made += 1
+        options = self.options
+        if options.compile is None and self.made > 1:  # a compiler takes longer than most sizes are worth
+            options = replace(options, compile=False)
+        with gc_paused():
+            module = self.make(model, options, f"{self.name}, program {self.made}", self._shared)
+        at = tuple(module.get_input_index(name) for name in inputs)
+        return SizedProgram(module, module.session, at, tuple(graph.output_names))
+
+    def _shared(self, constants: Mapping[str, Constant]) -> dict[str, np.ndarray]:
+        """The constants' values, each of which is in memory once."""
+        found = {}
+        for name in sorted(constants, key=lambda n: -constants[n].type.nbytes):
+            array = np.asarray(constants[name].read(), order="C")
+            key = digest(array)
+            held = self._constants.get(key)
+            if held is None:
+                held = aligned_empty(array.shape, array.dtype)
+                held[...] = array
+                self._constants[key] = held
+            found[name] = held
+        return found

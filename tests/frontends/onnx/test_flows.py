@@ -1,0 +1,392 @@
+"""Models whose sizes or values a run finds, against ONNX Runtime's rules as numpy says them."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+import graph_runtime as gr  # noqa: E402
+from graph_runtime.base.errors import (  # noqa: E402
+    GraphError,
+    InputError,
+    SessionBusyError,
+    UnsupportedOpError,
+)
+from graph_runtime.run.flows.flow_module import FlowModule  # noqa: E402
+
+RNG = np.random.default_rng(7)
+WEIGHT = RNG.standard_normal((8, 8)).astype(np.float32)
+DEVICES = ["cpu:0", ["cpu:0", "tt:0"]]
+
+
+def value(name, shape=None, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(nodes, inputs, outputs, **constants):
+    init = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(
+        nodes, "g", inputs, [o if not isinstance(o, str) else value(o) for o in outputs], init
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def node(op, inputs, outputs, **attrs):
+    return helper.make_node(op, inputs, outputs, f"{op}_{outputs[0]}", **attrs)
+
+
+def open_sizes(**options):
+    nodes = [node("MatMul", ["x", "w"], ["y"]), node("Relu", ["y"], ["z"])]
+    return gr.create(model(nodes, [value("x", ["n", 8])], ["z"], w=WEIGHT), compile=False, **options)
+
+
+def values_of(module):
+    return [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+
+
+# ---------------------------------------------------------------- sizes
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=str)
+def test_a_size_is_whatever_a_run_brings(devices):
+    module = open_sizes(devices=devices)
+    assert isinstance(module, FlowModule)
+    for n in (3, 1, 0, 7, 3, 1):
+        x = RNG.standard_normal((n, 8)).astype(np.float32)
+        module.run(x=x)
+        np.testing.assert_allclose(values_of(module)[0], np.maximum(x @ WEIGHT, 0), rtol=0.02, atol=0.02)
+    assert module.programs.made == 4
+
+
+def test_the_least_recently_used_program_is_dropped_and_made_again():
+    module = open_sizes(programs=2)
+    for n in (1, 2, 1, 3, 1, 2):
+        module.run(x=np.ones((n, 8), np.float32))
+        np.testing.assert_allclose(values_of(module)[0], np.maximum(np.ones((n, 8)) @ WEIGHT, 0), rtol=1e-5)
+    assert (module.programs.made, module.programs.dropped, len(module.programs)) == (4, 2, 2)
+
+
+def test_programs_of_several_sizes_share_their_constants():
+    module = open_sizes()
+    kept = []
+    for n in (4, 5):
+        module.run(x=np.ones((n, 8), np.float32))
+    for each in module.programs.modules():
+        graph = each.session.graph
+        at = [i for i, name in enumerate(graph.input_names) if name != "x"]
+        kept.append({each.get_input(i).numpy().ctypes.data for i in at})
+    assert len(kept) == 2
+    assert kept[0] == kept[1]
+
+
+def test_what_does_not_fit_is_an_input_error_and_the_next_run_works():
+    nodes = [node("Add", ["x", "y"], ["z"])]
+    module = gr.create(model(nodes, [value("x", ["n", 2]), value("y", ["n", 2])], ["z"]), compile=False)
+    good = np.ones((3, 2), np.float32)
+    with pytest.raises(InputError, match="inputs without a value: y"):
+        module.run(x=good)
+    for wrong, text in (
+        ({"x": good, "y": np.ones((2, 2), np.float32)}, "n"),
+        ({"x": np.ones((3, 5), np.float32), "y": good}, "x"),
+        ({"x": np.ones(3, np.float32), "y": good}, "float32"),
+        ({"x": good, "y": good.astype(complex)}, "complex128"),
+        ({"x": good, "zz": good}, "there is no input 'zz'"),
+    ):
+        with pytest.raises(InputError, match=text):
+            module.run(**wrong)
+        module.run(x=good, y=good)
+        assert (values_of(module)[0] == 2).all()
+    with pytest.raises(InputError, match="cannot be queued"):
+        module.run_async(x=good)
+
+
+def test_a_second_thread_is_refused():
+    body = helper.make_graph(
+        [node("Identity", ["c"], ["c2"]), node("Sin", ["s"], ["s2"])],
+        "b",
+        [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("s", [4])],
+        [value("c2", [], TensorProto.BOOL), value("s2", [4])],
+    )
+    proto = model(
+        [node("Loop", ["n", "", "x"], ["y"], body=body)],
+        [value("n", [], TensorProto.INT64), value("x", [4])],
+        ["y"],
+    )
+    module = gr.create(proto, compile=False)
+    module.set_input(n=np.array(50_000), x=np.ones(4, np.float32))
+    thread = threading.Thread(target=module.run)
+    thread.start()
+    try:
+        while not module._lock.locked() and thread.is_alive():
+            pass
+        with pytest.raises(SessionBusyError):
+            module.run()
+    finally:
+        thread.join()
+
+
+# ---------------------------------------------------------------- values
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=str)
+def test_a_shape_that_a_run_computes(devices):
+    nodes = [
+        node("Exp", ["x"], ["e"]),
+        node("Mul", ["s", "two"], ["twice"]),
+        node("Reshape", ["e", "twice"], ["r"]),
+        node("Neg", ["r"], ["y"]),
+    ]
+    inputs = [value("x", [4, 6]), value("s", [2], TensorProto.INT64)]
+    module = gr.create(model(nodes, inputs, ["y"], two=np.array([2, 1])), None, devices, compile=False)
+    x = RNG.standard_normal((4, 6)).astype(np.float32)
+    for shape in ((6, 2), (2, 6), (6, 2), (1, 12)):
+        module.run(x=x, s=np.array(shape))
+        wanted = -np.exp(x).reshape(shape[0] * 2, shape[1])
+        np.testing.assert_allclose(values_of(module)[0], wanted, rtol=0.02)
+    assert "twice" in module.describe()
+    with pytest.raises(GraphError):
+        module.run(x=x, s=np.array([5, 5]))
+    module.run(x=x, s=np.array([6, 2]))
+    np.testing.assert_allclose(values_of(module)[0], -np.exp(x).reshape(12, 2), rtol=0.02)
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=str)
+def test_a_branch_that_a_run_chooses(devices):
+    yes = helper.make_graph([node("Exp", ["x"], ["t"])], "yes", [], [value("t")])
+    inner = helper.make_graph(
+        [node("NonZero", ["x"], ["p"]), node("Cast", ["p"], ["f"], to=1)], "in", [], [value("f")]
+    )
+    other = helper.make_graph([node("MatMul", ["x", "w"], ["m"])], "out", [], [value("m")])
+    nest = [
+        node("Less", ["s", "low"], ["c2"]),
+        node("If", ["c2"], ["o2"], then_branch=inner, else_branch=other),
+    ]
+    no = helper.make_graph(nest, "no", [], [value("o2")])
+    nodes = [
+        node("ReduceSum", ["x"], ["s"], keepdims=0),
+        node("Greater", ["s", "zero"], ["c"]),
+        node("If", ["c"], ["y"], then_branch=yes, else_branch=no),
+        node("Add", ["y", "one"], ["z"]),
+    ]
+    constants = {"w": WEIGHT, "zero": np.float32(0), "low": np.float32(-100), "one": np.float32(1)}
+    module = gr.create(model(nodes, [value("x", ["n", 8])], ["z"], **constants), None, devices, compile=False)
+    x = np.abs(RNG.standard_normal((3, 8))).astype(np.float32)
+    for scale in (1, -1, -1000, 1, -1, -1000):
+        module.run(x=x * scale)
+        if scale == 1:
+            wanted = np.exp(x)
+        else:
+            wanted = x * scale @ WEIGHT if scale == -1 else np.array(np.nonzero(x), np.float32)
+        np.testing.assert_allclose(values_of(module)[0], wanted + 1, rtol=0.05, atol=0.1)
+
+
+# ---------------------------------------------------------------- sizes that a run finds
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=str)
+def test_positions_parts_and_different_values(devices):
+    nodes = [
+        node("Relu", ["x"], ["r"]),
+        node("NonZero", ["r"], ["where"]),
+        node("Transpose", ["where"], ["rows"]),
+        node("GatherND", ["r", "rows"], ["found"]),
+        node("Greater", ["x", "zero"], ["positive"]),
+        node("Reshape", ["positive", "flat"], ["holds"]),
+        node("Compress", ["x", "holds"], ["same"]),
+        node("Unique", ["where"], ["u", "first", "inverse", "counts"]),
+        node("Gather", ["u", "inverse"], ["back"]),
+    ]
+    outputs = ["found", "same", "u", "counts", "back"]
+    proto = model(nodes, [value("x", ["n", 5])], outputs, zero=np.float32(0), flat=np.array([-1]))
+    module = gr.create(proto, None, devices, compile=False)
+    for n in (4, 9, 4):
+        for x in (RNG.standard_normal((n, 5)).astype(np.float32), -np.ones((n, 5), np.float32)):
+            module.run(x=x)
+            found, same, u, counts, back = values_of(module)
+            np.testing.assert_allclose(found, x[x > 0], rtol=0.01)
+            np.testing.assert_array_equal(same, x[x > 0])
+            where = np.array(np.nonzero(x > 0))
+            wanted, times = np.unique(where, return_counts=True)
+            np.testing.assert_array_equal(u, wanted)
+            np.testing.assert_array_equal(counts, times)
+            np.testing.assert_array_equal(back, where.reshape(-1))
+
+
+def test_boxes_and_what_is_read_by_them():
+    nodes = [
+        node("NonMaxSuppression", ["b", "s", "most", "iou", "least"], ["chosen"]),
+        node("Gather", ["chosen", "two"], ["index"], axis=1),
+        node("Reshape", ["index", "flat"], ["i"]),
+        node("Squeeze", ["b", "axis"], ["boxes"]),
+        node("Gather", ["boxes", "i"], ["y"]),
+    ]
+    constants = {
+        "most": np.array([20]),
+        "iou": np.float32([0.5]),
+        "least": np.float32([0.3]),
+        "two": np.array([2]),
+        "flat": np.array([-1]),
+        "axis": np.array([0]),
+    }
+    proto = model(nodes, [value("b", [1, "n", 4]), value("s", [1, 1, "n"])], ["chosen", "y"], **constants)
+    module = gr.create(proto, compile=False)
+    for n in (50, 8):
+        for _ in range(3):
+            low = RNG.uniform(0, 10, (n, 2))
+            boxes = np.concatenate([low, low + RNG.uniform(0.5, 5, (n, 2))], 1).astype(np.float32)
+            scores = RNG.uniform(0, 1, n).astype(np.float32)
+            module.run(b=boxes[None], s=scores[None, None])
+            chosen, y = values_of(module)
+            kept = chosen[:, 2]
+            assert (np.diff(scores[kept]) <= 0).all()
+            assert (scores[kept] > 0.3).all()
+            assert len(kept)
+            np.testing.assert_array_equal(y, boxes[kept])
+
+
+# ---------------------------------------------------------------- loops
+
+
+def _loop(outputs, extra=(), **constants):
+    body = helper.make_graph(
+        [
+            node("MatMul", ["s", "w"], ["a"]),
+            node("Tanh", ["a"], ["s2"]),
+            node("ReduceMax", ["s2"], ["top"], keepdims=0),
+            node("Less", ["top", "limit"], ["c2"]),
+            node("Identity", ["s2"], ["row"]),
+            *extra,
+        ],
+        "body",
+        [value("i", [], TensorProto.INT64), value("c", [], TensorProto.BOOL), value("s")],
+        [value("c2", [], TensorProto.BOOL), value("s2"), value("row")],
+    )
+    inputs = [value("x", ["n", 8]), value("trips", [], TensorProto.INT64), value("limit", [])]
+    return model(
+        [node("Loop", ["trips", "", "x"], outputs, body=body)], inputs, outputs, w=WEIGHT, **constants
+    )
+
+
+@pytest.mark.parametrize("devices", DEVICES, ids=str)
+def test_a_loop_whose_end_a_run_finds(devices):
+    module = gr.create(_loop(["last", "rows"]), None, devices, compile=False)
+    x = (RNG.standard_normal((3, 8)) * 0.1).astype(np.float32)
+    for trips, limit in ((1, 2.0), (40, 2.0), (40, 0.5), (7, 2.0)):
+        module.run(x=x, trips=np.array(trips), limit=np.float32(limit))
+        state, rows = x, []
+        while len(rows) < trips:
+            state = np.tanh(state @ WEIGHT)
+            rows.append(state)
+            if not state.max() < limit:
+                break
+        last, stacked = values_of(module)
+        assert stacked.shape == (len(rows), 3, 8)
+        if devices == "cpu:0":
+            np.testing.assert_allclose(stacked, np.stack(rows), rtol=1e-3, atol=1e-4)
+            np.testing.assert_allclose(last, state, rtol=1e-3, atol=1e-4)
+    module.run(x=x, trips=np.array(0), limit=np.float32(1))
+    np.testing.assert_array_equal(values_of(module)[0], x)
+    assert values_of(module)[1].shape[0] == 0
+
+
+def test_a_loop_that_does_not_end_is_an_error_and_the_next_run_works():
+    module = gr.create(_loop(["last", "rows"]), compile=False, most_steps=50)
+    x = np.zeros((3, 8), np.float32)
+    with pytest.raises(GraphError, match=r"has run 50 iterations .* most_steps") as caught:
+        module.run(x=x, trips=np.array(10**9), limit=np.float32(1))
+    assert caught.value.node == "Loop_last"
+    module.run(x=x, trips=np.array(3), limit=np.float32(1))
+    assert values_of(module)[1].shape == (3, 3, 8)
+
+
+def test_a_state_that_grows_is_a_program_for_each_size_and_a_sequence_keeps_all_of_them():
+    body = helper.make_graph(
+        [
+            node("Concat", ["s", "one"], ["s2"], axis=0),
+            node("SequenceInsert", ["q", "s2"], ["q2"]),
+            node("Identity", ["c"], ["c2"]),
+        ],
+        "body",
+        [
+            value("i", [], TensorProto.INT64),
+            value("c", [], TensorProto.BOOL),
+            value("s"),
+            helper.make_tensor_sequence_value_info("q", TensorProto.FLOAT, None),
+        ],
+        [
+            value("c2", [], TensorProto.BOOL),
+            value("s2"),
+            helper.make_tensor_sequence_value_info("q2", TensorProto.FLOAT, None),
+        ],
+    )
+    nodes = [
+        node("SequenceConstruct", ["x"], ["q0"]),
+        node("Loop", ["trips", "", "x", "q0"], ["y", "q"], body=body),
+        node("SequenceAt", ["q", "at"], ["z"]),
+        node("ConcatFromSequence", ["q"], ["all"], axis=0),
+    ]
+    inputs = [value("x", ["n"]), value("trips", [], TensorProto.INT64), value("at", [], TensorProto.INT64)]
+    module = gr.create(model(nodes, inputs, ["y", "z", "all"], one=np.ones(1, np.float32)), compile=False)
+    for trips, at in ((3, 1), (5, -1), (3, 0)):
+        module.run(x=np.float32([5, 6]), trips=np.array(trips), at=np.array(at))
+        rows = [np.float32([5, 6] + [1] * k) for k in range(trips + 1)]
+        y, z, joined = values_of(module)
+        np.testing.assert_array_equal(y, rows[-1])
+        np.testing.assert_array_equal(z, rows[at])
+        np.testing.assert_array_equal(joined, np.concatenate(rows))
+
+
+def test_a_scan_as_long_as_its_input():
+    body = helper.make_graph(
+        [node("Add", ["s", "x_"], ["s2"]), node("Mul", ["s2", "x_"], ["y_"])],
+        "body",
+        [value("s"), value("x_")],
+        [value("s2"), value("y_")],
+    )
+    nodes = [node("Scan", ["s0", "x"], ["last", "rows"], body=body, num_scan_inputs=1)]
+    module = gr.create(
+        model(nodes, [value("s0", [4]), value("x", ["n", 4])], ["last", "rows"]), compile=False
+    )
+    for n in (3, 30, 100):
+        x, s = RNG.standard_normal((n, 4)).astype(np.float32), np.ones(4, np.float32)
+        module.run(s0=s, x=x)
+        sums = np.cumsum(np.concatenate([s[None], x]), 0, dtype=np.float32)[1:]
+        last, rows = values_of(module)
+        np.testing.assert_allclose(last, sums[-1], rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(rows, sums * x, rtol=1e-3, atol=1e-4)
+    assert module.programs.made <= 1 + 2  # long ones share the body
+
+
+# ---------------------------------------------------------------- bad input
+
+
+def test_an_op_that_nobody_knows_is_refused_before_a_run():
+    proto = model([node("NonZero", ["x"], ["p"]), node("Exotic", ["p"], ["y"])], [value("x", ["n"])], ["y"])
+    with pytest.raises(UnsupportedOpError, match="no converter for Exotic"):
+        gr.create(proto, compile=False)
+
+
+def test_branches_may_name_their_values_alike():
+    def branch(op):
+        inner = helper.make_graph([node(op, ["x"], ["k"])], "i", [], [value("k")])
+        nested = node("If", ["c"], ["j"], then_branch=inner, else_branch=inner)
+        return helper.make_graph([nested, node("Neg", ["j"], ["t"])], "b", [], [value("t")])
+
+    nodes = [
+        node("If", ["c"], ["y"], then_branch=branch("Exp"), else_branch=branch("Relu")),
+        node("If", ["c"], ["z"], then_branch=branch("Abs"), else_branch=branch("Sin")),
+        node("Sub", ["y", "z"], ["d"]),
+    ]
+    module = gr.create(
+        model(nodes, [value("x", ["n"]), value("c", [], TensorProto.BOOL)], ["d"]), compile=False
+    )
+    x = np.float32([-1, 0.5, 2])
+    for c in (True, False):
+        module.run(x=x, c=np.array(c))
+        wanted = np.abs(x) - np.exp(x) if c else np.sin(x) - np.maximum(x, 0)
+        np.testing.assert_allclose(values_of(module)[0], wanted, rtol=1e-5, atol=1e-6)
