@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..ir.ops import registry, steps
+from ..ir.ops.shape import exactly
 from ..ir.ops.targets import panel_columns
 from .net import Net, NetNode, NetValue
 from .pack_weights import is_host, packed_weight, without_defaults
@@ -99,7 +100,7 @@ class _Images:
         """Of an image of one pixel: its elements are in one order in both layouts."""
         x = node.inputs[0]
         if x.shape[2] * x.shape[3] == 1:
-            made = self.net.add("reshape", [self.last[x]], before=node, shape=list(node.output.shape))
+            made = self.net.add("reshape", [self.last[x]], before=node, **exactly(node.output.shape))
             self.net.replace(node.output, made)
 
     # ---------------------------------------------------------------- values
@@ -119,7 +120,7 @@ class _Images:
         if beside == "image":
             return self._with_channels_last(value, node)
         size = [] if beside == "number" else [value.type.size]
-        return self.net.add("reshape", [value], before=node, shape=size)
+        return self.net.add("reshape", [value], before=node, **exactly(size))
 
     def _with_channels_last(self, value: NetValue, node: NetNode) -> NetValue:
         if value not in self.last:

@@ -21,6 +21,7 @@ from ..base.machine.devices import kernel_kinds
 from ..ir.documents.draft import call_attrs, op_call
 from ..ir.graph import Func, TensorType
 from ..ir.model import Constant, Model, Note
+from ..ir.ops.shape import exactly
 from .assemble import assemble, column_devices
 from .values import NetNode, NetValue, supports
 
@@ -190,7 +191,7 @@ class Net:
         ):
             a.name, b.name = b.name, a.name
             return new
-        return self.add("reshape", [new], before=a, name=old.name, shape=list(new.shape))
+        return self.add("reshape", [new], before=a, name=old.name, **exactly(new.shape))
 
     def _link(self, node: NetNode, before: NetNode | None) -> None:
         node.after, node.before = before, self._last if before is None else before.before

@@ -7,6 +7,7 @@ from typing import Any
 
 from ..base import dtypes
 from ..ir.ops import registry
+from ..ir.ops.shape import exactly
 from .net import Net, NetNode, NetValue
 
 __all__ = ["casts", "equal_nodes", "neutral", "reshapes", "transposes"]
@@ -79,7 +80,7 @@ def reshaped(net: Net, value: NetValue, shape: tuple[int, ...], before: NetNode,
     """``value`` in a shape: itself where it has it."""
     if value.shape == shape:
         return value
-    return net.add("reshape", [value], before=before, shape=list(shape), **more)
+    return net.add("reshape", [value], before=before, **exactly(shape), **more)
 
 
 # ---------------------------------------------------------------- transposes

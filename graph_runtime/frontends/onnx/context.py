@@ -23,6 +23,7 @@ from ...base.dtypes import FLOATS
 from ...base.errors import UnsupportedOpError
 from ...ir.graph import TensorType
 from ...ir.model import Constant
+from ...ir.ops.shape import exactly
 from .batch import Batch
 from .read import check_size
 from .tape import SMALL, Tape, TapeSequence, TapeValue
@@ -227,9 +228,7 @@ class Context:
         shape = tuple(int(n) for n in shape)
         if shape == x.shape:
             return x
-        if x.type.size == 0 and 0 in shape:  # no elements: registry's 0 would keep a dimension
-            return self.const(np.zeros(shape), x.dtype)
-        return self.op("reshape", x, shape=shape)
+        return self.op("reshape", x, **exactly(shape))
 
     def transpose(self, x: TapeValue, perm: list[int] | tuple[int, ...]) -> TapeValue:
         """Axis i of the result is axis perm[i] of x; x itself where all stay."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ...ir import builder as build
 from ...ir.model import Constant, Model, Note
+from ...ir.ops.shape import exactly
 from .tape import Tape, TapeNode, TapeValue
 
 __all__ = ["emit"]
@@ -74,7 +75,7 @@ class _Emitter:
     def output(self, name: str, value: TapeValue, direct: bool) -> None:
         made = self._read(value)
         if not direct:
-            made = self.builder.op("reshape", made, name=name, shape=value.shape)
+            made = self.builder.op("reshape", made, name=name, **exactly(value.shape))
         self.builder.output(made)
 
     def _read(self, value: TapeValue) -> build.Value:

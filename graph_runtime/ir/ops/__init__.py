@@ -48,6 +48,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.pool_indices": "max_pool2d_indices max_pool2d_argmax max_pool2d_backward",
     "graph_runtime.ir.ops.recurrent": "lstm gru rnn",
     "graph_runtime.ir.ops.reduce": "sum mean prod max min all any",
+    "graph_runtime.ir.ops.roi_align": "roi_align",
     "graph_runtime.ir.ops.scatter": "scatter_elements scatter_nd",
     "graph_runtime.ir.ops.shape": "reshape flatten squeeze unsqueeze",
     "graph_runtime.ir.ops.slicing": "slice slice_update",

@@ -8,7 +8,7 @@ C contract (args are the inputs, then the outputs). Attribute words:
     compress              [0] axis; condition may be shorter than the axis, as ONNX's
     unique                [0] sorted; x is [n, m], its rows are compared, NaN equal to itself and the greatest
     non_max_suppression   [0] center_point_box [1] iou_threshold [2] score_threshold [3] whether there is one;
-                          most boxes of a class follow from the output's size; output 1 is room to sort in
+                          most boxes of a class follow from the output's size; output 1 is room to work in
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def _suppress_infer(inputs, attrs):
         )
     kept = max(0, min(attrs["max_output_boxes_per_class"], boxes.shape[1]))
     most = scores.shape[0] * scores.shape[1] * kept
-    return [_index_type(most, 3), _index_type(*scores.shape), _index_type(1)]
+    return [_index_type(most, 3), _index_type(*scores.shape, 4), _index_type(1)]
 
 
 def _corners(boxes: np.ndarray, centered: bool) -> np.ndarray:
@@ -234,7 +234,7 @@ def _suppress(arrays, attrs):
         found += [(b, c, i) for i in kept]
     chosen = np.zeros((scores.shape[0] * scores.shape[1] * most, 3), np.int64)
     chosen[: len(found)] = np.array(found, np.int64).reshape(-1, 3)
-    return [chosen, np.zeros(scores.shape, np.int64), _count(len(found))]
+    return [chosen, np.zeros((*scores.shape, 4), np.int64), _count(len(found))]
 
 
 register(

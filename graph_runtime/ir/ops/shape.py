@@ -8,6 +8,8 @@ place.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from typing import Any
 
 from ..graph import TensorType
 from . import rules
@@ -15,19 +17,20 @@ from .registry import REQUIRED, Attr, Case, Op, register
 
 
 def _reshape(inputs, attrs):
-    """ONNX: 0 keeps the dimension at that position, -1 takes what is left."""
-    x, wanted = inputs[0], attrs["shape"]
+    """ONNX: 0 keeps the dimension at that position unless allowzero says that it is one, -1 takes what is
+    left."""
+    x, wanted, kept = inputs[0], attrs["shape"], not attrs["allowzero"]
     dims = []
     for d, n in enumerate(wanted):
         if n < -1:
             rules.fail("reshape", f"shape {list(wanted)} has a dimension below -1", got=wanted)
-        if n == 0 and d >= len(x.shape):
+        if n == 0 and kept and d >= len(x.shape):
             rules.fail(
                 "reshape",
                 f"shape {list(wanted)} keeps dimension {d}, but {x} has {len(x.shape)} dimensions",
                 got=wanted,
             )
-        dims.append(x.shape[d] if n == 0 else n)
+        dims.append(x.shape[d] if n == 0 and kept else n)
     known = math.prod(n for n in dims if n != -1)
     if dims.count(-1) > 1 or (-1 in dims and (known == 0 or x.size % known)):
         rules.fail("reshape", f"-1 in shape {list(wanted)} cannot be worked out from {x}", got=wanted)
@@ -69,7 +72,12 @@ def _unsqueeze(inputs, attrs):
     return tuple(1 if d in axes else next(rest) for d in range(ndim))
 
 
-def _nop(name, doc, shape_of, attr, cases):
+def exactly(shape: Sequence[int]) -> dict[str, Any]:
+    """The attributes of a reshape to these sizes, of which one may be zero."""
+    return {"shape": list(shape), "allowzero": True} if 0 in shape else {"shape": list(shape)}
+
+
+def _nop(name, doc, shape_of, attr, cases, more=()):
     def infer(inputs, attrs):
         return [TensorType(inputs[0].dtype, shape_of(inputs, attrs))]
 
@@ -89,7 +97,7 @@ def _nop(name, doc, shape_of, attr, cases):
             infer,
             reference,
             lambda i, o, a: 0,
-            attrs=(attr,),
+            attrs=(attr, *more),
             inplace=(0,),
             is_nop=True,
             pace={"cpu": "simple"},
@@ -111,6 +119,7 @@ _nop(
         ("ragged", (65, 40), (40, 65)),
         ("empty", (4, 0), (2, 0)),
     ),
+    (Attr("allowzero", "bool", False, "a 0 in shape is a size, and keeps no dimension"),),
 )
 _nop(
     "flatten",

@@ -2,6 +2,7 @@
 
 from . import (
     attention,
+    boxes,
     classical,
     contrib,
     contrib_attention,
@@ -28,6 +29,7 @@ from . import (
 
 __all__ = [
     "attention",
+    "boxes",
     "classical",
     "contrib",
     "contrib_attention",
