@@ -28,9 +28,10 @@ from .sessions.sharing import link_constants, set_parameters
 
 if TYPE_CHECKING:
     from ..build.libraries.judge import LibraryFile
+    from .flows.flow_module import FlowModule
     from .library import Library
 
-__all__ = ["adopt_params", "create", "open_prepared", "read_graph", "set_constants", "warn_of"]
+__all__ = ["adopt_params", "create", "create_flow", "open_prepared", "read_graph", "set_constants", "warn_of"]
 
 _MOST_WARNINGS = 5
 
@@ -124,14 +125,17 @@ def create(
         except GraphRuntimeError as error:
             if params is not None or libraries or chosen.batch or not _waits(graph, error):
                 raise
-            return _open_flow(graph, devices, chosen, name or _name_of(graph))
+            return cast("GraphModule", create_flow(graph, devices, chosen, name))
         if not isinstance(graph, Plan):
             warn_of(prepared.plan)
         return open_prepared(prepared, libraries, name or _name_of(graph))
 
 
-def _open_flow(source: Any, devices: Any, options: Options, name: str) -> GraphModule:
-    """A FlowModule, which has a GraphModule's names as far as a model without sizes can have them."""
+def create_flow(
+    source: Any, devices: Any = ("cpu:0",), options: Options | None = None, name: str | None = None
+) -> FlowModule:
+    """A FlowModule of an ONNX file, which is run at whatever sizes its inputs have; create() gives one where
+    a file needs it. Programs are made when their sizes are first met. Raises as create."""
     from .flows.flow_module import open_flow  # most models have sizes
 
     def make(model: Model, chosen: Options, holder: str, shared: Callable[..., Any]) -> GraphModule:
@@ -141,7 +145,7 @@ def _open_flow(source: Any, devices: Any, options: Options, name: str) -> GraphM
         adopt_params(module, shared(prepared.model.constants))
         return module
 
-    return cast("GraphModule", open_flow(source, make, options, name))
+    return open_flow(source, make, options or Options(), name or _name_of(source))
 
 
 def _waits(source: Any, error: GraphRuntimeError) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base import dtypes
 from ...base.errors import DocumentError, GraphError, GraphRuntimeError, UnsupportedOpError
 from ...ir.graph import TensorType
 from ...ir.model import Constant
@@ -52,19 +53,17 @@ class DynamicFile:
     known: Mapping[str, Known]
     dims: Mapping[str, Size]
 
-    def check(self, values: Mapping[str, np.ndarray]) -> None:
+    def check(self, types: Mapping[str, TensorType]) -> None:
         """Raise InputError where the sizes of these inputs are not those of the file, or two of one name
         differ."""
-        tensors = {info.name for info in self.inputs if not (info.sequence or info.optional)}
         graph = self.file.file.proto.graph
         stubs = {
-            name: np.broadcast_to(np.zeros((), array.dtype), array.shape)
-            for name, array in values.items()
-            if name in tensors
+            name: np.broadcast_to(np.zeros((), dtypes.to_numpy(kind.dtype)), kind.shape)
+            for name, kind in types.items()
         }
-        types, _ = input_types(graph, self.dims, {**stubs, **self.file.given}, only=tensors)
+        wanted, _ = input_types(graph, self.dims, {**stubs, **self.file.given}, only=types.keys())
         for name, stub in stubs.items():
-            with_type(stub, types[name], name)
+            with_type(stub, wanted[name], name)
 
 
 def found_by_runs(error: GraphRuntimeError) -> bool:

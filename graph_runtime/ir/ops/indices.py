@@ -16,7 +16,7 @@ from ..graph import TensorType
 from . import rules
 from .registry import Attr, Attrs, Body, Types
 
-__all__ = ["INDEX", "along", "at_tuples", "bodies", "narrow_found", "positions", "tuples"]
+__all__ = ["INDEX", "along", "at_tuples", "bodies", "check_indices", "narrow_found", "positions", "tuples"]
 
 INDEX = Attr("dtype", "str", "int64", "of the indices", ("int64", "int32"))
 
@@ -26,7 +26,8 @@ def narrow_found(inputs: Types, outputs: Types, attrs: Attrs) -> str | None:
     return None if attrs["dtype"] == "int32" else "tt has no int64; ask for the indices with dtype='int32'"
 
 
-def _check_indices(op: str, data: TensorType, indices: TensorType) -> None:
+def check_indices(op: str, data: TensorType, indices: TensorType) -> None:
+    """Raise GraphError unless an op may read ``data`` by indices of this type."""
     rules.one_dtype(op, [data], rules.ALL)
     if indices.dtype not in ("int32", "int64"):
         rules.fail(op, f"input 1 (indices) must be int32 or int64, got {indices}", got=indices.dtype)
@@ -53,7 +54,7 @@ def bodies(name: str, suffix) -> dict[str, Body]:
 
 
 def along(op: str, data: TensorType, indices: TensorType, axis: int) -> int:
-    _check_indices(op, data, indices)
+    check_indices(op, data, indices)
     axis = rules.axis_of(op, axis, len(data.shape))
     rules.rank(op, "input 1 (indices)", indices, len(data.shape), "as many as input 0")
     for d, (n, m) in enumerate(zip(data.shape, indices.shape, strict=True)):
@@ -73,7 +74,7 @@ def positions(op: str, data: np.ndarray, indices: np.ndarray, axis: int) -> tupl
 
 def tuples(op: str, data: TensorType, indices: TensorType, batch: int) -> int:
     """Checks gather_nd's and scatter_nd's indices [.., k]; returns k."""
-    _check_indices(op, data, indices)
+    check_indices(op, data, indices)
     if not 0 <= batch < max(len(indices.shape), 1) or indices.shape[:batch] != data.shape[:batch]:
         rules.fail(
             op, f"{data} and indices {indices} do not share {batch} batch dimensions in front", got=batch

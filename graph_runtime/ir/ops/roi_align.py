@@ -18,13 +18,14 @@ import numpy as np
 from ...base.errors import KernelError
 from ..graph import TensorType
 from . import rules
+from .indices import check_indices
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 
 
 def _infer(inputs, attrs):
     x, boxes, images = inputs
     rules.one_dtype("roi_align", inputs[:2], rules.FLOATS)
-    rules.one_dtype("roi_align", inputs[2:], ("int32", "int64"))
+    check_indices("roi_align", x, images)
     fits = len(x.shape) == 4 and boxes.shape[1:] == (4,) and images.shape == boxes.shape[:1]
     if not fits:
         wanted = "x [n, c, h, w], boxes [k, 4] and indices of images [k]"

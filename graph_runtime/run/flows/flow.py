@@ -60,15 +60,25 @@ class Flow:
 
     def run(self, values: dict[str, Value]) -> list[Value]:
         """The outputs; they are overwritten by the next run. ``values``: what the graph reads, by name."""
-        key = tuple([kind_of(value) for value in values.values()])
-        step = self.steps.get(key)
-        if step is None:
-            step = self.steps[key] = self._step(self.nodes, self.known, values)
+        step = self._first(values)
         while True:
             self._execute(step, values)
             if step.last:
                 return [self._output(step, name, values) for name in self.outputs]
             step = self._next(step, values)
+
+    def prepare(self, values: Mapping[str, Value]) -> None:
+        """Make the first program for values of these sizes."""
+        step = self._first(values)
+        if step.stage.model is not None:
+            self.programs.of(step.stage.model)
+
+    def _first(self, values: Mapping[str, Value]) -> Step:
+        key = tuple([kind_of(value) for value in values.values()])
+        step = self.steps.get(key)
+        if step is None:
+            step = self.steps[key] = self._step(self.nodes, self.known, values)
+        return step
 
     def _output(self, step: Step, name: str, values: Mapping[str, Value]) -> Value:
         if name in values:

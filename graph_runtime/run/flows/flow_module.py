@@ -12,10 +12,11 @@ from ...base.errors import InputError, SessionBusyError, did_you_mean
 from ...base.options import Options
 from ...frontends.onnx.dynamic import DynamicFile, PortInfo, open_dynamic
 from ...frontends.onnx.stages import first_nodes
+from ...ir.graph import TensorType
 from ..tensors.arrays import array as tensor_array
 from ..tensors.tensor import Tensor
 from .flow import Flow
-from .flow_values import Value, array_of, kind_of
+from .flow_values import Value, array_of, kind_of, type_of
 from .programs import Make, Programs
 
 __all__ = ["FlowModule", "open_flow"]
@@ -75,9 +76,24 @@ class FlowModule:
         values = {info.name: self._values[info.name] for info in self.inputs}
         key = tuple([kind_of(value) for value in values.values()])
         if key not in self._checked:
-            self._file.check({name: v for name, v in values.items() if isinstance(v, np.ndarray)})
+            kinds = {name: type_of(value) for name, value in values.items()}
+            self._file.check({name: kind for name, kind in kinds.items() if isinstance(kind, TensorType)})
             self._checked.add(key)
         return self.flow.run(values)
+
+    def prepare(self) -> None:
+        """Make the first program of inputs whose sizes are all known now, so that the first run need not, and
+        what cannot be converted is known before it. Raises as run."""
+        stubs: dict[str, Value] = {}
+        for info in self.inputs:
+            sizes = [size for size in info.shape or () if isinstance(size, int)]
+            stubs[info.name] = np.broadcast_to(np.zeros((), dtypes.to_numpy(info.dtype)), sizes)
+        self.flow.prepare(stubs)
+
+    @property
+    def proto(self) -> Any:
+        """The ModelProto, without the values of its initialisers."""
+        return self._file.file.file.proto
 
     def run_async(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: what a flow runs next depends on values that a run finds."""

@@ -1,0 +1,354 @@
+"""InferenceSession and IOBinding: a FlowModule with ONNX Runtime's names."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import InputError, did_you_mean
+from ...frontends.onnx.dynamic import PortInfo
+from ...run.factory import create_flow
+from ...run.tensors.arrays import array
+from .ort_value import OrtValue, device_of, type_text
+from .session_options import RunOptions, SessionOptions
+
+__all__ = ["IOBinding", "InferenceSession", "ModelMetadata", "NodeArg"]
+
+_OURS = {"CPUExecutionProvider": "cpu", "TTExecutionProvider": "tt"}
+
+
+@dataclass(frozen=True)
+class NodeArg:
+    """An input or output. ``shape``: sizes, names of those that are open, None for one without a name."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+    @classmethod
+    def of(cls, port: PortInfo) -> NodeArg:
+        unnamed = [None if d == f"{port.name}.{i}" else d for i, d in enumerate(port.shape or ())]
+        return cls(port.name, type_text(port.dtype or "float32", port.sequence), unnamed)
+
+
+@dataclass(frozen=True)
+class ModelMetadata:
+    """What a file says of itself."""
+
+    producer_name: str
+    graph_name: str
+    domain: str
+    description: str
+    graph_description: str
+    version: int
+    custom_metadata_map: Mapping[str, str]
+
+
+class InferenceSession:
+    """A model that is ready to run. ``providers``: names, or (name, options): TTExecutionProvider has
+    device_id and board; the nodes that it cannot run are the host's. ``kwargs`` of ONNX Runtime that this
+    package has no use for are refused by their names."""
+
+    def __init__(
+        self,
+        path_or_bytes: str | bytes | os.PathLike[str],
+        sess_options: SessionOptions | None = None,
+        providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+        **kwargs: Any,
+    ):
+        if unknown := [name for name in kwargs if name != "disabled_optimizers"]:
+            raise InputError(f"InferenceSession takes no {unknown[0]!r}", got=unknown[0])
+        self._options = sess_options or SessionOptions()
+        self._providers = _providers(providers, provider_options)
+        options = self._options.as_options()
+        devices = _devices(self._providers)
+        if len(devices) > 1:
+            options = replace(options, fallback="host")
+        self._module = create_flow(path_or_bytes, devices, options)
+        if all(port.shape is not None and _fixed(port) for port in self._module.inputs):
+            self._module.prepare()
+        self._inputs = {port.name: port for port in self._module.inputs}
+        self._outputs = [port.name for port in self._module.outputs]
+        self._events: list[dict[str, Any]] | None = [] if self._options.enable_profiling else None
+        self._began = time.perf_counter_ns()
+
+    # **************** running ****************
+
+    def run(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        run_options: RunOptions | None = None,
+    ) -> list[Any]:
+        """The outputs that are named, all for None, as arrays; a list for a sequence. Raises InputError (a
+        ValueError) for a name that is not the model's and for values that do not fit."""
+        return [_host(value) for value in self._run(output_names, input_feed)]
+
+    def run_with_ort_values(
+        self,
+        output_names: Sequence[str] | None,
+        input_dict_ort_values: Mapping[str, OrtValue],
+        run_options: RunOptions | None = None,
+    ) -> list[OrtValue]:
+        """As run, from and to OrtValues."""
+        feed = {name: value.value for name, value in input_dict_ort_values.items()}
+        return [OrtValue(_own(value)) for value in self._run(output_names, feed)]
+
+    def run_async(
+        self,
+        output_names: Sequence[str] | None,
+        input_feed: Mapping[str, Any],
+        callback: Callable[[list[Any], Any, str], None],
+        user_data: Any,
+        run_options: RunOptions | None = None,
+    ) -> None:
+        """Run, then call ``callback(outputs, user_data, error)``: in this thread, before it returns."""
+        try:
+            found, text = self.run(output_names, input_feed, run_options), ""
+        except Exception as error:
+            found, text = [], str(error)
+        callback(found, user_data, text)
+
+    def _run(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
+        wanted = self._outputs if not names else list(names)
+        for name in wanted:
+            if name not in self._outputs:
+                near = did_you_mean(name, self._outputs)
+                raise InputError(f"the model has no output {name!r}{near}", got=name)
+        if missing := [name for name in self._inputs if name not in feed]:
+            text = f"Required inputs ({missing}) are missing from input feed ({list(feed)})."
+            raise InputError(text, wanted=missing)
+        began = time.perf_counter_ns()
+        self._module.run(**feed)
+        if self._events is not None:
+            self._events.append(_event("model_run", began - self._began, time.perf_counter_ns() - began))
+        return [self._module.get_output(name) for name in wanted]
+
+    # **************** io binding ****************
+
+    def io_binding(self) -> IOBinding:
+        """Inputs and outputs that stay bound over runs."""
+        return IOBinding(self)
+
+    def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
+        """Run with what is bound."""
+        iobinding.run()
+
+    # **************** what it is ****************
+
+    def get_inputs(self) -> list[NodeArg]:
+        return [NodeArg.of(port) for port in self._module.inputs]
+
+    def get_outputs(self) -> list[NodeArg]:
+        return [NodeArg.of(port) for port in self._module.outputs]
+
+    def get_overridable_initializers(self) -> list[NodeArg]:
+        """None: initialisers are constants."""
+        return []
+
+    def get_modelmeta(self) -> ModelMetadata:
+        proto = self._module.proto
+        return ModelMetadata(
+            proto.producer_name,
+            proto.graph.name,
+            proto.domain,
+            proto.doc_string,
+            proto.graph.doc_string,
+            proto.model_version,
+            {entry.key: entry.value for entry in proto.metadata_props},
+        )
+
+    def get_providers(self) -> list[str]:
+        return [name for name, _ in self._providers]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        return {name: {key: str(value) for key, value in words.items()} for name, words in self._providers}
+
+    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
+        """Refused: nodes are placed when a session is made."""
+        raise InputError("providers are chosen when a session is made: InferenceSession(..., providers=)")
+
+    def get_session_options(self) -> SessionOptions:
+        return self._options
+
+    def enable_fallback(self) -> None:
+        """Accepted: there is no other provider to fall back to."""
+
+    def disable_fallback(self) -> None:
+        """As enable_fallback."""
+
+    def get_profiling_start_time_ns(self) -> int:
+        return self._began
+
+    def end_profiling(self) -> str:
+        """Write the runs so far as Chrome's trace events; returns the file's name, "" without
+        enable_profiling. What single nodes take: `graph-runtime run --profile` and `--trace`."""
+        if self._events is None:
+            return ""
+        name = f"{self._options.profile_file_prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
+        with open(name, "w") as file:
+            json.dump(self._events, file)
+        return name
+
+
+class IOBinding:
+    """Values by name for run_with_iobinding."""
+
+    def __init__(self, session: InferenceSession):
+        self._session = session
+        self._feed: dict[str, Any] = {}
+        self._targets: dict[str, Any] = {}  # an array or OrtValue to write, or the name of a device
+        self._found: list[OrtValue] = []
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
+        """An array on the host, read when it runs."""
+        self._feed[name] = arr_on_cpu
+
+    def bind_input(
+        self,
+        name: str,
+        device_type: str,
+        device_id: int,
+        element_type: Any,
+        shape: Sequence[int],
+        buffer_ptr: int,
+    ) -> None:
+        """Memory of the caller's on the host. Raises InputError for another device."""
+        self._feed[name] = _memory(device_type, element_type, shape, buffer_ptr)
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """A tensor, where it is."""
+        self._feed[name] = ortvalue.value
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Make an output on a device, or write it to memory of the caller's on the host."""
+        if buffer_ptr is None:
+            self._targets[name] = device_of(device_type, device_id)
+        else:
+            self._targets[name] = _memory(device_type, element_type, shape or (), buffer_ptr)
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Write an output to a tensor."""
+        self._targets[name] = ortvalue
+
+    def run(self) -> None:
+        """Run, and put the outputs where they are bound."""
+        session = self._session
+        names = list(self._targets)
+        made = session._run(names, self._feed)
+        self._found = [_placed(self._targets[name], value) for name, value in zip(names, made, strict=True)]
+
+    def get_outputs(self) -> list[OrtValue]:
+        return self._found
+
+    def copy_outputs_to_cpu(self) -> list[np.ndarray]:
+        return [value.numpy() for value in self._found]
+
+    def synchronize_inputs(self) -> None:
+        """Nothing waits: a run is over when it returns."""
+
+    def synchronize_outputs(self) -> None:
+        """As synchronize_inputs."""
+
+    def clear_binding_inputs(self) -> None:
+        self._feed.clear()
+
+    def clear_binding_outputs(self) -> None:
+        self._targets.clear()
+
+
+def _providers(
+    given: Sequence[str | tuple[str, Mapping[str, Any]]] | None, options: Sequence[Mapping[str, Any]] | None
+) -> list[tuple[str, dict[str, Any]]]:
+    """(name, options) of those that there are; a warning names others, as ONNX Runtime does."""
+    found = []
+    for i, each in enumerate(given or ["CPUExecutionProvider"]):
+        name, words = (each, {}) if isinstance(each, str) else each
+        words = {**words, **(options[i] if options else {})}
+        if name not in _OURS:
+            warnings.warn(
+                f"Specified provider {name!r} is not in available provider names: {', '.join(_OURS)}",
+                stacklevel=3,
+            )
+            continue
+        if unknown := [key for key in words if key not in ("device_id", "board")]:
+            raise InputError(f"{name} has no option {unknown[0]!r}", got=unknown[0])
+        found.append((name, words))
+    return found or [("CPUExecutionProvider", {})]
+
+
+def _devices(providers: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
+    """The devices of create(): the host is always one of them, as ONNX Runtime adds it."""
+    names = []
+    for name, words in providers:
+        board = f"={words['board']}" if "board" in words else ""
+        names.append(f"{_OURS[name]}:{words.get('device_id', 0) if _OURS[name] == 'tt' else 0}{board}")
+    return names if "cpu:0" in names else [*names, "cpu:0"]
+
+
+def _fixed(port: PortInfo) -> bool:
+    return all(isinstance(size, int) for size in port.shape or ())
+
+
+def _host(value: Any) -> Any:
+    if value is None:
+        return None
+    return [np.array(each.numpy()) for each in value] if isinstance(value, list) else np.array(value.numpy())
+
+
+def _own(value: Any) -> Any:
+    """Tensors that no later run overwrites."""
+    return [_own(each) for each in value] if isinstance(value, list) else array(value, value.device)
+
+
+def _memory(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> np.ndarray:
+    if device_type != "cpu":
+        raise InputError(f"memory by address is the host's; got device type {device_type!r}", got=device_type)
+    dtype = np.dtype(element_type)
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype).reshape(tuple(shape))
+
+
+def _placed(target: Any, value: Any) -> OrtValue:
+    if isinstance(target, OrtValue):
+        target.update_inplace(value.numpy())
+        return target
+    if isinstance(target, np.ndarray):
+        np.copyto(target, value.numpy())
+        return OrtValue(_own(value))
+    kind, _, number = target.partition(":")
+    return (
+        OrtValue.ortvalue_from_numpy(value.numpy(), kind, int(number))
+        if kind != "cpu"
+        else OrtValue(_own(value))
+    )
+
+
+def _event(name: str, start: int, nanoseconds: int) -> dict[str, Any]:
+    return {
+        "cat": "Session",
+        "pid": os.getpid(),
+        "tid": 0,
+        "dur": nanoseconds / 1000,
+        "ts": start / 1000,
+        "ph": "X",
+        "name": name,
+        "args": {},
+    }

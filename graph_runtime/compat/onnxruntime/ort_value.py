@@ -1,0 +1,112 @@
+"""OrtValue over our tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import InputError
+from ...run.tensors.arrays import array, empty
+from ...run.tensors.tensor import Tensor
+
+__all__ = ["OrtValue", "device_of", "type_text"]
+
+_NAMES = {
+    "float32": "float",
+    "float64": "double",
+}
+_DEVICES = {"cpu": "cpu", "tt": "tt"}
+
+
+def type_text(dtype: str, sequence: bool = False) -> str:
+    """As ONNX Runtime says it: tensor(float)."""
+    text = f"tensor({_NAMES.get(dtype, dtype)})"
+    return f"seq({text})" if sequence else text
+
+
+def device_of(device_type: str, device_id: int) -> str:
+    """Our name of a device. Raises InputError for another kind."""
+    if device_type not in _DEVICES:
+        raise InputError(f"there is no device type {device_type!r}: cpu, tt", got=device_type)
+    return f"{_DEVICES[device_type]}:{device_id}"
+
+
+class OrtValue:
+    """A tensor, or a list of them."""
+
+    def __init__(self, value: Tensor | list[Tensor]):
+        self._value = value
+
+    @staticmethod
+    def ortvalue_from_numpy(numpy_obj: np.ndarray, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
+        """A copy of an array on a device."""
+        return OrtValue(array(numpy_obj, device_of(device_type, device_id)))
+
+    @staticmethod
+    def ortvalue_from_shape_and_type(
+        shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
+    ) -> OrtValue:
+        """A tensor whose values are undefined."""
+        return OrtValue(empty(tuple(shape), np.dtype(element_type), device_of(device_type, device_id)))
+
+    def numpy(self) -> np.ndarray:
+        """The values. Raises InputError for a sequence."""
+        return np.array(self._tensor().numpy())
+
+    def update_inplace(self, np_arr: np.ndarray) -> None:
+        """Write values of the same type and shape."""
+        self._tensor().copy_from(np_arr)
+
+    def shape(self) -> list[int]:
+        return list(self._tensor().shape)
+
+    def data_type(self) -> str:
+        found = self._value
+        if isinstance(found, list):
+            return type_text(found[0].dtype if found else "float32", True)
+        return type_text(found.dtype)
+
+    def element_type(self) -> int:
+        """ONNX's number of the element type."""
+        from ...frontends.onnx.read import DTYPES  # onnx is there where a model is
+
+        return {name: code for code, name in DTYPES.items()}[self._tensor().dtype]
+
+    def device_name(self) -> str:
+        return self._tensor().device.kind
+
+    def has_value(self) -> bool:
+        return True
+
+    def is_tensor(self) -> bool:
+        return isinstance(self._value, Tensor)
+
+    def is_tensor_sequence(self) -> bool:
+        return isinstance(self._value, list)
+
+    def is_sparse_tensor(self) -> bool:
+        return False
+
+    def data_ptr(self) -> int:
+        """The address of its first element. Raises InputError where it is not on the host."""
+        if self.device_name() != "cpu":
+            raise InputError(f"a tensor on {self._tensor().device} has no address on the host")
+        return int(self._tensor().numpy().ctypes.data)
+
+    def __dlpack__(self, **words: Any) -> Any:
+        return self._tensor().__dlpack__(**words)
+
+    def __dlpack_device__(self) -> Any:
+        return self._tensor().__dlpack_device__()
+
+    @property
+    def value(self) -> Tensor | list[Tensor]:
+        """Our tensor, or the list of them."""
+        return self._value
+
+    def _tensor(self) -> Tensor:
+        if isinstance(self._value, list):
+            raise InputError("this OrtValue is a sequence of tensors, not a tensor")
+        return self._value

@@ -1,0 +1,142 @@
+"""SessionOptions, RunOptions and the enumerations that they take."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, ClassVar
+
+from ...base.errors import InputError, did_you_mean
+from ...base.options import Options
+
+__all__ = ["ExecutionMode", "GraphOptimizationLevel", "RunOptions", "SessionOptions"]
+
+
+class GraphOptimizationLevel(IntEnum):
+    """ORT_DISABLE_ALL leaves the nodes as they are; the others are all the same here."""
+
+    ORT_DISABLE_ALL = 0
+    ORT_ENABLE_BASIC = 1
+    ORT_ENABLE_EXTENDED = 2
+    ORT_ENABLE_LAYOUT = 3
+    ORT_ENABLE_ALL = 99
+
+
+class ExecutionMode(IntEnum):
+    """Accepted; nodes run one after the other."""
+
+    ORT_SEQUENTIAL = 0
+    ORT_PARALLEL = 1
+
+
+# what changes no result and has no counterpart here, with ONNX Runtime's defaults
+_IGNORED: dict[str, Any] = {
+    "enable_cpu_mem_arena": True,
+    "enable_mem_pattern": True,
+    "enable_mem_reuse": True,
+    "execution_mode": ExecutionMode.ORT_SEQUENTIAL,
+    "execution_order": 0,
+    "inter_op_num_threads": 0,
+    "log_severity_level": -1,
+    "log_verbosity_level": 0,
+    "logid": "",
+    "use_deterministic_compute": False,
+    "use_per_session_threads": True,
+}
+_READ: dict[str, Any] = {
+    "enable_profiling": False,
+    "graph_optimization_level": GraphOptimizationLevel.ORT_ENABLE_ALL,
+    "intra_op_num_threads": 0,
+    "profile_file_prefix": "graph_runtime_profile_",
+}
+_REFUSED = {
+    "optimized_model_filepath": "rewritten models are not written as ONNX; graph-runtime compile writes bundles",
+    "register_custom_ops_library": "custom ops of ONNX Runtime are C++ for its own interface",
+    "register_custom_ops": "custom ops of ONNX Runtime are C++ for its own interface",
+    "add_external_initializers": "give values of inputs by run(), or gr.create(values=)",
+    "add_initializer": "give values of inputs by run(), or gr.create(values=)",
+    "add_free_dimension_override_by_denotation": "name the dimension: add_free_dimension_override_by_name",
+}
+
+
+class _Words:
+    """Attributes from a table of defaults; any other is refused by its name."""
+
+    _defaults: ClassVar[dict[str, Any]] = {}
+    _refused: ClassVar[dict[str, str]] = {}
+
+    def __init__(self) -> None:
+        for name, value in self._defaults.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "_entries", {})
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self._refused:
+            raise InputError(f"{name}: {self._refused[name]}", got=name)
+        if name not in self._defaults:
+            near = did_you_mean(name, self._defaults)
+            raise InputError(f"{type(self).__name__} has no option {name!r}{near}", got=name)
+        object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._refused:
+            raise InputError(f"{name}: {self._refused[name]}", got=name)
+        raise AttributeError(f"{type(self).__name__} has no option {name!r}")
+
+
+class SessionOptions(_Words):
+    """Options of a session. What ONNX Runtime has and this package does not do is refused by its name."""
+
+    _defaults: ClassVar[dict[str, Any]] = {**_IGNORED, **_READ}
+    _refused: ClassVar[dict[str, str]] = _REFUSED
+
+    def __init__(self) -> None:
+        super().__init__()
+        object.__setattr__(self, "_dims", {})
+
+    def add_session_config_entry(self, key: str, value: str) -> None:
+        """Kept for get_session_config_entry: none of ONNX Runtime's entries changes a result."""
+        self._entries[str(key)] = str(value)
+
+    def get_session_config_entry(self, key: str) -> str:
+        """What was added. Raises InputError for a key that was not."""
+        if key not in self._entries:
+            raise InputError(f"there is no session config entry {key!r}", got=key)
+        return self._entries[key]
+
+    def has_session_config_entry(self, key: str) -> bool:
+        """Whether an entry was added."""
+        return key in self._entries
+
+    def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
+        """Bind a symbolic dimension."""
+        self._dims[name] = int(size)
+
+    def as_options(self) -> Options:
+        """What create() takes. Raises InputError for a number of threads below 0."""
+        if self.intra_op_num_threads < 0:
+            text = f"intra_op_num_threads is {self.intra_op_num_threads}; 0 leaves it as it is"
+            raise InputError(text, got=self.intra_op_num_threads)
+        plain = int(self.graph_optimization_level) == GraphOptimizationLevel.ORT_DISABLE_ALL
+        return Options.of(
+            dims=dict(self._dims) or None,
+            threads=self.intra_op_num_threads or None,
+            fuse=False if plain else None,
+            compile=False if plain else None,
+        )
+
+
+class RunOptions(_Words):
+    """Options of a run, all of which change nothing here but terminate, which is refused."""
+
+    _defaults: ClassVar[dict[str, Any]] = {
+        "log_severity_level": -1,
+        "log_verbosity_level": 0,
+        "logid": "",
+        "only_execute_path_to_fetches": False,
+        "training_mode": False,
+    }
+    _refused: ClassVar[dict[str, str]] = {"terminate": "a run is stopped by KeyboardInterrupt"}
+
+    def add_run_config_entry(self, key: str, value: str) -> None:
+        """Accepted: none of ONNX Runtime's entries changes a result."""
+        self._entries[str(key)] = str(value)

@@ -1,0 +1,181 @@
+"""A script written for onnxruntime runs here by its import line: the same calls, against ONNX Runtime itself
+where it is installed, else against numpy."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+import graph_runtime.compat.onnxruntime as ours  # noqa: E402
+from graph_runtime.base.errors import DocumentError, InputError  # noqa: E402
+
+RNG = np.random.default_rng(5)
+WEIGHT = RNG.standard_normal((4, 3)).astype(np.float32)
+
+
+def proto(batch="batch"):
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["m"]),
+        helper.make_node("Relu", ["m"], ["y"]),
+        helper.make_node("ReduceSum", ["y"], ["total"], keepdims=0),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "small",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, 4])],
+        [
+            helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, 3]),
+            helper.make_tensor_value_info("total", TensorProto.FLOAT, []),
+        ],
+        [numpy_helper.from_array(WEIGHT, "w")],
+    )
+    made = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8, producer_name="test"
+    )
+    made.doc_string, made.model_version = "a small model", 7
+    entry = made.metadata_props.add()
+    entry.key, entry.value = "author", "nobody"
+    return made.SerializeToString()
+
+
+def script(ort, data):
+    """What deployment scripts do, with what they would see."""
+    seen = {}
+    options = ort.SessionOptions()
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.intra_op_num_threads = 1
+    options.inter_op_num_threads = 1
+    options.execution_mode = ort.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = 3
+    session = ort.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+    seen["inputs"] = [(i.name, i.type, i.shape) for i in session.get_inputs()]
+    seen["outputs"] = [(o.name, o.type, o.shape) for o in session.get_outputs()]
+    seen["providers"] = session.get_providers()
+    meta = session.get_modelmeta()
+    seen["meta"] = (
+        meta.producer_name,
+        meta.graph_name,
+        meta.description,
+        meta.version,
+        meta.custom_metadata_map,
+    )
+    for n in (2, 5, 2):
+        x = np.arange(4 * n, dtype=np.float32).reshape(n, 4) - 5
+        seen[f"run {n}"] = session.run(None, {"x": x})
+        seen[f"total {n}"] = session.run(["total"], {"x": x}, ort.RunOptions())
+    x = np.ones((3, 4), np.float32)
+    value = ort.OrtValue.ortvalue_from_numpy(x, "cpu", 0)
+    seen["value"] = (value.shape(), value.data_type(), value.device_name(), value.is_tensor(), value.numpy())
+    seen["values"] = [v.numpy() for v in session.run_with_ort_values(["y"], {"x": value})]
+    binding = session.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_output("y")
+    room = np.zeros((), np.float32)
+    binding.bind_output("total", "cpu", 0, np.float32, room.shape, room.ctypes.data)
+    session.run_with_iobinding(binding)
+    seen["bound"] = binding.copy_outputs_to_cpu()
+    seen["room"] = room.copy()
+    kept = binding.get_outputs()[0]
+    binding.clear_binding_inputs()
+    binding.bind_ortvalue_input("x", ort.OrtValue.ortvalue_from_numpy(-x))
+    session.run_with_iobinding(binding)
+    seen["kept"] = kept.numpy()
+    for wrong in ({}, {"x": x[:, :2]}, {"x": x, "z": x}):
+        with pytest.raises(Exception, match=r"x|z"):
+            session.run(None, wrong)
+    seen["after"] = session.run(None, {"x": x})
+    return seen
+
+
+def same(a, b):
+    if isinstance(a, np.ndarray):
+        return a.shape == b.shape and np.allclose(a, b, rtol=1e-5)
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(same(i, j) for i, j in zip(a, b, strict=True))
+    return a == b
+
+
+def test_a_script_sees_what_it_sees_with_onnx_runtime():
+    theirs = pytest.importorskip("onnxruntime")
+    here, there = script(ours, proto()), script(theirs, proto())
+    assert {key for key in there if not same(here[key], there[key])} == set()
+
+
+def test_a_script_computes_what_numpy_does():
+    seen = script(ours, proto())
+    x = np.arange(8, dtype=np.float32).reshape(2, 4) - 5
+    y = np.maximum(x @ WEIGHT, 0)
+    np.testing.assert_allclose(seen["run 2"][0], y, rtol=1e-5)
+    np.testing.assert_allclose(seen["total 2"][0], y.sum(), rtol=1e-5)
+    np.testing.assert_allclose(seen["bound"][0], seen["kept"], rtol=1e-6)
+    assert seen["inputs"] == [("x", "tensor(float)", ["batch", 4])]
+
+
+def test_results_are_the_callers_own():
+    session = ours.InferenceSession(proto(2))
+    first = session.run(None, {"x": np.ones((2, 4), np.float32)})[0]
+    before = first.copy()
+    session.run(None, {"x": np.zeros((2, 4), np.float32)})
+    np.testing.assert_array_equal(first, before)
+
+
+def test_a_session_on_a_simulated_board():
+    tt = ("TTExecutionProvider", {"device_id": 0, "board": "n150"})
+    session = ours.InferenceSession(proto(), providers=[tt, "CPUExecutionProvider"])
+    assert session.get_providers() == ["TTExecutionProvider", "CPUExecutionProvider"]
+    x = RNG.standard_normal((4, 4)).astype(np.float32)
+    np.testing.assert_allclose(
+        session.run(["y"], {"x": x})[0], np.maximum(x @ WEIGHT, 0), rtol=0.03, atol=0.03
+    )
+
+
+def test_a_dimension_may_be_bound_and_threads_are_checked():
+    options = ours.SessionOptions()
+    options.add_free_dimension_override_by_name("batch", 2)
+    session = ours.InferenceSession(proto(), options)
+    session.run(None, {"x": np.ones((2, 4), np.float32)})
+    with pytest.raises(InputError, match="input 'x' is"):
+        session.run(None, {"x": np.ones((3, 4), np.float32)})
+    options = ours.SessionOptions()
+    options.intra_op_num_threads = -1
+    with pytest.raises(InputError, match="intra_op_num_threads"):
+        ours.InferenceSession(proto(), options)
+
+
+def test_profiling_writes_chrome_events(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ours.SessionOptions()
+    options.enable_profiling = True
+    session = ours.InferenceSession(proto(), options)
+    session.run(None, {"x": np.ones((2, 4), np.float32)})
+    events = json.loads((tmp_path / session.end_profiling()).read_text())
+    assert [event["name"] for event in events] == ["model_run"]
+    assert events[0]["dur"] > 0
+
+
+def test_what_is_not_done_is_refused_by_its_name():
+    options = ours.SessionOptions()
+    with pytest.raises(InputError, match=r"no option 'intra_op_num_thread'.*intra_op_num_threads"):
+        options.intra_op_num_thread = 2
+    for name in ("optimized_model_filepath", "register_custom_ops_library", "add_initializer"):
+        with pytest.raises(InputError, match=name):
+            getattr(options, name)
+    with pytest.raises(InputError, match="optimized_model_filepath"):
+        options.optimized_model_filepath = "x.onnx"
+    with pytest.warns(UserWarning, match="'CUDAExecutionProvider' is not in available provider names"):
+        session = ours.InferenceSession(proto(), providers=["CUDAExecutionProvider", "CPUExecutionProvider"])
+    with pytest.raises(InputError, match=r"no output 'yy'.*'y'"):
+        session.run(["yy"], {"x": np.ones((1, 4), np.float32)})
+    with pytest.raises(InputError, match="takes no 'session_options'"):
+        ours.InferenceSession(proto(), session_options=options)
+    with pytest.raises(InputError, match="no option 'boards'"):
+        ours.InferenceSession(proto(), providers=[("TTExecutionProvider", {"boards": 1})])
+    with pytest.raises(DocumentError):
+        ours.InferenceSession(b"no model")
