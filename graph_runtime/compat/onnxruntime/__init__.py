@@ -10,7 +10,7 @@ package does not do are refused by their name.
 
 from __future__ import annotations
 
-from .inference_session import InferenceSession, IOBinding, ModelMetadata, NodeArg
+from .inference_session import InferenceSession, IOBinding, ModelMetadata, NodeArg, available
 from .ort_value import OrtValue
 from .session_options import ExecutionMode, GraphOptimizationLevel, RunOptions, SessionOptions
 
@@ -35,8 +35,8 @@ __version__ = "1.23.0"  # whose Python names these are
 
 
 def get_available_providers() -> list[str]:
-    """Simulated Tenstorrent boards, then the host."""
-    return ["TTExecutionProvider", "CPUExecutionProvider"]
+    """The kinds of devices, simulated Tenstorrent boards among them, then the host."""
+    return available()
 
 
 def get_all_providers() -> list[str]:

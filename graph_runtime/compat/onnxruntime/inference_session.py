@@ -14,15 +14,17 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import InputError, did_you_mean
+from ...base.machine.devices import cpu as host
+from ...base.machine.devices import kernel_kinds, parse
 from ...frontends.onnx.dynamic import PortInfo
 from ...run.factory import create_flow
 from ...run.tensors.arrays import array
-from .ort_value import OrtValue, device_of, type_text
+from .ort_value import OrtValue, on_host, type_text
 from .session_options import RunOptions, SessionOptions
 
-__all__ = ["IOBinding", "InferenceSession", "ModelMetadata", "NodeArg"]
+__all__ = ["IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "available"]
 
-_OURS = {"CPUExecutionProvider": "cpu", "TTExecutionProvider": "tt"}
+_SUFFIX = "ExecutionProvider"
 
 
 @dataclass(frozen=True)
@@ -240,7 +242,7 @@ class IOBinding:
     ) -> None:
         """Make an output on a device, or write it to memory of the caller's on the host."""
         if buffer_ptr is None:
-            self._targets[name] = device_of(device_type, device_id)
+            self._targets[name] = f"{device_type}:{device_id}"
         else:
             self._targets[name] = _memory(device_type, element_type, shape or (), buffer_ptr)
 
@@ -274,33 +276,39 @@ class IOBinding:
         self._targets.clear()
 
 
+def available() -> list[str]:
+    """A provider for each kind of device, the host's last."""
+    kinds = [kind for kind in kernel_kinds() if kind != host().kind]
+    return [f"{kind.upper()}{_SUFFIX}" for kind in (*kinds, host().kind)]
+
+
 def _providers(
     given: Sequence[str | tuple[str, Mapping[str, Any]]] | None, options: Sequence[Mapping[str, Any]] | None
 ) -> list[tuple[str, dict[str, Any]]]:
     """(name, options) of those that there are; a warning names others, as ONNX Runtime does."""
-    found = []
-    for i, each in enumerate(given or ["CPUExecutionProvider"]):
+    found, known = [], available()
+    for i, each in enumerate(given or known[-1:]):
         name, words = (each, {}) if isinstance(each, str) else each
         words = {**words, **(options[i] if options else {})}
-        if name not in _OURS:
-            warnings.warn(
-                f"Specified provider {name!r} is not in available provider names: {', '.join(_OURS)}",
-                stacklevel=3,
-            )
+        if name not in known:
+            text = f"Specified provider {name!r} is not in available provider names: {', '.join(known)}"
+            warnings.warn(text, stacklevel=3)
             continue
         if unknown := [key for key in words if key not in ("device_id", "board")]:
             raise InputError(f"{name} has no option {unknown[0]!r}", got=unknown[0])
         found.append((name, words))
-    return found or [("CPUExecutionProvider", {})]
+    return found or [(known[-1], {})]
 
 
 def _devices(providers: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
     """The devices of create(): the host is always one of them, as ONNX Runtime adds it."""
     names = []
     for name, words in providers:
-        board = f"={words['board']}" if "board" in words else ""
-        names.append(f"{_OURS[name]}:{words.get('device_id', 0) if _OURS[name] == 'tt' else 0}{board}")
-    return names if "cpu:0" in names else [*names, "cpu:0"]
+        kind = name.removesuffix(_SUFFIX).lower()
+        if kind != host().kind:
+            board = f"={words['board']}" if "board" in words else ""
+            names.append(f"{kind}:{words.get('device_id', 0)}{board}")
+    return [*names, str(host())]
 
 
 def _fixed(port: PortInfo) -> bool:
@@ -319,7 +327,7 @@ def _own(value: Any) -> Any:
 
 
 def _memory(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> np.ndarray:
-    if device_type != "cpu":
+    if not on_host(parse(f"{device_type}:0")):
         raise InputError(f"memory by address is the host's; got device type {device_type!r}", got=device_type)
     dtype = np.dtype(element_type)
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
@@ -333,12 +341,7 @@ def _placed(target: Any, value: Any) -> OrtValue:
     if isinstance(target, np.ndarray):
         np.copyto(target, value.numpy())
         return OrtValue(_own(value))
-    kind, _, number = target.partition(":")
-    return (
-        OrtValue.ortvalue_from_numpy(value.numpy(), kind, int(number))
-        if kind != "cpu"
-        else OrtValue(_own(value))
-    )
+    return OrtValue(array(value, target))
 
 
 def _event(name: str, start: int, nanoseconds: int) -> dict[str, Any]:

@@ -8,29 +8,31 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import InputError
+from ...base.machine.devices import Device
+from ...base.machine.devices import cpu as host
+from ...frontends.onnx import require_onnx
 from ...run.tensors.arrays import array, empty
 from ...run.tensors.tensor import Tensor
 
-__all__ = ["OrtValue", "device_of", "type_text"]
+__all__ = ["OrtValue", "on_host", "type_text"]
 
-_NAMES = {
-    "float32": "float",
-    "float64": "double",
-}
-_DEVICES = {"cpu": "cpu", "tt": "tt"}
+
+def element_code(dtype: str) -> int:
+    """ONNX's number of an element type."""
+    from ...frontends.onnx.read import DTYPES  # onnx is there where a model is
+
+    return next(code for code, name in DTYPES.items() if name == dtype)
 
 
 def type_text(dtype: str, sequence: bool = False) -> str:
     """As ONNX Runtime says it: tensor(float)."""
-    text = f"tensor({_NAMES.get(dtype, dtype)})"
-    return f"seq({text})" if sequence else text
+    name = require_onnx().TensorProto.DataType.Name(element_code(dtype)).lower()
+    return f"seq(tensor({name}))" if sequence else f"tensor({name})"
 
 
-def device_of(device_type: str, device_id: int) -> str:
-    """Our name of a device. Raises InputError for another kind."""
-    if device_type not in _DEVICES:
-        raise InputError(f"there is no device type {device_type!r}: cpu, tt", got=device_type)
-    return f"{_DEVICES[device_type]}:{device_id}"
+def on_host(device: Device) -> bool:
+    """Whether a tensor on it has an address."""
+    return device == host()
 
 
 class OrtValue:
@@ -42,14 +44,14 @@ class OrtValue:
     @staticmethod
     def ortvalue_from_numpy(numpy_obj: np.ndarray, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
         """A copy of an array on a device."""
-        return OrtValue(array(numpy_obj, device_of(device_type, device_id)))
+        return OrtValue(array(numpy_obj, f"{device_type}:{device_id}"))
 
     @staticmethod
     def ortvalue_from_shape_and_type(
         shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
     ) -> OrtValue:
         """A tensor whose values are undefined."""
-        return OrtValue(empty(tuple(shape), np.dtype(element_type), device_of(device_type, device_id)))
+        return OrtValue(empty(tuple(shape), np.dtype(element_type), f"{device_type}:{device_id}"))
 
     def numpy(self) -> np.ndarray:
         """The values. Raises InputError for a sequence."""
@@ -70,9 +72,7 @@ class OrtValue:
 
     def element_type(self) -> int:
         """ONNX's number of the element type."""
-        from ...frontends.onnx.read import DTYPES  # onnx is there where a model is
-
-        return {name: code for code, name in DTYPES.items()}[self._tensor().dtype]
+        return element_code(self._tensor().dtype)
 
     def device_name(self) -> str:
         return self._tensor().device.kind
@@ -91,7 +91,7 @@ class OrtValue:
 
     def data_ptr(self) -> int:
         """The address of its first element. Raises InputError where it is not on the host."""
-        if self.device_name() != "cpu":
+        if not on_host(self._tensor().device):
             raise InputError(f"a tensor on {self._tensor().device} has no address on the host")
         return int(self._tensor().numpy().ctypes.data)
 

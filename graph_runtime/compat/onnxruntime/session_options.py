@@ -49,7 +49,7 @@ _READ: dict[str, Any] = {
     "profile_file_prefix": "graph_runtime_profile_",
 }
 _REFUSED = {
-    "optimized_model_filepath": "rewritten models are not written as ONNX; graph-runtime compile writes bundles",
+    "optimized_model_filepath": "rewritten models are not written as ONNX; a bundle is what compile writes",
     "register_custom_ops_library": "custom ops of ONNX Runtime are C++ for its own interface",
     "register_custom_ops": "custom ops of ONNX Runtime are C++ for its own interface",
     "add_external_initializers": "give values of inputs by run(), or gr.create(values=)",

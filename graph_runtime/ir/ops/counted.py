@@ -65,7 +65,7 @@ register(
             *_each_value((3, 33, 5)),
             Case("vector", (("float32", (1000,)),), make=("digits",), nmse=rules.EXACT),
             Case("scalar", (("float32", ()),), nmse=rules.EXACT),
-            Case("empty", (("int32", (0, 4)),), nmse=rules.EXACT),
+            Case("empty", (("float32", (0, 4)),), nmse=rules.EXACT),
         ),
     )
 )
@@ -167,9 +167,9 @@ register(
         cases=(
             *_each_value((300, 1)),
             Case("rows", (("float32", (65, 2)),), make=("digits",), nmse=rules.EXACT),
-            Case("rows_as_they_come", (("int32", (65, 2)),), {"sorted": False}, ("digits",), rules.EXACT),
+            Case("rows_as_they_come", (("float32", (65, 2)),), {"sorted": False}, ("digits",), rules.EXACT),
             Case("as_they_come", (("float32", (500, 1)),), {"sorted": False}, ("digits",), rules.EXACT),
-            Case("empty", (("int32", (0, 1)),), nmse=rules.EXACT),
+            Case("empty", (("float32", (0, 1)),), nmse=rules.EXACT),
         ),
     )
 )

@@ -4,6 +4,7 @@
  *
  * defines: gr_cpu_roi_align__<suffix>
  */
+#include "cpu/indices.h"
 
 /* Where samples lie along one axis: cells of a box, `count` samples in each. */
 typedef struct GR_FN(roi_axis) {
@@ -60,11 +61,9 @@ GR_INLINE GR_T GR_FN(roi_cell)(const gr_call *call, const GR_T *plane, const GR_
   return GR_STORE((GR_C)(!count ? 0 : call->attrs[0] ? most : sum / (double)count));
 }
 
-/* The image of a box, counted from the last one where the index is negative; out of range as it is. */
+/* The image of a box; -1 for an index that is out of range. */
 GR_INLINE int64_t GR_FN(roi_image)(const gr_call *call, int64_t k) {
-  const gr_arg *images = &call->args[2];
-  int64_t index = images->dtype == GR_I32 ? ((const int32_t *)gr_ptr(images))[k] : ((const int64_t *)gr_ptr(images))[k];
-  return index < 0 ? index + call->args[0].shape[0] : index;
+  return gr_index(&call->args[2], k, call->args[0].shape[0]);
 }
 
 /* A task is one channel of one box. */
@@ -78,8 +77,8 @@ static int32_t GR_FN(roi_run)(void *ctx, int64_t first, int64_t last) {
     const GR_T *box = (const GR_T *)gr_ptr(&call->args[1]) + 4 * k;
     GR_FN(roi_axis) down = GR_FN(roi_axis_of)(call, GR_LOAD(box[1]), GR_LOAD(box[3]), rows, height),
                     across = GR_FN(roi_axis_of)(call, GR_LOAD(box[0]), GR_LOAD(box[2]), columns, width);
-    const GR_T *plane =
-        (const GR_T *)gr_ptr(x) + (GR_FN(roi_image)(call, k) * channels + c) * height * width;
+    int64_t image = gr_max(0, GR_FN(roi_image)(call, k)); /* below 0: changed by another thread */
+    const GR_T *plane = (const GR_T *)gr_ptr(x) + (image * channels + c) * height * width;
     GR_T *to = (GR_T *)gr_ptr(out) + task * rows * columns;
     for (int64_t p = 0; p < rows; p++)
       for (int64_t q = 0; q < columns; q++)
@@ -90,10 +89,9 @@ static int32_t GR_FN(roi_run)(void *ctx, int64_t first, int64_t last) {
 
 /* gr-kernel: cpu/roi_align : f32 f64 f16 bf16 */
 static inline int32_t GR_BODY(roi_align)(const gr_call *call) {
-  const gr_arg *x = &call->args[0], *images = &call->args[2], *out = &call->args[3];
+  const gr_arg *images = &call->args[2], *out = &call->args[3];
   for (int64_t k = 0; k < images->shape[0]; k++) {
-    int64_t image = GR_FN(roi_image)(call, k);
-    if (image < 0 || image >= x->shape[0]) return gr_refuse(call, "roi_align: an index of an image is out of range");
+    if (GR_FN(roi_image)(call, k) < 0) return gr_refuse(call, "roi_align: an index of an image is out of range");
   }
   if (!gr_size(out)) return GR_OK;
   gr_call copy = *call;
