@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +11,7 @@ import numpy as np
 import typer
 
 from ..base import dtypes
-from ..base.errors import InputError, did_you_mean
+from ..base.errors import GraphRuntimeError, InputError, did_you_mean
 from ..base.options import Options
 from ..base.writing import writing
 from ..build.prepare import Prepared
@@ -20,6 +20,7 @@ from ..testing.differences import Comparison
 from ..views.op_totals import machine_rates, op_totals, op_totals_text
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs
+from .flows import FlowRun, flow_of, run_flow
 from .pictures import Html, Trace, write_pictures
 from .progress import progress
 from .sources import OpenedProgram, open_program
@@ -96,11 +97,26 @@ def run(
 
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
-    with progress(not json) as tell:
-        program = open_program(graph, device, library, params, options, tell, native=native, rebuild=rebuild)
-        prepared = program.prepare(options, tell)
-        module = program.open(prepared, tell)
     expected = read_expected(expect) if expect else {}
+    with progress(not json) as tell:
+        try:
+            program = open_program(
+                graph, device, library, params, options, tell, native=native, rebuild=rebuild
+            )
+            prepared = program.prepare(options, tell)
+        except GraphRuntimeError as error:
+            looks: dict[str, Any] = {
+                "--compare": compare,
+                "--against": against,
+                "--profile": profile,
+                "--trace": trace,
+            }
+            looks |= {"--html": html, "--params": params, "--library": library}
+            flow = flow_of(graph, device, options, error, looks)
+            made = run_flow(flow, opt.pairs(input, "--input"), expected, options.dims, seed)
+            _finish(made, output, expected if expect else None, rtol, atol, json)
+            return
+        module = program.open(prepared, tell)
     _set_inputs(
         module,
         opt.pairs(input, "--input"),
@@ -115,9 +131,7 @@ def run(
     if timeline is not None and (trace or html):
         write_pictures(timeline, program.name, trace, html)
     names = module.session.graph.output_names
-    if output:
-        with writing(output, through=True) as part, part.open("wb") as file:
-            write_outputs(file, {name: _storable(v) for name, v in zip(names, values, strict=True)})
+    _write(output, names, values)
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, prepared, module)] if compare else []
     if against:
@@ -126,7 +140,7 @@ def run(
         judge = Judge(against, graph, options, device or ["cpu:0"], _inputs(program, module))
         reports.append(judge.compare(values, module.session.plan))
     totals = op_totals(module.session.plan, module.benchmark_nodes(_PROFILED).medians()) if profile else None
-    _show(module, values, seconds, differences, reports, totals, json)
+    _show(names, values, seconds, differences, reports, totals, json)
     if (differences and not all(d.ok for d in differences)) or not all(report.ok for report in reports):
         raise typer.Exit(1)
 
@@ -190,8 +204,31 @@ def _storable(value: np.ndarray) -> np.ndarray:
     return value.astype(np.float32) if dtypes.is_extension(value.dtype.name) else value
 
 
+def _finish(
+    made: FlowRun,
+    output: Path | None,
+    expected: dict[str, np.ndarray] | None,
+    rtol: float,
+    atol: float,
+    json: bool,
+) -> None:
+    """Write and show what a flow has made; exit code 1 where it is not what was expected."""
+    names, values, seconds = made
+    _write(output, names, values)
+    differences = None if expected is None else compare_outputs(values, names, expected, rtol, atol)
+    _show(names, values, seconds, differences, [], None, json)
+    if differences and not all(d.ok for d in differences):
+        raise typer.Exit(1)
+
+
+def _write(output: Path | None, names: Sequence[str], values: Sequence[np.ndarray]) -> None:
+    if output:
+        with writing(output, through=True) as part, part.open("wb") as file:
+            write_outputs(file, {name: _storable(v) for name, v in zip(names, values, strict=True)})
+
+
 def _show(
-    module: GraphModule,
+    names: Sequence[str],
     values: list[np.ndarray],
     seconds: float,
     differences: list[Difference] | None,
@@ -199,7 +236,6 @@ def _show(
     totals: list[dict[str, Any]] | None,
     json: bool,
 ) -> None:
-    names = module.session.graph.output_names
     if json:
         rows = [
             {"name": name, "shape": value.shape, "dtype": value.dtype.name}

@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from .flows.flow_module import FlowModule
     from .library import Library
 
-__all__ = ["adopt_params", "create", "create_flow", "open_prepared", "read_graph", "set_constants", "warn_of"]
+__all__ = [
+    "adopt_params",
+    "create",
+    "create_flow",
+    "open_prepared",
+    "read_graph",
+    "set_constants",
+    "waits_for_runs",
+    "warn_of",
+]
 
 _MOST_WARNINGS = 5
 
@@ -123,7 +132,7 @@ def create(
         try:
             prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
         except GraphRuntimeError as error:
-            if params is not None or libraries or chosen.batch or not _waits(graph, error):
+            if params is not None or libraries or chosen.batch or not waits_for_runs(graph, error):
                 raise
             return cast("GraphModule", create_flow(graph, devices, chosen, name))
         if not isinstance(graph, Plan):
@@ -148,7 +157,7 @@ def create_flow(
     return open_flow(source, make, options or Options(), name or _name_of(source))
 
 
-def _waits(source: Any, error: GraphRuntimeError) -> bool:
+def waits_for_runs(source: Any, error: GraphRuntimeError) -> bool:
     """Whether a source is an ONNX file that only lacks what its runs find."""
     if not is_onnx(source):
         return False

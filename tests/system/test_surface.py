@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PUBLIC = [
     "graph_runtime",
     "graph_runtime.compat.onnx_backend",
+    "graph_runtime.compat.onnxruntime",
     "graph_runtime.compat.tvm",
     "graph_runtime.compat.tvm.contrib",
     "graph_runtime.compat.tvm.contrib.debugger",
@@ -34,8 +35,12 @@ PUBLIC = [
 
 
 def _module(name: str):
-    if name in ("graph_runtime.torch", "graph_runtime.compat.onnx_backend"):
-        pytest.importorskip(name.rpartition(".")[2].removesuffix("_backend"))
+    if name in (
+        "graph_runtime.torch",
+        "graph_runtime.compat.onnx_backend",
+        "graph_runtime.compat.onnxruntime",
+    ):
+        pytest.importorskip(name.rpartition(".")[2].removesuffix("_backend").removesuffix("runtime"))
     return (
         importlib.import_module(name) if name != "graph_runtime.errors" else _module("graph_runtime").errors
     )

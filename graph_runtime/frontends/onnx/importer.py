@@ -233,9 +233,10 @@ class Importer:
         elif all(f.error and not isinstance(f.error, UnsupportedOpError) for f in self.failures):
             kind = GraphError
         first = self.failures[0]
+        found = "; gr.create and graph-runtime run find such values while they run" if unknown else ""
         raise kind(
             f"{len(self.failures)} node{'s' * (len(self.failures) > 1)} of {self.source.file.name} cannot be "
-            f"converted: {_listed(self.failures)}",
+            f"converted: {_listed(self.failures)}{found}",
             path=first.path,
             op=first.op,
             node=first.node,

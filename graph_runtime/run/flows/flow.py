@@ -58,9 +58,12 @@ class Flow:
     most_steps: int
     steps: dict[Any, Step] = field(default_factory=dict)
 
-    def run(self, values: dict[str, Value]) -> list[Value]:
-        """The outputs; they are overwritten by the next run. ``values``: what the graph reads, by name."""
-        step = self._first(values)
+    def run(self, values: dict[str, Value], key: Any = None) -> list[Value]:
+        """The outputs; they are overwritten by the next run. ``values``: what the graph reads, by name;
+        ``key``: of what kind each is, where the caller has it."""
+        step = self.steps.get(key) if key else None
+        if step is None:
+            step = self._first(values)
         while True:
             self._execute(step, values)
             if step.last:
@@ -96,7 +99,7 @@ class Flow:
                 value = values[read.name]
                 session.set_input(at, value if read.index is None else value[read.index])
             session.run()
-            made = dict(zip(program.outputs, map(session.output, range(len(program.outputs))), strict=True))
+            made = program.outputs
             for name, parts in stage.makes.items():
                 if isinstance(parts, tuple):
                     values[name] = [made[part] for part in parts]

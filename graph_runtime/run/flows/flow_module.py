@@ -79,7 +79,7 @@ class FlowModule:
             kinds = {name: type_of(value) for name, value in values.items()}
             self._file.check({name: kind for name, kind in kinds.items() if isinstance(kind, TensorType)})
             self._checked.add(key)
-        return self.flow.run(values)
+        return self.flow.run(values, key)
 
     def prepare(self) -> None:
         """Make the first program of inputs whose sizes are all known now, so that the first run need not, and
@@ -197,6 +197,8 @@ def _typed(info: PortInfo, value: Any) -> np.ndarray:
         array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     except (ValueError, TypeError) as error:
         raise InputError(f"input {info.name!r}: {error}", got=type(value).__name__) from error
+    if array.dtype.name == info.dtype and array.flags.c_contiguous:
+        return array
     wanted = dtypes.to_numpy(info.dtype) if info.dtype else array.dtype
     if array.dtype != wanted:
         plain = not hasattr(value, "dtype") and np.array_equal(array, array.astype(wanted))

@@ -16,6 +16,7 @@ from ..module import GraphModule
 from ..sessions.constants import digest
 from ..sessions.session import Session
 from ..tensors.host_values import aligned_empty
+from ..tensors.tensor import Tensor
 
 __all__ = ["Programs", "SizedProgram"]
 
@@ -23,12 +24,12 @@ __all__ = ["Programs", "SizedProgram"]
 @dataclass(frozen=True, eq=False)
 class SizedProgram:
     """A model at known sizes, ready to run. ``inputs``: indices of those that are no constants, in the
-    model's order; ``outputs``: names of its outputs."""
+    model's order; ``outputs``: its live tensors by name."""
 
     module: GraphModule
     session: Session
     inputs: tuple[int, ...]
-    outputs: tuple[str, ...]
+    outputs: dict[str, Tensor]
 
 
 Share = Callable[[Mapping[str, Constant]], dict[str, np.ndarray]]
@@ -87,7 +88,8 @@ class Programs:
         with gc_paused():
             module = self.make(model, options, f"{self.name}, program {self.made}", self._shared)
         at = tuple(module.get_input_index(name) for name in inputs)
-        return SizedProgram(module, module.session, at, tuple(graph.output_names))
+        outputs = {name: module.get_output(i) for i, name in enumerate(graph.output_names)}
+        return SizedProgram(module, module.session, at, outputs)
 
     def _shared(self, constants: Mapping[str, Constant]) -> dict[str, np.ndarray]:
         """The constants' values, each of which is in memory once."""

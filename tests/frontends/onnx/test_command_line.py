@@ -236,6 +236,24 @@ def test_bad_files_and_options_are_one_line_and_leave_nothing(command, tmp_path,
     assert sorted(os.listdir(tmp_path)) == before
 
 
+def test_run_takes_a_model_of_open_sizes_and_refuses_what_looks_at_one_program(command, tmp_path):
+    x = np.random.default_rng(2).standard_normal((3, *np.load(tmp_path / "x.npy").shape[1:])).astype("f4")
+    np.save(tmp_path / "three.npy", x)
+    code, out, err = command("run", "model.onnx", "--input", "x=three.npy", "-o", "y.npz")
+    assert code == 0, err
+    assert "1 programs: x float32[3," in err
+    assert next(iter(np.load(tmp_path / "y.npz").values())).shape[0] == 3
+    assert command("run", "model.onnx", "--input", "x=three.npy", "--expect", "y.npz")[0] == 0
+    for args, words in (
+        (["--input", "x=random"], "--input x=random needs sizes: --dim batch=1"),
+        (["--input", "x=three.npy", "--profile"], "--profile looks at one program"),
+        (["--input", "xx=three.npy"], "the model has no such input"),
+    ):
+        code, out, err = command("run", "model.onnx", *args)
+        assert (code, out) == (2, "")
+        assert words in err
+
+
 def test_killed_in_the_middle_leaves_the_old_bundle_or_none(made, tmp_path):
     """At any moment: what has the bundle's name is whole. Only temporary names are left beside it."""
     shutil.copy(made / "model.onnx", tmp_path)
