@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
@@ -20,12 +20,14 @@ from ..testing.differences import Comparison
 from ..views.op_totals import machine_rates, op_totals, op_totals_text
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs
-from .flows import FlowRun, flow_of, run_flow
 from .pictures import Html, Trace, write_pictures
 from .progress import progress
 from .sources import OpenedProgram, open_program
 from .trace import timed_run
 from .values import random_array, read_input
+
+if TYPE_CHECKING:
+    from .flows import FlowRun
 
 __all__ = ["run"]
 
@@ -105,6 +107,8 @@ def run(
             )
             prepared = program.prepare(options, tell)
         except GraphRuntimeError as error:
+            from .flows import flow_of, run_flow  # needs onnx, which few commands do
+
             looks: dict[str, Any] = {
                 "--compare": compare,
                 "--against": against,

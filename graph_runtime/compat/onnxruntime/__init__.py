@@ -10,9 +10,18 @@ package does not do are refused by their name.
 
 from __future__ import annotations
 
-from .inference_session import InferenceSession, IOBinding, ModelMetadata, NodeArg, available
-from .ort_value import OrtValue
-from .session_options import ExecutionMode, GraphOptimizationLevel, RunOptions, SessionOptions
+from ...frontends.onnx import require_onnx
+
+require_onnx()  # says what to install, where an import would only fail
+
+from .inference_session import InferenceSession, IOBinding, ModelMetadata, NodeArg, available  # noqa: E402
+from .ort_value import OrtValue  # noqa: E402
+from .session_options import (  # noqa: E402
+    ExecutionMode,
+    GraphOptimizationLevel,
+    RunOptions,
+    SessionOptions,
+)
 
 __all__ = [
     "ExecutionMode",

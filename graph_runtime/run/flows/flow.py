@@ -80,8 +80,15 @@ class Flow:
         key = tuple([kind_of(value) for value in values.values()])
         step = self.steps.get(key)
         if step is None:
-            step = self.steps[key] = self._step(self.nodes, self.known, values)
+            step = self._step(self.nodes, self.known, values)
+            self._keep(self.steps, key, step)
         return step
+
+    def _keep(self, steps: dict[Any, Step], key: Any, step: Step) -> None:
+        """Remember a step; of as many as there may be programs the one that came first is forgotten."""
+        while len(steps) >= self.programs.most:
+            del steps[next(iter(steps))]
+        steps[key] = step
 
     def _output(self, step: Step, name: str, values: Mapping[str, Value]) -> Value:
         if name in values:
@@ -118,7 +125,8 @@ class Flow:
             known = dict(step.stage.known)
             for name in step.stage.asks:
                 known[name] = _constant(name, kept(values[name]))
-            child = step.children[key] = self._step(step.stage.rest, known, values)
+            child = self._step(step.stage.rest, known, values)
+            self._keep(step.children, key, child)
         return child
 
     # ---------------------------------------------------------------- finding out

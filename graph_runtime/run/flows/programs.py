@@ -51,7 +51,7 @@ class Programs:
     made: int = 0
     dropped: int = 0
     sizes: list[str] = field(default_factory=list)
-    _held: OrderedDict[int, SizedProgram] = field(default_factory=OrderedDict)
+    _held: OrderedDict[int, tuple[Model, SizedProgram]] = field(default_factory=OrderedDict)
     _constants: WeakValueDictionary[bytes, np.ndarray] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
@@ -59,22 +59,22 @@ class Programs:
 
     def of(self, model: Model) -> SizedProgram:
         """The program of a model, which is the one of the last call where that is still kept."""
-        program = self._held.get(id(model))
-        if program is None:
+        held = self._held.get(id(model))  # the model is kept, so that no other has its id
+        if held is None:
             while len(self._held) >= self.most:
                 self._held.popitem(last=False)
                 self.dropped += 1
-            program = self._held[id(model)] = self._make(model)
+            held = self._held[id(model)] = model, self._make(model)
         else:
             self._held.move_to_end(id(model))
-        return program
+        return held[1]
 
     def __len__(self) -> int:
         return len(self._held)
 
     def modules(self) -> list[GraphModule]:
         """Those that are kept, the least recently used first."""
-        return [program.module for program in self._held.values()]
+        return [program.module for _, program in self._held.values()]
 
     def _make(self, model: Model) -> SizedProgram:
         graph = model.graph
