@@ -14,7 +14,7 @@ from ..base.errors import GraphRuntimeError, InputError, did_you_mean
 from ..base.options import Options
 from ..frontends.onnx.dynamic import PortInfo
 from ..ir.graph import TensorType
-from ..run.factory import create_flow, waits_for_runs
+from ..run.factory import create_flow
 from ..run.flows.flow_module import FlowModule
 from .values import read_input
 
@@ -30,10 +30,8 @@ def flow_of(
     error: GraphRuntimeError,
     asked: Mapping[str, Any],
 ) -> FlowModule:
-    """The flow of a model that has no one program, for which ``error`` says why; raises that error for any
-    other. ``asked``: flags that look at a program, which a flow refuses by name."""
-    if options.batch or not waits_for_runs(source, error):
-        raise error
+    """The flow of a model that has no one program, for which ``error`` says why. ``asked``: flags that look
+    at a program, which are refused by name."""
     for flag, value in asked.items():
         if value:
             raise InputError(

@@ -15,6 +15,7 @@ from ..base.errors import GraphRuntimeError, InputError, did_you_mean
 from ..base.options import Options
 from ..base.writing import writing
 from ..build.prepare import Prepared
+from ..run.factory import waits_for_runs
 from ..run.module import GraphModule
 from ..testing.differences import Comparison
 from ..views.op_totals import machine_rates, op_totals, op_totals_text
@@ -107,6 +108,8 @@ def run(
             )
             prepared = program.prepare(options, tell)
         except GraphRuntimeError as error:
+            if options.batch or not waits_for_runs(graph, error):
+                raise
             from .flows import flow_of, run_flow  # needs onnx, which few commands do
 
             looks: dict[str, Any] = {

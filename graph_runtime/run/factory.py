@@ -161,8 +161,10 @@ def waits_for_runs(source: Any, error: GraphRuntimeError) -> bool:
     """Whether a source is an ONNX file that only lacks what its runs find."""
     if not is_onnx(source):
         return False
-    from ..frontends.onnx.dynamic import found_by_runs  # other files need no onnx
-
+    try:
+        from ..frontends.onnx.dynamic import found_by_runs  # other files need no onnx
+    except ImportError:  # then the error says what to install
+        return False
     return found_by_runs(error)
 
 

@@ -45,14 +45,13 @@ def load_model(
     ill-formed graph, or one that another batch does not fit), UnsupportedOpError (all nodes that cannot be
     converted, in one).
     """
+    onnx = require_onnx()
     from . import families  # noqa: F401  (it fills the table of converters)
     from .importer import Importer
     from .parse import parse_file
 
     given = {name: np.asarray(value) for name, value in (values or {}).items()}
-    file = parse_file(
-        source, require_onnx(), dict(dims or {}), batch, given, None if folder is None else Path(folder)
-    )
+    file = parse_file(source, onnx, dict(dims or {}), batch, given, None if folder is None else Path(folder))
     with gc_paused():
         return Importer(file).model()
 

@@ -60,7 +60,7 @@ register(
         _nonzero,
         lambda i, o, a: i[0].size,
         bodies={"cpu": Body("nonzero", rules.ALL, rules.by_dtype)},
-        kind="movement",
+        kind="windows",
         cases=(
             *_each_value((3, 33, 5)),
             Case("vector", (("float32", (1000,)),), make=("digits",), nmse=rules.EXACT),
@@ -105,7 +105,7 @@ register(
         attrs=(Attr("axis", "int", REQUIRED, "the axis to go along"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies={"cpu": Body("compress", rules.ALL, rules.by_bytes)},
-        kind="movement",
+        kind="windows",
         cases=(
             *(
                 Case(f"{t}_{axis}", ((t, (3, 33, 5)), ("bool", (n,))), {"axis": axis}, nmse=rules.EXACT)
@@ -163,7 +163,7 @@ register(
         attrs=(Attr("sorted", "bool", True, "in ascending order; else as they first come"),),
         words=lambda i, o, a: [int(a["sorted"])],
         bodies={"cpu": Body("unique", rules.ALL, rules.by_dtype)},
-        kind="movement",
+        kind="windows",
         cases=(
             *_each_value((300, 1)),
             Case("rows", (("float32", (65, 2)),), make=("digits",), nmse=rules.EXACT),
@@ -258,7 +258,7 @@ register(
             int(a["score_threshold"] is not None),
         ],
         bodies={"cpu": Body("non_max_suppression", ("float32",), rules.by_dtype)},
-        kind="movement",
+        kind="windows",
         cases=tuple(
             Case(
                 name,
