@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from .control_checks import subgraph_of
+
 __all__ = ["taken_branch"]
 
 
-def taken_branch(node: Any, taken: bool, names: Collection[str]) -> Any:
+def taken_branch(node: Any, taken: bool, names: Collection[str], path: str) -> Any:
     """The branch's graph; what it makes has other names where one of ``names`` is the same: files may name
     values of two branches alike."""
-    wanted = "then_branch" if taken else "else_branch"
-    branch = next(a.g for a in node.attribute if a.name == wanted)
+    branch = subgraph_of(node, "then_branch" if taken else "else_branch", path)
     made = {name for inner in branch.node for name in inner.output if name}
     made |= {tensor.name for tensor in branch.initializer}
     if not (twice := made & set(names)):

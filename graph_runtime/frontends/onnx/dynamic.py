@@ -14,6 +14,7 @@ from ...ir.graph import TensorType
 from ...ir.model import Constant
 from . import require_onnx
 from .context import UnknownValueError, table
+from .control_checks import check_control
 from .importer import Importer
 from .parse import ParsedFile, all_nodes, checked_file, with_type
 from .read import DTYPES
@@ -91,6 +92,7 @@ def open_dynamic(source: Any, dims: Mapping[str, Size], values: Mapping[str, Any
     graph = file.proto.graph
     versions = opsets(file.proto, onnx)
     _check_ops(graph, file.name)
+    check_control(graph)
     given = {name: np.asarray(value) for name, value in values.items()}
     parsed = ParsedFile(file, versions, {}, {}, None, {})
     known: dict[str, Known] = dict(Importer(parsed).initializers(graph))

@@ -19,6 +19,7 @@ from ...ir.model import Model
 from .branches import taken_branch
 from .budget import Budget
 from .context import UnknownValueError
+from .control_checks import one_value
 from .emit import emit
 from .importer import UNKNOWN, Importer
 from .parse import ParsedFile
@@ -156,7 +157,8 @@ class _Cutter:
         limit, go = ((self.scope[n] if n else None) for n in (*node.input, "", "")[:2])
         if limit is None or limit.known() is None or (go is not None and go.known() is None):
             return True
-        return int(limit.known().reshape(-1)[0]) > MOST_UNROLLED
+        trips = limit.known()
+        return trips.size != 1 or int(trips.reshape(-1)[0]) > MOST_UNROLLED
 
     def _splice(self, path: str, node: Any) -> bool:
         """Put the nodes of the branch that an If takes in its place, where that is known."""
@@ -168,8 +170,8 @@ class _Cutter:
                 self.asked.append(condition)
             self._wait(path, node, False)
             return True
-        taken = bool(values.reshape(-1)[0])
-        branch = taken_branch(node, taken, self.scope)
+        taken = bool(one_value(values, "the condition", node, path))
+        branch = taken_branch(node, taken, self.scope, path)
         self.spliced += len(branch.node)
         if self.spliced > _MOST_SPLICED:
             raise GraphError(f"branches of more than {_MOST_SPLICED} nodes", path=path, node=node.name)

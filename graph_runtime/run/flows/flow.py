@@ -21,7 +21,7 @@ from ...ir.graph import TensorType
 from ...ir.model import Constant
 from .flow_values import Value, array_of, constant_of, kept, kind_of, type_of
 from .loops import Loop, body_of
-from .programs import Programs
+from .programs import Programs, host_bytes
 
 __all__ = ["Flow", "Step"]
 
@@ -69,6 +69,12 @@ class Flow:
             if step.last:
                 return [self._output(step, name, values) for name in self.outputs]
             step = self._next(step, values)
+
+    @property
+    def most_bytes(self) -> int:
+        """What the states and results of a loop may take: an eighth of what the host has for tensors, as
+        programs hold states, too, and results are copied once more in the end."""
+        return host_bytes() // 8
 
     def prepare(self, values: Mapping[str, Value]) -> None:
         """Make the first program for values of these sizes."""

@@ -13,7 +13,7 @@ from ...ir.graph import TensorType
 from ...ir.model import Constant
 from ..tensors.host_values import aligned_empty
 
-__all__ = ["Value", "array_of", "constant_of", "kept", "kind_of", "type_of"]
+__all__ = ["Value", "array_of", "constant_of", "kept", "kind_of", "nbytes_of", "type_of"]
 
 Value = Any  # a Tensor, an array, a list of these; None: an optional without a value
 
@@ -49,6 +49,15 @@ def constant_of(known: Known) -> Value:
 def array_of(value: Value) -> np.ndarray:
     """The value on the host, read only."""
     return value if isinstance(value, np.ndarray) else value.numpy()
+
+
+def nbytes_of(value: Value) -> int:
+    """Bytes of its elements."""
+    if value is None:
+        return 0
+    if isinstance(value, list):
+        return sum(map(nbytes_of, value))
+    return int(value.nbytes)
 
 
 def kept(value: Value) -> Value:

@@ -9,14 +9,15 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import GraphError
+from ...base.errors import DeviceMemoryError, GraphError
 from ...frontends.onnx.attributes import attributes_of
+from ...frontends.onnx.control_checks import body_inputs, one_value, subgraph_of
 from ...frontends.onnx.importer import Importer
 from ...frontends.onnx.parse import ParsedFile
 from ...frontends.onnx.read import DTYPES
 from ...frontends.onnx.sorting import names_read
 from ...frontends.onnx.stages import Stage, first_nodes
-from .flow_values import Value, array_of, constant_of, kept
+from .flow_values import Value, array_of, constant_of, kept, nbytes_of
 
 __all__ = ["Loop", "LoopBody", "body_of"]
 
@@ -26,6 +27,10 @@ class LoopBody(Protocol):
 
     outputs: tuple[str, ...]
     most_steps: int
+
+    @property
+    def most_bytes(self) -> int:
+        """What the states and results of a loop may take."""
 
     def run(self, values: dict[str, Value]) -> list[Value]:
         """The outputs for these values."""
@@ -46,6 +51,7 @@ class Loop:
     num_states: int
     attrs: Mapping[str, Any]
     known: Mapping[str, Any]
+    _held: int = 0  # bytes of what is stacked in the end
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -56,7 +62,9 @@ class Loop:
         return tuple(self.node.output)
 
     def run(self, values: dict[str, Value]) -> None:
-        """Put its outputs into ``values``. Raises GraphError for a loop that does not end."""
+        """Put its outputs into ``values``. Raises GraphError for a loop that does not end,
+        DeviceMemoryError for one whose results the host has no room for."""
+        self._held = 0
         outputs = self._scan(values) if self.node.op_type == "Scan" else self._loop(values)
         values |= {name: value for name, value in zip(self.results, outputs, strict=False) if name}
 
@@ -64,16 +72,16 @@ class Loop:
 
     def _loop(self, values: Mapping[str, Value]) -> list[Value]:
         limit, go, *states = (self._value(name, values) for name in self.reads)
-        most = None if limit is None else int(array_of(limit).reshape(-1)[0])
-        going = go is None or bool(array_of(go).reshape(-1)[0])
+        most = None if limit is None else int(self._one(limit, "the trip count"))
+        going = go is None or bool(self._one(go, "the condition"))
         outer = {name: values[name] for name in self.around}
-        columns: list[list[Value]] = [[] for _ in self.results[self.num_states :]]
+        columns: list[list[Value]] = [[] for _ in self.body.outputs[1 + self.num_states :]]
         trip = 0
         while going and (most is None or trip < most):
             self._bounded(trip)
             given = [np.array(trip, np.int64), np.array(True), *states]
             go, *made = self.body.run({**dict(zip(self.names, given, strict=True)), **outer})
-            going = bool(array_of(go).reshape(-1)[0])
+            going = bool(self._one(go, "the condition that its body makes"))
             states = self._hand_on(made, columns)
             trip += 1
         first = 1 + self.num_states
@@ -83,13 +91,14 @@ class Loop:
         count = int(self.attrs["num_scan_inputs"])
         inputs = [self._value(name, values) for name in self.reads]
         states, scanned = inputs[: len(inputs) - count], [array_of(v) for v in inputs[len(inputs) - count :]]
-        axes = [int(a) % v.ndim for a, v in zip(self._list("scan_input_axes", count), scanned, strict=True)]
+        given = self._list("scan_input_axes", count)
+        axes = [self._axis(a, value.ndim) for a, value in zip(given, scanned, strict=True)]
         back = self._list("scan_input_directions", count)
         steps = {v.shape[a] for v, a in zip(scanned, axes, strict=True)}
         if len(steps) != 1:
             raise GraphError(f"scan inputs of {sorted(steps)} steps", path=self.path, node=self.node.name)
         outer = {name: values[name] for name in self.around}
-        columns: list[list[Value]] = [[] for _ in self.results[self.num_states :]]
+        columns: list[list[Value]] = [[] for _ in self.body.outputs[self.num_states :]]
         total = steps.pop()
         for t in range(total):
             parts = [
@@ -116,6 +125,17 @@ class Loop:
             return None
         return values[name] if name in values else self.known[name]
 
+    def _one(self, value: Value, what: str) -> Any:
+        return one_value(array_of(value), what, self.node, self.path)
+
+    def _axis(self, axis: int, rank: int) -> int:
+        if not -rank <= axis < rank:
+            text = (
+                f"{self.node.op_type} {self.node.name!r}: axis {axis} is out of range for {rank} dimensions"
+            )
+            raise GraphError(text, path=self.path, node=self.node.name, got=axis)
+        return axis % rank
+
     def _list(self, name: str, count: int) -> Sequence[int]:
         return self.attrs.get(name) or [0] * count
 
@@ -134,7 +154,19 @@ class Loop:
         """Copies: of the states, and of what is stacked in the end."""
         for column, value in zip(columns, made[self.num_states :], strict=True):
             column.append(kept(value))
-        return [kept(value) for value in made[: self.num_states]]
+            self._held += nbytes_of(value)
+        states = made[: self.num_states]
+        needed = self._held + sum(map(nbytes_of, states))
+        if needed > self.body.most_bytes:
+            raise DeviceMemoryError(
+                f"{self.node.op_type} {self.node.name!r} would keep {needed} B of results and states, the "
+                f"host has room for {self.body.most_bytes}",
+                path=self.path,
+                node=self.node.name,
+                got=needed,
+                wanted=self.body.most_bytes,
+            )
+        return [kept(value) for value in states]
 
     def _stacked(self, column: Sequence[Value], output: int, axis: int) -> np.ndarray:
         if column:
@@ -146,8 +178,8 @@ class Loop:
                     path=self.path,
                     node=self.node.name,
                 )
-            return np.stack(column, axis % (column[0].ndim + 1))
-        body = next(a.g for a in self.node.attribute if a.name == "body")
+            return np.stack(column, self._axis(axis, column[0].ndim + 1))
+        body = subgraph_of(self.node, "body", self.path)
         kind = body.output[output].type.tensor_type
         shape = [d.dim_value if d.HasField("dim_value") else 0 for d in kind.shape.dim]
         shape.insert(axis % (len(shape) + 1), 0)
@@ -157,24 +189,18 @@ class Loop:
 def body_of(file: ParsedFile, path: str, node: Any, stage: Stage, make: Callable[..., LoopBody]) -> Loop:
     """The Loop of a node that has all that it reads. ``make``: from nodes, names of
     outputs and constants."""
-    graph = next(a.g for a in node.attribute if a.name == "body")
+    graph = subgraph_of(node, "body", path)
     importer = Importer(file)
     attrs = attributes_of(file.file, node, file.opsets.get("", 1))
     own = importer.initializers(graph)
-    names = tuple(info.name for info in graph.input if info.name not in own)
+    names = tuple(body_inputs(graph))
     inner = {name for each in graph.node for name in names_read(each)} | {o.name for o in graph.output}
     made = {name for each in graph.node for name in each.output} | set(names) | set(own)
     free = sorted(inner - made - {""})
     known = {**{name: stage.known[name] for name in free if name in stage.known}, **own}
     around = tuple(name for name in free if name not in known)
-    given = len(node.input) - 2 if node.op_type == "Loop" else len(node.input) - int(attrs["num_scan_inputs"])
-    wanted = len(names) - 2 if node.op_type == "Loop" else len(names)
-    if wanted != (given if node.op_type == "Loop" else len(node.input)):
-        raise GraphError(
-            f"{node.op_type} {node.name!r} hands {given} values to a body that takes {wanted}",
-            path=path,
-            node=node.name,
-        )
+    taken = 2 if node.op_type == "Loop" else int(attrs["num_scan_inputs"])  # that are no states
+    given = len(node.input) - taken
     outputs = tuple(info.name for info in graph.output)
     body = make(first_nodes(graph, f"{path}.body"), outputs, known)
     constants = {n: constant_of(stage.known[n]) for n in node.input if n in stage.known}

@@ -9,7 +9,9 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
+from ...base.errors import DeviceMemoryError
 from ...base.garbage import gc_paused
+from ...base.machine.devices import cpu
 from ...base.options import Options
 from ...ir.model import Constant, Model
 from ..module import GraphModule
@@ -18,22 +20,28 @@ from ..sessions.session import Session
 from ..tensors.host_values import aligned_empty
 from ..tensors.tensor import Tensor
 
-__all__ = ["Programs", "SizedProgram"]
+__all__ = ["Programs", "SizedProgram", "host_bytes"]
 
 
 @dataclass(frozen=True, eq=False)
 class SizedProgram:
     """A model at known sizes, ready to run. ``inputs``: indices of those that are no constants, in the
-    model's order; ``outputs``: its live tensors by name."""
+    model's order; ``outputs``: its live tensors by name. ``nbytes``: of all of these."""
 
     module: GraphModule
     session: Session
     inputs: tuple[int, ...]
     outputs: dict[str, Tensor]
+    nbytes: int
 
 
 Share = Callable[[Mapping[str, Constant]], dict[str, np.ndarray]]
 Make = Callable[[Model, Options, str, Share], GraphModule]  # the Share gives its constants' values
+
+
+def host_bytes() -> int:
+    """What the host has for tensors."""
+    return sum(memory.banks * memory.bank_bytes for memory in cpu().descriptor.memories)
 
 
 @dataclass(eq=False)
@@ -61,13 +69,28 @@ class Programs:
         """The program of a model, which is the one of the last call where that is still kept."""
         held = self._held.get(id(model))  # the model is kept, so that no other has its id
         if held is None:
-            while len(self._held) >= self.most:
+            while self._held and (len(self._held) >= self.most or self._bytes() > host_bytes() // 8):
                 self._held.popitem(last=False)
                 self.dropped += 1
-            held = self._held[id(model)] = model, self._make(model)
+            held = self._held[id(model)] = model, self._roomy(model)
         else:
             self._held.move_to_end(id(model))
         return held[1]
+
+    def _bytes(self) -> int:
+        """What the inputs and outputs of those kept take."""
+        return sum(program.nbytes for _, program in self._held.values())
+
+    def _roomy(self, model: Model) -> SizedProgram:
+        """Its program; where there is no memory for it, the others go first."""
+        try:
+            return self._make(model)
+        except DeviceMemoryError:
+            if not self._held:
+                raise
+        self.dropped += len(self._held)
+        self._held.clear()
+        return self._make(model)
 
     def __len__(self) -> int:
         return len(self._held)
@@ -89,7 +112,8 @@ class Programs:
             module = self.make(model, options, f"{self.name}, program {self.made}", self._shared)
         at = tuple(module.get_input_index(name) for name in inputs)
         outputs = {name: module.get_output(i) for i, name in enumerate(graph.output_names)}
-        return SizedProgram(module, module.session, at, outputs)
+        nbytes = sum(kind.nbytes for kind in inputs.values()) + sum(made.nbytes for made in outputs.values())
+        return SizedProgram(module, module.session, at, outputs, nbytes)
 
     def _shared(self, constants: Mapping[str, Constant]) -> dict[str, np.ndarray]:
         """The constants' values, each of which is in memory once."""

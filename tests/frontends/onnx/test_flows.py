@@ -374,6 +374,98 @@ def test_an_op_that_nobody_knows_is_refused_before_a_run():
         gr.create(proto, compile=False)
 
 
+def _body(nodes, inputs, outputs):
+    return helper.make_graph([node(*each) for each in nodes], "body", inputs, outputs)
+
+
+INT, BOOL = TensorProto.INT64, TensorProto.BOOL
+STEP = [value("i", [], INT), value("c", [], BOOL), value("s")]
+MADE = [value("c2", [], BOOL), value("s2")]
+SAME = [("Identity", ["c"], ["c2"]), ("Neg", ["s"], ["s2"])]
+SUM = ([("Add", ["s", "part"], ["s2"])], [value("s"), value("part")], [value("s2"), value("s2")])
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "outputs", "attrs", "text"),
+    [
+        ("Loop", "n,,x", "y", {"body": (SAME, STEP, MADE[:1])}, "outputs of its body"),
+        ("Loop", "n,,x", "y", {"body": (SAME, [*STEP, value("t")], MADE)}, "inputs of its body"),
+        ("Loop", "n,,x", "y,z", {"body": (SAME, STEP, MADE)}, "has 2 outputs, and takes 1 at most"),
+        ("Loop", "n", "y", {"body": (SAME, STEP, MADE)}, "needs a trip count"),
+        ("Loop", "n,,x", "y", {}, "has no graph 'body'"),
+        ("Loop", "empty,,x", "y", {"body": (SAME, STEP, MADE)}, "the trip count must be one value, it has 0"),
+        (
+            "Loop",
+            "n,,x",
+            "y",
+            {"body": ([("Greater", ["s", "s"], ["c2"]), SAME[1]], STEP, MADE)},
+            "the condition that its body makes must be one value, it has 4",
+        ),
+        ("If", "c0", "y", {}, "has no graph 'then_branch'"),
+        (
+            "If",
+            "holds",
+            "y",
+            {"then_branch": ([("Neg", ["x"], ["s2"])], [], MADE[1:])},
+            "graph 'else_branch'",
+        ),
+        ("Scan", "x", "y", {"body": SUM, "num_scan_inputs": 5}, "num_scan_inputs is 5, it has 1 inputs"),
+        ("Scan", "r,x2", "y,z", {"body": SUM}, "num_scan_inputs is 0"),
+        ("Scan", "r,x2", "y,z,u", {"body": SUM, "num_scan_inputs": 1}, "has 3 outputs, and takes 2 at most"),
+        (
+            "Scan",
+            "r,x2",
+            "y",
+            {"body": SUM, "num_scan_inputs": 1, "scan_input_axes": [7]},
+            "axis 7 is out of",
+        ),
+        (
+            "Scan",
+            "r,x2",
+            "y",
+            {"body": SUM, "num_scan_inputs": 1, "scan_input_directions": [1, 1]},
+            "2 values of",
+        ),
+        ("SequenceAt", "x,n", "y", {}, "must be a sequence"),
+        ("OptionalGetElement", "q", "y", {}, "has no value"),
+        ("Reshape", "x,r", "y", {}, "ill-formed|must be int64|shape"),
+    ],
+)
+def test_a_malformed_control_node_is_a_typed_error(op, inputs, outputs, attrs, text):
+    attrs = {key: _body(*each) if isinstance(each, tuple) else each for key, each in attrs.items()}
+    nodes = [
+        node("Optional", [], ["q"]),
+        helper.make_node(op, inputs.split(","), outputs.split(","), "it", **attrs),
+    ]
+    feed = {
+        "n": np.array(3),
+        "empty": np.zeros(0, np.int64),
+        "c0": np.array(True),
+        "holds": np.array(False),
+        "x": np.ones(4, np.float32),
+        "x2": np.ones((40, 3), np.float32),
+        "r": np.ones(3, np.float32),
+    }
+    kinds = {"int64": INT, "bool": BOOL, "float32": TensorProto.FLOAT}
+    given = [value(k, [f"{k}{i}" for i in range(v.ndim)], kinds[v.dtype.name]) for k, v in feed.items()]
+    with pytest.raises((GraphError, UnsupportedOpError), match=text):
+        gr.create(model(nodes, given, outputs.split(",")[:1]), compile=False).run(**feed)
+
+
+def test_a_loop_whose_results_fill_the_host_is_stopped(monkeypatch):
+    body = _body([("Identity", ["c"], ["c2"]), ("Concat", ["s", "s"], ["s2"])], STEP, MADE)
+    body.node[1].attribute.append(helper.make_attribute("axis", 0))
+    nodes = [node("Loop", ["n", "", "x"], ["y"], body=body)]
+    module = gr.create(model(nodes, [value("n", [], INT), value("x", ["k"])], ["y"]), compile=False)
+    monkeypatch.setattr(type(module.flow), "most_bytes", 1 << 20)
+    x = np.ones(4, np.float32)
+    with pytest.raises(gr.DeviceMemoryError, match=r"would keep .* B of results and states") as caught:
+        module.run(n=np.array(60), x=x)
+    assert caught.value.node == "Loop_y"
+    module.run(n=np.array(3), x=x)
+    assert values_of(module)[0].shape == (32,)
+
+
 def test_branches_may_name_their_values_alike():
     def branch(op):
         inner = helper.make_graph([node(op, ["x"], ["k"])], "i", [], [value("k")])

@@ -1,0 +1,112 @@
+"""What must hold of If, Loop and Scan before any of them runs: bodies that are there, and as many values as
+they take and make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import GraphError
+
+__all__ = ["body_inputs", "check_control", "one_value", "subgraph_of"]
+
+
+def subgraph_of(node: Any, name: str, path: str) -> Any:
+    """The graph of an attribute. Raises GraphError where there is none."""
+    for attribute in node.attribute:
+        if attribute.name == name and attribute.HasField("g"):
+            return attribute.g
+    raise GraphError(f"{node.op_type} {node.name!r} has no graph {name!r}", path=path, node=node.name)
+
+
+def body_inputs(body: Any) -> list[str]:
+    """Names of a body's inputs that are no initialisers."""
+    own = {tensor.name for tensor in body.initializer}
+    return [info.name for info in body.input if info.name not in own]
+
+
+def one_value(array: np.ndarray, what: str, node: Any, path: str) -> Any:
+    """The value of an array of one element. Raises GraphError for any other."""
+    if array.size != 1:
+        raise GraphError(
+            f"{node.op_type} {node.name!r}: {what} must be one value, it has {array.size}",
+            path=path,
+            node=node.name,
+            op=node.op_type,
+            got=array.shape,
+        )
+    return array.reshape(-1)[0]
+
+
+def check_control(graph: Any, path: str = "$.graph") -> None:
+    """Raise GraphError for a control node whose graphs do not fit it, in subgraphs too."""
+    for i, node in enumerate(graph.node):
+        where = f"{path}.node[{i}]"
+        if node.domain in ("", "ai.onnx") and node.op_type in _CHECKS:
+            _CHECKS[node.op_type](node, where)
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                check_control(attribute.g, f"{where}.{attribute.name}")
+
+
+def _counts(node: Any, path: str, what: str, got: int, wanted: int, at_most: bool = False) -> None:
+    if got == wanted or (at_most and got < wanted):
+        return
+    most = " at most" * at_most
+    raise GraphError(
+        f"{node.op_type} {node.name!r} has {got} {what}, and takes {wanted}{most}",
+        path=path,
+        node=node.name,
+        op=node.op_type,
+        got=got,
+        wanted=wanted,
+    )
+
+
+def _if(node: Any, path: str) -> None:
+    _counts(node, path, "inputs", len(node.input), 1)
+    for name in ("then_branch", "else_branch"):
+        branch = subgraph_of(node, name, path)
+        _counts(
+            node, f"{path}.{name}", f"outputs, its {name} makes others", len(node.output), len(branch.output)
+        )
+
+
+def _loop(node: Any, path: str) -> None:
+    body = subgraph_of(node, "body", path)
+    if len(node.input) < 2:
+        raise GraphError(
+            f"Loop {node.name!r} needs a trip count and a condition, be they empty", path=path, node=node.name
+        )
+    states = len(node.input) - 2
+    _counts(node, f"{path}.body", "inputs of its body", len(body_inputs(body)), 2 + states)
+    if len(body.output) < 1 + states:
+        _counts(node, f"{path}.body", "outputs of its body", len(body.output), 1 + states)
+    _counts(node, path, "outputs", len(node.output), len(body.output) - 1, at_most=True)
+
+
+def _scan(node: Any, path: str) -> None:
+    body = subgraph_of(node, "body", path)
+    found = {a.name: a for a in node.attribute}
+    count = found["num_scan_inputs"].i if "num_scan_inputs" in found else 0
+    if not 1 <= count <= len(node.input):
+        raise GraphError(
+            f"Scan {node.name!r}: num_scan_inputs is {count}, it has {len(node.input)} inputs",
+            path=path,
+            node=node.name,
+            got=count,
+        )
+    states = len(node.input) - count
+    _counts(node, f"{path}.body", "inputs of its body", len(body_inputs(body)), len(node.input))
+    if len(body.output) < states:
+        _counts(node, f"{path}.body", "outputs of its body", len(body.output), states)
+    _counts(node, path, "outputs", len(node.output), len(body.output), at_most=True)
+    for kind, wanted in (("input", count), ("output", len(body.output) - states)):
+        for what in ("axes", "directions"):
+            name = f"scan_{kind}_{what}"
+            if name in found:
+                _counts(node, path, f"values of {name}", len(found[name].ints), wanted)
+
+
+_CHECKS = {"If": _if, "Loop": _loop, "Scan": _scan}
