@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from ...frontends.onnx.stages import Known
 from ...frontends.onnx.tape import TapeSequence
 from ...ir.graph import TensorType
 from ...ir.model import Constant
-from ..tensors.host_values import aligned_empty
 
 __all__ = ["Value", "array_of", "constant_of", "kept", "kind_of", "nbytes_of", "type_of"]
 
@@ -34,8 +34,13 @@ def kind_of(value: Value) -> Any:
     if isinstance(value, list):
         return tuple([kind_of(each) for each in value])
     if isinstance(value, np.ndarray):
-        return value.shape, dtypes.from_numpy(value.dtype)
+        return value.shape, _name_of(value.dtype)
     return value.shape, value.dtype
+
+
+@functools.lru_cache
+def _name_of(dtype: np.dtype) -> str:
+    return dtypes.from_numpy(dtype)
 
 
 def constant_of(known: Known) -> Value:
@@ -68,10 +73,7 @@ def kept(value: Value) -> Value:
         return [kept(each) for each in value]
     if isinstance(value, Constant):
         value = value.read()
-    array = array_of(value)
-    copy = aligned_empty(array.shape, array.dtype)
-    copy[...] = array
-    return copy
+    return np.array(array_of(value))
 
 
 def _tensor_type(value: Any) -> TensorType:
