@@ -85,7 +85,11 @@ class Importer:
     def _output(self, scope: Mapping[str, Any], info: Any, path: str) -> TapeValue:
         value = scope[info.name]
         if isinstance(value, TapeSequence) or value.bound:
-            raise UnknownValueError(f"output {info.name!r} has a size that is known at run time only")
+            raise UnknownValueError(
+                f"output {info.name!r} has a size that is known at run time only; gr.create and graph-runtime run "
+                "find it while they run",
+                path=path,
+            )
         code = info.type.tensor_type.elem_type
         if code and DTYPES.get(code) != value.dtype:
             raise GraphError(

@@ -13,6 +13,7 @@ from ...base.options import Options
 from ...frontends.onnx.dynamic import DynamicFile, PortInfo, open_dynamic
 from ...frontends.onnx.stages import first_nodes
 from ...ir.graph import TensorType
+from ..module import GraphModule
 from ..tensors.arrays import array as tensor_array
 from ..tensors.tensor import Tensor
 from .flow import Flow
@@ -53,6 +54,13 @@ class FlowModule:
     def __repr__(self) -> str:
         inputs = ", ".join(f"{info.name} {info}" for info in self.inputs)
         return f"<FlowModule of {inputs}: {len(self.programs)} programs>"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """What a GraphModule has and a flow cannot: it has no one program."""
+        text = f"a FlowModule has no {name!r}"
+        if name == "session" or hasattr(GraphModule, name):
+            text += ": it has a program for each size, module.programs.modules() are those of the runs so far"
+        raise AttributeError(text)
 
     # **************** running ****************
 

@@ -104,6 +104,8 @@ def test_what_does_not_fit_is_an_input_error_and_the_next_run_works():
             module.run(**wrong)
         module.run(x=good, y=good)
         assert (values_of(module)[0] == 2).all()
+    with pytest.raises(AttributeError, match=r"no 'benchmark': .* module.programs.modules"):
+        module.benchmark()
     with pytest.raises(InputError, match="cannot be queued"):
         module.run_async(x=good)
 
