@@ -180,3 +180,22 @@ def test_what_is_not_done_is_refused_by_its_name():
         ours.InferenceSession(proto(), providers=[("TTExecutionProvider", {"boards": 1})])
     with pytest.raises(DocumentError):
         ours.InferenceSession(b"no model")
+
+
+@pytest.mark.parametrize("labels", [[3, 5], ["no", "yes"]])
+def test_a_map_has_its_labels(labels):
+    words = {"classlabels_int64s" if labels == [3, 5] else "classlabels_strings": labels}
+    node = helper.make_node("ZipMap", ["x"], ["y"], domain="ai.onnx.ml", **words)
+    code = TensorProto.INT64 if labels == [3, 5] else TensorProto.STRING
+    kind = helper.make_map_type_proto(code, helper.make_tensor_type_proto(TensorProto.FLOAT, []))
+    out = helper.make_value_info("y", helper.make_sequence_type_proto(kind))
+    given = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])]
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 3)]
+    proto_ = helper.make_model(
+        helper.make_graph([node], "g", given, [out]), opset_imports=opsets, ir_version=8
+    )
+    x = np.float32([[0.25, 0.75], [0.5, 0.5]])
+    session = ours.InferenceSession(proto_.SerializeToString())
+    assert session.run(None, {"x": x})[0] == [dict(zip(labels, row, strict=True)) for row in x.tolist()]
+    name = "int64" if labels == [3, 5] else "string"
+    assert session.get_outputs()[0].type == f"seq(map({name},tensor(float)))"

@@ -80,6 +80,7 @@ class InferenceSession:
             self._module.prepare()
         self._inputs = {port.name: port for port in self._module.inputs}
         self._outputs = [port.name for port in self._module.outputs]
+        self._labels = _labels(self._module.proto.graph)
         self._events: list[dict[str, Any]] | None = [] if self._options.enable_profiling else None
         self._began = time.perf_counter_ns()
 
@@ -91,9 +92,15 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
     ) -> list[Any]:
-        """The outputs that are named, all for None, as arrays; a list for a sequence. Raises InputError (a
-        ValueError) for a name that is not the model's and for values that do not fit."""
-        return [_host(value) for value in self._run(output_names, input_feed)]
+        """The outputs that are named, all for None, as arrays; a list for a sequence, of a ZipMap a list of
+        {label: value}. Raises InputError (a ValueError) for a name that is not the model's and for values that
+        do not fit."""
+        found = [_host(value) for value in self._run(output_names, input_feed)]
+        for i, name in enumerate(output_names or self._outputs) if self._labels else ():
+            if name in self._labels:
+                rows = found[i].reshape(-1, len(self._labels[name])).tolist()
+                found[i] = [dict(zip(self._labels[name], row, strict=True)) for row in rows]
+        return found
 
     def run_with_ort_values(
         self,
@@ -151,7 +158,12 @@ class InferenceSession:
         return [NodeArg.of(port) for port in self._module.inputs]
 
     def get_outputs(self) -> list[NodeArg]:
-        return [NodeArg.of(port) for port in self._module.outputs]
+        found = [NodeArg.of(port) for port in self._module.outputs]
+        for i, port in enumerate(found):
+            if labels := self._labels.get(port.name):
+                kind = "int64" if isinstance(labels[0], int) else "string"
+                found[i] = NodeArg(port.name, f"seq(map({kind},tensor(float)))", [])
+        return found
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """None: initialisers are constants."""
@@ -309,6 +321,17 @@ def _devices(providers: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
             board = f"={words['board']}" if "board" in words else ""
             names.append(f"{kind}:{words.get('device_id', 0)}{board}")
     return [*names, str(host())]
+
+
+def _labels(graph: Any) -> dict[str, list[int] | list[str]]:
+    """{output of a ZipMap: the labels of its columns}."""
+    found: dict[str, list[int] | list[str]] = {}
+    for node in graph.node:
+        if node.op_type == "ZipMap":
+            for attribute in node.attribute:
+                numbers, texts = list(attribute.ints), [text.decode() for text in attribute.strings]
+                found[node.output[0]] = numbers or texts
+    return found
 
 
 def _fixed(port: PortInfo) -> bool:

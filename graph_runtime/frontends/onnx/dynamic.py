@@ -127,6 +127,8 @@ def _port(info: Any, path: str) -> PortInfo:
     if kind.HasField("sequence_type"):
         kind, sequence = kind.sequence_type.elem_type, True
     which = kind.WhichOneof("value")
+    if which == "map_type":  # of a ZipMap, which makes the tensor that it was given
+        return PortInfo(info.name, "", None)
     if which not in (None, "tensor_type"):
         raise GraphError(f"{info.name!r} is no tensor but {which}", path=path, got=which)
     code = kind.tensor_type.elem_type

@@ -86,8 +86,8 @@ class Importer:
         value = scope[info.name]
         if isinstance(value, TapeSequence) or value.bound:
             raise UnknownValueError(
-                f"output {info.name!r} has a size that is known at run time only; gr.create and graph-runtime "
-                "run find it while they run",
+                f"output {info.name!r} has a size that is known at run time only; gr.create and "
+                "graph-runtime run find it while they run",
                 path=path,
             )
         code = info.type.tensor_type.elem_type
