@@ -92,9 +92,9 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
     ) -> list[Any]:
-        """The outputs that are named, all for None, as arrays; a list for a sequence, of a ZipMap a list of
-        {label: value}. Raises InputError (a ValueError) for a name that is not the model's and for values that
-        do not fit."""
+        """The outputs that are named, all for None: arrays, a list for a sequence, of a ZipMap a list of
+        {label: value}. Raises InputError (a ValueError) for a name that is not the model's and for values
+        that do not fit."""
         found = [_host(value) for value in self._run(output_names, input_feed)]
         for i, name in enumerate(output_names or self._outputs) if self._labels else ():
             if name in self._labels:
