@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from ..base.errors import DocumentError
+from ..base.errors import DocumentError, GraphRuntimeError
 from ..base.mapped import open_file
 from ..base.options import Options
 from ..build.bundles.bundle import Bundle
@@ -18,6 +18,7 @@ from ..build.trust import is_trusted
 from ..compat.artifacts.inspect import describe
 from ..frontends import is_onnx
 from ..ir.documents.params import read_params
+from ..run.factory import waits_for_runs
 from ..views import report
 from . import options as opt
 from .sources import OpenedProgram, is_bundle, open_program, open_programs
@@ -48,7 +49,13 @@ def inspect(
         found, text = _params(file)
     elif _head(file).lstrip().startswith(b"{") or is_onnx(file):
         options = opt.read_options(dim=dim, batch=batch, value=value)
-        found, text = _open_model(file, options) or _graph(file, device, options)
+        try:
+            found, text = _open_model(file, options) or _graph(file, device, options)
+        except GraphRuntimeError as error:
+            if options.batch or not waits_for_runs(file, error):
+                raise
+            found, lines = _described(file)
+            text = "\n".join([*lines, "", f"it has no one program: {error}"])
     else:
         found, text = _params(file)
     if json:
@@ -73,14 +80,22 @@ def _open_model(file: Path, options: Options) -> tuple[dict[str, Any], str] | No
     """What an ONNX file of unknown sizes says without them; None for any other file."""
     if not is_onnx(file):
         return None
+    found, lines = _described(file)
+    if not found["open"] or options.dims or options.batch or options.values:
+        return None
+    lines += ["", "its sizes are open, and with them its memory; bind each, as in:"]
+    lines.append("  graph-runtime inspect " + file.name + "".join(f" --dim {name}" for name in found["open"]))
+    return found, "\n".join(lines)
+
+
+def _described(file: Path) -> tuple[dict[str, Any], list[str]]:
+    """What an ONNX file says of itself, and as lines."""
     from ..frontends.onnx.describe import describe as describe_model
 
     try:
         found = describe_model(file)
     except DocumentError as error:
         raise DocumentError(f"{file}: {error}", **error.fields) from None
-    if not found["open"] or options.dims or options.batch or options.values:
-        return None
     lines = [
         f"graph {file.name}: {found['nodes']} nodes, made by {found['producer'] or 'no one who says'}",
         "opsets " + " ".join(f"{domain or 'ai.onnx'}:{n}" for domain, n in found["opsets"].items()),
@@ -91,9 +106,7 @@ def _open_model(file: Path, options: Options) -> tuple[dict[str, Any], str] | No
     ]
     if found["unsupported"]:
         lines.append(f"no converter for {' '.join(found['unsupported'])}")
-    lines += ["", "its sizes are open, and with them its memory; bind each, as in:"]
-    lines.append("  graph-runtime inspect " + file.name + "".join(f" --dim {name}" for name in found["open"]))
-    return found, "\n".join(lines)
+    return found, lines
 
 
 def _graph(file: Path, devices: list[str] | None, options: Options) -> tuple[dict[str, Any], str]:

@@ -21,6 +21,7 @@ __all__ = ["UNKNOWN", "Failure", "Importer"]
 
 UNKNOWN = object()  # the result of a node that could not be converted
 _FEW_BITS = ("QuantizeLinear", "DequantizeLinear", "GatherBlockQuantized")  # ops that take integers of 4 bits
+_MOST_NAMED = 20  # nodes that an error names for one reason; its failures are all of them
 _BYTES_A_STEP = 64  # a node that has more counts as several: each iteration decodes it anew
 _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, RuntimeError)
 
@@ -232,12 +233,13 @@ class Importer:
             return
         unknown = _unknown(self.failures)
         kind: type[GraphError] = UnsupportedOpError
-        if unknown:
+        if all(isinstance(f.error, UnknownValueError) for f in self.failures):
             kind = UnknownValueError
         elif all(f.error and not isinstance(f.error, UnsupportedOpError) for f in self.failures):
             kind = GraphError
         first = self.failures[0]
-        found = "; gr.create and graph-runtime run find such values while they run" if unknown else ""
+        waits = kind is UnknownValueError
+        found = "; gr.create and graph-runtime run find such values while they run" if waits else ""
         raise kind(
             f"{len(self.failures)} node{'s' * (len(self.failures) > 1)} of {self.source.file.name} cannot be "
             f"converted: {_listed(self.failures)}{found}",
@@ -250,11 +252,15 @@ class Importer:
 
 
 def _listed(failures: Sequence[Failure]) -> str:
-    """Every op with its nodes and the reason, nodes that share both together."""
+    """Every op with its first nodes and the reason, nodes that share both together."""
     groups: dict[tuple[str, str], list[str]] = {}
     for failure in failures:
         groups.setdefault((failure.op, failure.reason), []).append(repr(failure.node))
-    return "; ".join(f"{op} {', '.join(nodes)} ({reason})" for (op, reason), nodes in groups.items())
+    texts = []
+    for (op, reason), nodes in groups.items():
+        more = f" and {len(nodes) - _MOST_NAMED} more" if len(nodes) > _MOST_NAMED else ""
+        texts.append(f"{op} {', '.join(nodes[:_MOST_NAMED])}{more} ({reason})")
+    return "; ".join(texts)
 
 
 def _unknown(failures: Sequence[Failure]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx import TensorProto, helper
 
 import graph_runtime as gr
 from graph_runtime import cli
@@ -252,6 +253,23 @@ def test_run_takes_a_model_of_open_sizes_and_refuses_what_looks_at_one_program(c
         code, out, err = command("run", "model.onnx", *args)
         assert (code, out) == (2, "")
         assert words in err
+
+
+def test_inspect_shows_a_model_whose_sizes_a_run_finds(command, tmp_path):
+    graph = helper.make_graph(
+        [helper.make_node("NonZero", ["x"], ["p"]), helper.make_node("Transpose", ["p"], ["y"])],
+        "found",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 4])],
+        [helper.make_tensor_value_info("y", TensorProto.INT64, None)],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    (tmp_path / "found.onnx").write_bytes(made.SerializeToString())
+    code, out, err = command("inspect", "found.onnx")
+    assert (code, err) == (0, "")
+    assert "input  x: float32[3, 4]" in out
+    assert "it has no one program" in out
+    assert "graph-runtime run find such values" in out
+    assert command("plan", "found.onnx")[0] == 2
 
 
 def test_killed_in_the_middle_leaves_the_old_bundle_or_none(made, tmp_path):
