@@ -11,7 +11,7 @@ from ..base.machine.devices import Device
 from ..base.machine.layout import ROW_MAJOR, TILE, Layout, host_layout
 from ..ir.graph import TensorType
 
-__all__ = ["choose", "read_formats"]
+__all__ = ["choose", "holds", "read_formats"]
 
 _LEAST_FILL = 32  # tile where at least 1/32 of its elements are real
 _TILE_SIZE = 32 * 32
@@ -27,7 +27,7 @@ def choose(type_: TensorType, device: Descriptor, fmt: str | None) -> tuple[Layo
     if device.on_host:
         return host_layout(type_.dtype), "host memory"
     memory = device.memories[0].name
-    if native is None or native.name not in device.formats:
+    if native is None or not holds(type_, device):
         nearest = " or ".join(native.narrower) if native else ""
         raise PlanError(
             f"{device.kind} holds no {type_.dtype}: " + (f"use {nearest}" if nearest else "keep it on cpu")
@@ -43,6 +43,12 @@ def choose(type_: TensorType, device: Descriptor, fmt: str | None) -> tuple[Layo
     if _fill(type_.shape) * _LEAST_FILL < 1:
         return Layout(memory, ROW_MAJOR, rows), f"row-major: tiles would be less than 1/{_LEAST_FILL} full"
     return Layout(memory, TILE, stored), f"tiled: the matrix form that {device.kind} kernels work on"
+
+
+def holds(type_: TensorType, device: Descriptor) -> bool:
+    """Whether a device can hold values of a dtype."""
+    native = format_of(type_.dtype)
+    return device.on_host or (native is not None and native.name in device.formats)
 
 
 def read_formats(devices: Sequence[Device], formats: Mapping[str, str]) -> list[str | None]:

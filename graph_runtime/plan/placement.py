@@ -17,6 +17,7 @@ from ..base.errors import InputError, PlanError, did_you_mean
 from ..base.machine.devices import Device, dl_types, parse, parse_list, type_name
 from ..ir.graph import COPY, NOP, Graph
 from .columns import intern, slot_nid
+from .defaults import holds
 from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels
 from .globs import matching
 from .streaming import AUTO, choose_streamed, named_inputs
@@ -379,14 +380,24 @@ def _inputs_follow(
     cause_id: np.ndarray,
     causes: _Causes,
 ) -> None:
-    """Inputs that nothing placed live where their first consumer runs."""
-    if len(devices) == 1 or not (did != did[:1]).any():
+    """Inputs that nothing placed live where their first consumer runs; one that nothing reads, and that the
+    first device cannot hold, on the host."""
+    if len(devices) == 1:
         return
+    several = bool((did != did[:1]).any())
     consumer = np.full(graph.num_entries, -1, np.int64)
     consumer[graph.in_eid[::-1]] = slot_nid(graph)[::-1]  # the earliest is written last and stays
     free = np.flatnonzero((graph.func_id < 0) & ~pinned)
     reader = consumer[graph.row_ptr[free]]
+    hosts = [i for i, device in enumerate(devices) if device.descriptor.on_host]
+    for nid in free[reader < 0].tolist() if hosts else ():
+        type_ = graph.entry_type(int(graph.row_ptr[nid]))
+        if not holds(type_, devices[did[nid]].descriptor):
+            cause_id[nid] = causes.add(f"nothing reads it, and {devices[did[nid]]} holds no {type_.dtype}")
+            did[nid] = hosts[0]
     free, reader = free[reader >= 0], reader[reader >= 0]
+    if not several:
+        return
     did[free] = did[reader]
     text_of = np.array(
         [causes.add(f"an input lives where its first consumer runs: {d}") for d in devices], np.int32

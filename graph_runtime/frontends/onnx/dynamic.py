@@ -58,11 +58,12 @@ class DynamicFile:
         """Raise InputError where the sizes of these inputs are not those of the file, or two of one name
         differ."""
         graph = self.file.file.proto.graph
+        plain = {info.name for info in self.inputs if not (info.sequence or info.optional)} & types.keys()
         stubs = {
-            name: np.broadcast_to(np.zeros((), dtypes.to_numpy(kind.dtype)), kind.shape)
-            for name, kind in types.items()
+            name: np.broadcast_to(np.zeros((), dtypes.to_numpy(types[name].dtype)), types[name].shape)
+            for name in sorted(plain)
         }
-        wanted, _ = input_types(graph, self.dims, {**stubs, **self.file.given}, only=types.keys())
+        wanted, _ = input_types(graph, self.dims, {**stubs, **self.file.given}, only=plain)
         for name, stub in stubs.items():
             with_type(stub, wanted[name], name)
 

@@ -132,6 +132,7 @@ def test_no_listed_op_is_skipped_as_a_whole(node_cases):
     run = {node.op_type for case in node_cases if case.name not in SKIPPED for node in case.model.graph.node}
     listed = {op for domain, op in table() if not domain}
     none = {"GlobalLpPool", "SimplifiedLayerNormalization"}  # of which the suite has no test
+    none |= {"ConcatFromSequence", "Optional", "SequenceAt", "SequenceConstruct", "SequenceErase"}
     assert listed - run == none
 
 

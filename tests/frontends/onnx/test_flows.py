@@ -346,6 +346,36 @@ def test_a_state_that_grows_is_a_program_for_each_size_and_a_sequence_keeps_all_
         np.testing.assert_array_equal(joined, np.concatenate(rows))
 
 
+def test_parts_of_a_sequence_are_erased_and_counted():
+    nodes = [
+        node("SplitToSequence", ["x", "sizes"], ["q"]),
+        node("SequenceErase", ["q", "at"], ["less"]),
+        node("SequenceErase", ["less"], ["least"]),
+        node("SequenceLength", ["least"], ["count"]),
+        node("ConcatFromSequence", ["least"], ["y"], axis=0),
+    ]
+    inputs = [value("x", ["n"]), value("sizes", ["k"], TensorProto.INT64), value("at", [], TensorProto.INT64)]
+    module = gr.create(model(nodes, inputs, ["y", "count"]), compile=False)
+    x = np.arange(6, dtype=np.float32)
+    for at in (0, -1, 1):
+        sizes = np.array([1, 2, 3])
+        module.run(x=x, sizes=sizes, at=np.array(at))
+        parts = [part.tolist() for part in np.split(x, [1, 3])]
+        del parts[at]
+        y, count = values_of(module)
+        assert y.tolist() == [v for part in parts[:-1] for v in part]
+        assert count == len(parts) - 1
+
+
+def test_an_input_that_nothing_reads_may_be_of_any_type():
+    inputs = [value("x", [4]), value("like", [3], TensorProto.FLOAT16)]
+    module = gr.create(
+        model([node("Relu", ["x"], ["y"])], inputs, ["y"]), None, ["tt:0", "cpu:0"], compile=False
+    )
+    module.run(x=np.float32([-1, 2, 3, -4]), like=np.ones(3, np.float16))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), np.float32([0, 2, 3, 0]))
+
+
 def test_a_scan_as_long_as_its_input():
     body = helper.make_graph(
         [node("Add", ["s", "x_"], ["s2"]), node("Mul", ["s2", "x_"], ["y_"])],
