@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,9 +11,10 @@ from ..base.errors import UnsupportedOpError
 from ..base.machine.devices import Device
 from ..ir.graph import Graph, NodeView
 from .columns import intern
+from .defaults import holds
 from .supports import no_kernel, unable
 
-__all__ = ["FALLBACKS", "fall_back", "require_able", "require_kernels"]
+__all__ = ["FALLBACKS", "fall_back", "require_able", "require_kernels", "to_the_host"]
 
 FALLBACKS = ("error", "host")
 _MOST_NAMED = 12
@@ -102,6 +103,18 @@ def fall_back(
             fallen.append(nid)
             did[nid] = able
     return fallen, texts
+
+
+def to_the_host(
+    graph: Graph, devices: tuple[Device, ...], did: np.ndarray, inputs: Iterable[int]
+) -> Iterator[tuple[int, int, str]]:
+    """(node, the first host, why) of inputs that nothing reads and that their device cannot hold; none where
+    the list has no host."""
+    hosts = [i for i, device in enumerate(devices) if device.descriptor.on_host]
+    for nid in inputs if hosts else ():
+        type_ = graph.entry_type(int(graph.row_ptr[nid]))
+        if not holds(type_, devices[did[nid]].descriptor):
+            yield nid, hosts[0], f"nothing reads it, and {devices[did[nid]]} holds no {type_.dtype}"
 
 
 def _elsewhere(

@@ -17,8 +17,7 @@ from ..base.errors import InputError, PlanError, did_you_mean
 from ..base.machine.devices import Device, dl_types, parse, parse_list, type_name
 from ..ir.graph import COPY, NOP, Graph
 from .columns import intern, slot_nid
-from .defaults import holds
-from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels
+from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels, to_the_host
 from .globs import matching
 from .streaming import AUTO, choose_streamed, named_inputs
 from .types import Placement, Pricing
@@ -389,17 +388,11 @@ def _inputs_follow(
     consumer[graph.in_eid[::-1]] = slot_nid(graph)[::-1]  # the earliest is written last and stays
     free = np.flatnonzero((graph.func_id < 0) & ~pinned)
     reader = consumer[graph.row_ptr[free]]
-    hosts = [i for i, device in enumerate(devices) if device.descriptor.on_host]
-    for nid in free[reader < 0].tolist() if hosts else ():
-        type_ = graph.entry_type(int(graph.row_ptr[nid]))
-        if not holds(type_, devices[did[nid]].descriptor):
-            cause_id[nid] = causes.add(f"nothing reads it, and {devices[did[nid]]} holds no {type_.dtype}")
-            did[nid] = hosts[0]
+    for nid, home, text in to_the_host(graph, devices, did, free[reader < 0].tolist()):
+        did[nid], cause_id[nid] = home, causes.add(text)
     free, reader = free[reader >= 0], reader[reader >= 0]
     if not several:
         return
     did[free] = did[reader]
-    text_of = np.array(
-        [causes.add(f"an input lives where its first consumer runs: {d}") for d in devices], np.int32
-    )
-    cause_id[free] = text_of[did[free]]
+    texts = [causes.add(f"an input lives where its first consumer runs: {d}") for d in devices]
+    cause_id[free] = np.array(texts, np.int32)[did[free]]
