@@ -2,17 +2,20 @@
 
     python tests/bench/bench_peers.py --models DIR [--names mlp,resnet50,...] [--threads 1,2] [--seconds 20]
         [--peers onnxruntime,openvino]
+    python tests/bench/bench_peers.py --zoo DIR ...      every NAME.onnx of DIR, and a line that sums them up
 
 DIR has NAME.onnx beside NAME.npz, whose arrays in_<input> are what is run. Each runtime and number of threads
 is a process of its own, pinned before its libraries load: 1 thread to the first core, n to the first n. They
 take short turns, so that what disturbs the machine disturbs all of them. A turn is runs one after the other,
 the first of them not timed, while the other processes are stopped: threads that spin for work after a run (in
-ONNX Runtime for 20 ms) would else take a core from the process that comes next. A line has the median and the
-least ms of each, our ratios to the others (of medians, and of least), and how far our outputs are from the
-first peer's, relative to its greatest value.
+ONNX Runtime for 20 ms) would else take a core from the process that comes next. The clock is the wall's.
 
-A peer that is not installed is left out. With one thread the clock is the thread's own (what a busy machine
-takes away does not count), with more the wall's; ``clock`` says which.
+The first line is the machine: CPU family and model, instruction set of our kernels, load, versions. A line of
+a model has the median and the least ms of each runtime, our ratios to the others (of medians, of least, and
+the 95 % interval of the mean ratio of turns next to each other), and how far our outputs are from the first
+peer's, relative to its greatest value. The last line of a zoo has the median and the worst of the ratios to
+the fastest peer. A peer that is not installed is left out; a model that a runtime refuses is a line that says
+so.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from machine import machine
 
 NAMES = "mlp,mobilenetv2,resnet50,bert,gpt2step"
 OURS = "graph_runtime"
@@ -104,7 +108,7 @@ def _work(runtime: str, model: Path, threads: int) -> None:
     with np.load(model.with_suffix(".npz")) as file:
         inputs = {key.removeprefix("in_"): file[key] for key in file.files if key.startswith("in_")}
     run = MAKERS[runtime](model, inputs, threads)
-    clock = time.thread_time if threads == 1 else time.perf_counter
+    clock = time.perf_counter
     for _ in range(3):
         run()
     print("ready", file=answer, flush=True)
@@ -126,10 +130,10 @@ def _work(runtime: str, model: Path, threads: int) -> None:
 
 
 class Worker:
-    """A process that runs one model in one runtime."""
+    """A process that runs one model in one runtime. Raises RuntimeError where it does not take the model."""
 
     def __init__(self, runtime: str, model: Path, threads: int):
-        self.runtime, self.seconds = runtime, []
+        self.runtime, self.turns = runtime, list[list[float]]()
         command = [
             sys.executable,
             __file__,
@@ -145,11 +149,19 @@ class Worker:
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             preexec_fn=lambda: os.sched_setaffinity(0, cores),
         )
-        self.process.stdout.readline()
+        if self.process.stdout.readline().strip() != "ready":
+            said = self.process.communicate()[1].strip().splitlines() or ["no word"]
+            raise RuntimeError(f"{runtime}: {said[-1][:300]}")
         self.process.send_signal(signal.SIGSTOP)
+
+    @property
+    def seconds(self) -> list[float]:
+        """Of every run."""
+        return [each for turn in self.turns for each in turn]
 
     def ask(self, line: str) -> str:
         self.process.send_signal(signal.SIGCONT)
@@ -160,7 +172,7 @@ class Worker:
         return answer
 
     def time(self) -> None:
-        self.seconds += json.loads(self.ask("run"))
+        self.turns.append(json.loads(self.ask("run")))
 
     def outputs(self, path: Path) -> list[np.ndarray]:
         self.ask(str(path))
@@ -177,10 +189,20 @@ class Worker:
 
 def compare(model: Path, peers: list[str], threads: int, seconds: float, scratch: Path) -> dict:
     """One line of the result."""
-    workers = [Worker(runtime, model, threads) for runtime in (OURS, *peers)]
+    line = {"model": model.stem, "threads": threads}
+    workers, refused = [], {}
     try:
+        for runtime in (OURS, *peers):
+            try:
+                workers.append(Worker(runtime, model, threads))
+            except RuntimeError as error:
+                refused[runtime] = str(error)
+        if refused:
+            line["refused"] = refused
+        if OURS in refused:
+            return line
         end = time.monotonic() + seconds
-        while time.monotonic() < end or len(workers[0].seconds) < 3:
+        while time.monotonic() < end or len(workers[0].turns) < 3:
             for worker in workers:
                 worker.time()
         scratch.mkdir(parents=True, exist_ok=True)
@@ -188,34 +210,62 @@ def compare(model: Path, peers: list[str], threads: int, seconds: float, scratch
     finally:
         for worker in workers:
             worker.close()
-    line = {
-        "model": model.stem,
-        "threads": threads,
-        "clock": "thread" if threads == 1 else "wall",
-        "runs": len(workers[0].seconds),
-    }
+    line["runs"] = len(workers[0].seconds)
     for worker in workers:
         line[worker.runtime] = {
             "median_ms": round(statistics.median(worker.seconds) * 1e3, 4),
             "least_ms": round(min(worker.seconds) * 1e3, 4),
         }
-    for peer in peers:
-        line[f"ratio_to_{peer}"] = {
-            key: round(line[OURS][key] / line[peer][key], 3) for key in ("median_ms", "least_ms")
-        }
-    if peers:
-        line["greatest_difference"] = max(
-            float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30)) for a, b in zip(*results, strict=True)
-        )
+    for worker in workers[1:]:
+        line[f"ratio_to_{worker.runtime}"] = _ratios(line, workers[0], worker)
+    if len(workers) > 1:
+        line["greatest_difference"] = max(map(_difference, *results), default=0.0)
+        line["ratio_to_fastest"] = max(line[f"ratio_to_{w.runtime}"]["least_ms"] for w in workers[1:])
     return line
+
+
+def _ratios(line: dict, ours: Worker, theirs: Worker) -> dict[str, object]:
+    """Ours to theirs: of medians, of least, and the interval of the mean ratio of neighbouring turns."""
+    pairs = [min(a) / min(b) for a, b in zip(ours.turns, theirs.turns, strict=True)]
+    mean, half = statistics.fmean(pairs), 1.96 * statistics.stdev(pairs) / len(pairs) ** 0.5
+    keys = ("median_ms", "least_ms")
+    made = {key: round(line[OURS][key] / line[theirs.runtime][key], 3) for key in keys}
+    return made | {"turns_95": [round(mean - half, 3), round(mean + half, 3)]}
+
+
+def _difference(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """Relative to the greatest value of theirs; 0 of what is no number."""
+    if not theirs.size or not np.issubdtype(theirs.dtype, np.number):
+        return 0.0
+    a, b = ours.astype(np.float64), theirs.astype(np.float64)
+    return float(np.abs(a - b).max() / max(np.abs(b).max(), 1e-30))
+
+
+def summed(lines: list[dict]) -> dict:
+    """The last line of a zoo, by number of threads."""
+    made = {}
+    for threads in sorted({line["threads"] for line in lines}):
+        of = sorted(
+            (line["ratio_to_fastest"], line["model"])
+            for line in lines
+            if line["threads"] == threads and "ratio_to_fastest" in line
+        )
+        if of:
+            made[threads] = {
+                "models": len(of),
+                "median": statistics.median(ratio for ratio, _ in of),
+                "above_1.15": [[name, ratio] for ratio, name in of if ratio > 1.15][::-1],
+            }
+    return {"zoo": made}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--models", type=Path, required=True)
-    parser.add_argument("--names", default=NAMES)
+    parser.add_argument("--models", type=Path)
+    parser.add_argument("--zoo", type=Path)
+    parser.add_argument("--names", default="")
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--peers", default="onnxruntime,openvino")
@@ -225,11 +275,21 @@ def main() -> None:
     if given.work:
         _work(given.work, given.models, int(given.threads))
         return
+    if (given.models is None) == (given.zoo is None):
+        parser.error("one of --models and --zoo")
+    folder = given.models or given.zoo
+    named = given.names or ("" if given.zoo else NAMES)
+    names = named.split(",") if named else sorted(p.stem for p in folder.glob("*.onnx"))
     peers = [peer for peer in given.peers.split(",") if peer and find_spec(peer)]
-    for name in given.names.split(","):
+    print(json.dumps({"machine": machine("numpy", *peers)}), flush=True)
+    lines = []
+    for name in names:
         for threads in map(int, given.threads.split(",")):
-            line = compare(given.models / f"{name}.onnx", peers, threads, given.seconds, given.scratch)
+            line = compare(folder / f"{name}.onnx", peers, threads, given.seconds, given.scratch)
+            lines.append(line)
             print(json.dumps(line), flush=True)
+    if given.zoo:
+        print(json.dumps(summed(lines)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,37 @@
+"""The machine that a benchmark runs on, as fields of its first JSON line."""
+
+from __future__ import annotations
+
+import os
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from graph_runtime.build.libraries import isa
+
+__all__ = ["machine"]
+
+_FIELDS = {"model name": "cpu", "cpu family": "family", "model": "model"}
+
+
+def machine(*packages: str) -> dict[str, object]:
+    """CPU name, family and model, instruction set of our kernels, cores that this process may use, load of
+    one minute, and the versions of ``packages`` that are installed."""
+    line: dict[str, object] = {name: "" for name in _FIELDS.values()}
+    for text in Path("/proc/cpuinfo").read_text().splitlines():
+        key, _, value = text.partition(":")
+        if key.strip() in _FIELDS:
+            line[_FIELDS[key.strip()]] = value.strip()
+    line |= {
+        "isa": isa.native_name().split("+")[0],
+        "cores": len(os.sched_getaffinity(0)),
+        "load": round(os.getloadavg()[0], 2),
+        "versions": {name: found for name in packages if (found := _version(name))},
+    }
+    return line
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
