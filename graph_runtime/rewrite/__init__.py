@@ -27,6 +27,7 @@ from .net import Net
 from .neutral import casts, equal_nodes, neutral, reshapes, transposes
 from .norms import layer_norms, softmaxes
 from .pins import pinned
+from .powers import powers
 from .products import absorb_transposes, affine
 from .recurrent import unroll
 from .sinking import sink_transposes
@@ -49,6 +50,7 @@ SIMPLIFICATION: tuple[Rule, ...] = (
     layer_norms,
     softmaxes,
     attentions,
+    powers,
     narrow_indices,
     transposes,
     absorb_transposes,

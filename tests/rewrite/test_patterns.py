@@ -433,3 +433,44 @@ def test_an_index_beyond_int32_is_still_out_of_range():
     for far in (2**32, -(2**32), 2**62):
         with pytest.raises(KernelError, match="out of range"):
             run(model, {"x": x, "i": np.array([0, far], np.int64)})
+
+
+# ---------------------------------------------------------------- powers
+
+
+@pytest.mark.parametrize(
+    ("exponent", "ops"),
+    [
+        (2.0, ["square"]),
+        (3.0, ["square", "multiply"]),
+        (4.0, ["square", "square"]),
+        (-1.0, ["reciprocal"]),
+        (-2.0, ["square", "reciprocal"]),
+        (2.5, ["power"]),
+        (0.5, ["power"]),
+    ],
+)
+def test_a_power_with_a_constant_exponent_is_a_product(exponent, ops):
+    def build(b):
+        x = b.op("add", b.op("abs", b.input("x", (3, 5))), b.number(0.5))
+        return b.op("power", b.op("subtract", x, b.number(0.25)), b.number(exponent))
+
+    assert ops_of(rewritten(build)) == ["abs", "add", "subtract", *ops]
+
+
+@pytest.mark.parametrize(("exponent", "op"), [(0.5, "sqrt"), (-0.5, "rsqrt")])
+def test_a_root_of_squares_is_a_root(exponent, op):
+    def build(b):
+        squares = b.op("power", b.input("x", (3, 5)), b.number(2.0))
+        return b.op("power", b.op("sum", squares, axes=[1]), b.number(exponent))
+
+    assert ops_of(rewritten(build)) == ["square", "sum", op]
+
+
+def test_a_root_of_what_may_be_minus_infinity_stays_a_power():
+    b = Maker()
+    b.output(b.op("power", b.input("x", (4,)), b.number(0.5)))
+    model = Model.from_builder(b)
+    x = np.array([-np.inf, -0.0, 4.0, np.inf], np.float32)
+    for was, now in zip(run(model, {"x": x}), run(simplify(model, ["cpu:0"]), {"x": x}), strict=True):
+        np.testing.assert_array_equal(now, was)

@@ -8,13 +8,13 @@
  * defines: gr_cpu_attention_panels__f32
  */
 #include "cpu/planes.h"
+#include "cpu/softmax_row.h"
 
 #ifndef GR_CPU_ATTENTION_PANELS_H
 #define GR_CPU_ATTENTION_PANELS_H
 
 #define GR_STRIP 128                           /* queries: attention.py, _STRIP */
 #define GR_SLOTS 16                            /* attention.py, _SLOTS */
-#define GR_SUMS 16
 
 typedef struct gr_scores {
   float *scores;
@@ -24,11 +24,10 @@ typedef struct gr_scores {
   float scale;
 } gr_scores;
 
-/* Scores of one query -> weights that add up to 1; 0 for keys that are not seen. In GR_SUMS maxima and sums, so
- * that the order of additions does not depend on the machine. */
-GR_INLINE void gr_weigh(const gr_scores *s) {
-  float *x = s->scores, top[GR_SUMS], sums[GR_SUMS] = {0}, most = -INFINITY, total = 0;
-  int64_t n = s->keys, whole = n / GR_SUMS * GR_SUMS;
+/* Scores of one query -> weights that add up to 1; 0 for keys that are not seen. `fused`: softmax_row.h. */
+GR_INLINE void gr_weigh(const gr_scores *s, int fused) {
+  float *x = s->scores;
+  int64_t n = s->keys;
   if (s->bias) {
     GR_INDEPENDENT
     for (int64_t j = 0; j < n; ++j) x[j] = x[j] * s->scale + s->bias[j * s->bias_step];
@@ -36,34 +35,22 @@ GR_INLINE void gr_weigh(const gr_scores *s) {
     GR_INDEPENDENT
     for (int64_t j = 0; j < n; ++j) x[j] *= s->scale;
   }
-  for (int l = 0; l < GR_SUMS; ++l) top[l] = -INFINITY;
-  for (int64_t j = 0; j < whole; j += GR_SUMS)
-    for (int l = 0; l < GR_SUMS; ++l) top[l] = x[j + l] > top[l] ? x[j + l] : top[l];
-  for (int64_t j = whole; j < n; ++j) most = x[j] > most ? x[j] : most;
-  for (int l = 0; l < GR_SUMS; ++l) most = top[l] > most ? top[l] : most;
-  GR_INDEPENDENT
-  for (int64_t j = 0; j < n; ++j) x[j] = gr_expf(x[j] - most);
-  for (int64_t j = 0; j < whole; j += GR_SUMS)
-    for (int l = 0; l < GR_SUMS; ++l) sums[l] += x[j + l];
-  for (int64_t j = whole; j < n; ++j) total += x[j];
-  for (int l = 0; l < GR_SUMS; ++l) total += sums[l];
-  GR_INDEPENDENT
-  for (int64_t j = 0; j < n; ++j) x[j] /= total;
+  gr_softmax_row(x, x, n, 0, fused);
   for (int64_t j = n; j < s->t; ++j) x[j] = 0;
 }
 
-static void gr_weigh_any(const gr_scores *s) { gr_weigh(s); }
+static void gr_weigh_any(const gr_scores *s) { gr_weigh(s, 0); }
 #if defined(__x86_64__)
-static __attribute__((target("avx2"))) void gr_weigh_avx2(const gr_scores *s) { gr_weigh(s); }
-static __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl"))) void gr_weigh_avx512(const gr_scores *s) {
-  gr_weigh(s);
+static __attribute__((target("avx2,fma"))) void gr_weigh_avx2(const gr_scores *s) { gr_weigh(s, 1); }
+static __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))) void gr_weigh_avx512(const gr_scores *s) {
+  gr_weigh(s, 1);
 }
 #endif
 
 static void (*gr_weigher(void))(const gr_scores *) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return gr_weigh_avx512;
-  if (__builtin_cpu_supports("avx2")) return gr_weigh_avx2;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return gr_weigh_avx2;
 #endif
   return gr_weigh_any;
 }

@@ -6,6 +6,7 @@
  * defines: gr_cpu_{softmax log_softmax layer_norm rms_norm lrn}__<suffix>
  */
 #include "cpu/broadcast.h"
+#include "cpu/softmax_row.h"
 
 /* ---------------------------------------------------------------- softmax log_softmax */
 
@@ -46,6 +47,12 @@ GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t
   }
 }
 
+#ifdef GR_IS_F32
+static void GR_FN(softmax_rows)(const GR_FN(columns) *p, int64_t first, int64_t last) {
+  void (*row)(const float *, float *, int64_t, int) = gr_softmax_row_chosen();
+  for (int64_t i = first; i < last; i++) row(p->x + i * p->n, p->out + i * p->n, p->n, p->logs);
+}
+#else
 /* One contiguous row: in GR_LANES partial maxima and sums, so that the order of additions does not depend on
  * the machine. */
 GR_INLINE void GR_FN(softmax_row)(const GR_T *x, GR_T *out, int64_t n, int logs) {
@@ -76,10 +83,15 @@ GR_INLINE void GR_FN(softmax_row)(const GR_T *x, GR_T *out, int64_t n, int logs)
   for (k = 0; k < n; k++) out[k] = GR_STORE((GR_C)(GR_EXP(GR_LOAD(x[k]) - top) / sum));
 }
 
+static void GR_FN(softmax_rows)(const GR_FN(columns) *p, int64_t first, int64_t last) {
+  for (int64_t i = first; i < last; i++) GR_FN(softmax_row)(p->x + i * p->n, p->out + i * p->n, p->n, p->logs);
+}
+#endif
+
 static int32_t GR_FN(softmax_chunks)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(columns) *p = ctx;
   if (p->inner == 1) {
-    for (int64_t i = first; i < last; i++) GR_FN(softmax_row)(p->x + i * p->n, p->out + i * p->n, p->n, p->logs);
+    GR_FN(softmax_rows)(p, first, last);
     return GR_OK;
   }
   for (int64_t i = first; i < last; i++) {
