@@ -1,0 +1,269 @@
+"""A program of larger sizes that serves smaller ones: proven, with padding masked where an op goes over it.
+
+bucket = bucketed(model, axes, sizes, probe, probe_sizes)     model at the bucket's sizes, probe at others
+reason = bucket.refuses(exact, {"n": 5})                      None: it serves the model at these sizes
+feed = bucket.pad({"x": x}, {"n": 5})                         then run bucket.model, and bucket.trim
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...ir.graph import COPY, NOP, TensorType
+from ...ir.model import Constant, Model
+from ..net import Net, NetNode, NetValue
+from .padding import find_rule
+from .proof import difference
+from .regions import (
+    Axis,
+    Region,
+    Sizes,
+    at_real,
+    axis_size,
+    labels_of,
+    plain,
+    real_mask,
+    real_shape,
+    reshaped,
+)
+from .ruling import Call, Crosses, Mask, Ruling
+
+__all__ = ["Axes", "Bucket", "Crosses", "bucketed"]
+
+Axes = Mapping[str, Sequence[str | None]]  # of an input: the symbol of each axis, None for a fixed one
+
+
+@dataclass(frozen=True, eq=False)
+class Bucket:
+    """A model at the bucket's ``sizes`` whose real elements do not depend on its padding.
+
+    ``model``: reads the masks as inputs behind its own. ``inputs``, ``outputs``: their regions, by name and
+    in order; ``masks``: {input: the axis whose real elements it says}. ``least``: sizes below which it
+    serves none. ``source``: the model before it was
+    masked, ``regions``: of its entries.
+    """
+
+    model: Model
+    sizes: Sizes
+    inputs: Mapping[str, Region]
+    outputs: tuple[Region, ...]
+    masks: Mapping[str, Axis]
+    least: Sizes
+    source: Model
+    regions: tuple[Region, ...]
+
+    def refuses(self, exact: Model, sizes: Sizes) -> str | None:
+        """Why it does not serve the model at these sizes; None: what it computes of real elements is what
+        ``exact`` computes, node by node."""
+        for label, size in self.least.items():
+            if sizes[label] < size:
+                return f"an element is read that is there from {label} = {size} on"
+        return difference(self.source, exact, self.regions, sizes)
+
+    def padding(self, sizes: Sizes) -> int:
+        """Elements of the inputs that are padding at these sizes."""
+        return sum(
+            math.prod(map(axis_size, region)) - math.prod(real_shape(region, sizes))
+            for region in self.inputs.values()
+        )
+
+    def pad(self, inputs: Mapping[str, np.ndarray], sizes: Sizes, fill: Any = 0) -> dict[str, np.ndarray]:
+        """The inputs at the bucket's sizes, and the masks. ``fill``: what padding is, a number or a function
+        of the dtype; no result depends on it."""
+        found = {}
+        for name, region in self.inputs.items():
+            array = np.asarray(inputs[name])
+            shape = tuple(map(axis_size, region))
+            if shape != array.shape:
+                padded = np.full(shape, fill(array.dtype) if callable(fill) else fill, array.dtype)
+                padded[at_real(region, sizes)] = array
+                array = padded
+            found[name] = array
+        return found | {name: real_mask(axis, sizes) for name, axis in self.masks.items()}
+
+    def trim(self, outputs: Sequence[np.ndarray], sizes: Sizes) -> list[np.ndarray]:
+        """The real elements of what it made: views where they are the first ones along each axis."""
+        return [
+            array[at_real(region, sizes)] if labels_of(region) else array
+            for array, region in zip(outputs, self.outputs, strict=True)
+        ]
+
+
+def bucketed(model: Model, axes: Axes, sizes: Sizes, probe: Model, probe_sizes: Sizes) -> Bucket:
+    """The bucket of a model at ``sizes``. ``axes``: the symbols of its inputs' axes; ``probe``: the same
+    model at ``probe_sizes``, smaller ones, which show the sizes that its constants follow.
+
+    Models as front-ends make them, before rewriting. Raises Crosses where padding would reach a real element,
+    with the node.
+    """
+    return _Bucketing(model, axes, sizes, probe, probe_sizes).run()
+
+
+class _Bucketing:
+    def __init__(self, model: Model, axes: Axes, sizes: Sizes, probe: Model, probe_sizes: Sizes):
+        self.source, self.axes, self.sizes, self.probe_sizes = model, axes, dict(sizes), dict(probe_sizes)
+        self.net = Net(model)
+        self.probe = Net(probe)
+        self.regions: dict[NetValue, Region] = {}
+        self.masks: dict[Axis, NetValue] = {}
+        self.least: dict[str, int] = {}
+
+    def run(self) -> Bucket:
+        if len(self.net) != len(self.probe) or len(self.net.inputs) != len(self.probe.inputs):
+            raise Crosses("the graph has other nodes at other sizes")
+        inputs, heads = list(self.net.inputs), list(self.net.outputs)
+        for value, other in zip(inputs, self.probe.inputs, strict=True):
+            self.regions[value] = self._input(value, other)
+        order = list(self.net.nodes())
+        entries = list(inputs)
+        for node, probed in zip(order, self.probe.nodes(), strict=True):
+            entries += node.outputs
+            self._node(node, probed)
+        regions = tuple(self.regions[value] for value in entries)
+        outputs = tuple(self.regions[value] for value in heads)
+        graph = self.source.graph
+        made = self.net.model()
+        names = {name: graph.input_names.index(name) for name in self.source.input_names}
+        masks = {value.name: axis for axis, value in self.masks.items()}
+        ours = {name: regions[at] for name, at in names.items()}
+        return Bucket(made, self.sizes, ours, outputs, masks, self.least, self.source, regions)
+
+    # ---------------------------------------------------------------- values
+
+    def _input(self, value: NetValue, other: NetValue) -> Region:
+        symbols = self.axes.get(value.name, ())
+        if value.constant is None and symbols:
+            return tuple(
+                ((((size, symbol),),) if symbol in self.sizes and size != 1 else plain(size))
+                for size, symbol in zip(value.shape, symbols, strict=True)
+            )
+        if len(value.shape) != len(other.shape):
+            raise Crosses(f"{value.name} has another rank at other sizes")
+        return tuple(self._fresh(a, b) for a, b in zip(value.shape, other.shape, strict=True))
+
+    def _fresh(self, size: int, probed: int) -> Axis:
+        """The axis of a size here that has another size in the probe: the one symbol that explains both."""
+        if size == probed:
+            return plain(size)
+        fit = [s for s, n in self.sizes.items() if (n, self.probe_sizes[s]) == (size, probed)]
+        if len(fit) == 1:
+            return (((size, fit[0]),),)
+        raise Crosses(f"an axis of {size}, at other sizes {probed}, follows no one dimension")
+
+    def _mask(self, axis: Axis) -> NetValue:
+        """The graph's input that says which elements of an axis are real."""
+        if axis not in self.masks:
+            labels = "_".join(sorted(labels_of((axis,))))
+            value = NetValue(
+                TensorType("bool", (axis_size(axis),)), None, 0, f"real_{labels}_{len(self.masks)}"
+            )
+            self.net.inputs.append(value)
+            self.masks[axis] = value
+        return self.masks[axis]
+
+    # ---------------------------------------------------------------- nodes
+
+    def _node(self, node: NetNode, other: NetNode) -> None:
+        if (node.op, len(node.outputs)) != (other.op, len(other.outputs)):
+            raise Crosses(f"node {node.name!r} is another one at other sizes")
+        regions = tuple(self.regions[value] for value in node.inputs)
+        try:
+            ruling = self._ruling(node, other, regions)
+        except Crosses as reason:
+            raise Crosses(f"node {node.name!r}: {reason}") from None
+        self.regions |= zip(node.outputs, ruling.regions, strict=True)
+        if ruling.masks:
+            made = self._masked(node, ruling)
+            self.regions |= zip(made, ruling.regions, strict=True)
+            self.net.replace_all(node, made)
+
+    def _ruling(self, node: NetNode, other: NetNode, regions: tuple[Region, ...]) -> Ruling:
+        if node.op is None and node.func.name in (COPY, NOP) and len(regions) == 1:
+            region = reshaped(regions[0], node.output.type)
+            if region is None:
+                raise Crosses(f"its shape {node.output.type} cuts an axis that is padded")
+            return Ruling((region,))
+        call = Call(
+            node.op or node.func.name,
+            node.attrs,
+            regions,
+            tuple(node.input_types),
+            tuple(node.output_types),
+            tuple(other.output_types),
+            self._fresh,
+            lambda at: node.inputs[at].look(),
+        )
+        ruling = find_rule(node.op)(call)
+        for region, probe in zip(ruling.regions, other.output_types, strict=True):
+            if (
+                real_shape(region, self.probe_sizes) != probe.shape
+            ):  # a mistake of the rule's, or a fixed size
+                raise Crosses(
+                    f"{call.op} makes {probe} at other sizes, which does not follow from its inputs"
+                )
+        for label, size in ruling.least:
+            self.least[label] = max(size, self.least.get(label, 1))
+        return ruling
+
+    def _masked(self, node: NetNode, ruling: Ruling) -> list[NetValue]:
+        """The node, or what it becomes, over masked inputs."""
+        inputs = list(node.inputs)
+        for mask in ruling.masks:
+            inputs[mask.index] = self._where(inputs[mask.index], mask, node)
+        if ruling.how == "mean":
+            return [self._mean(node, inputs[0], ruling)]
+        if ruling.how == "attention":
+            inputs = [*inputs[:3], self._bias(node, ruling.masks)]
+        made = self.net.add(node.op_name, inputs, before=node, **node.attrs)
+        return list(made) if isinstance(made, tuple) else [made]
+
+    def _where(self, value: NetValue, mask: Mask, node: NetNode) -> NetValue:
+        region = self.regions[value]
+        real = self._along(region[mask.axis], len(region) - mask.axis, node)
+        fill = self._number(mask.fill, value.dtype)
+        made = self.net.add("where", [real, value, fill], before=node)
+        self.regions[made] = region
+        return made
+
+    def _along(self, axis: Axis, back: int, node: NetNode) -> NetValue:
+        """The mask of an axis that has ``back - 1`` axes behind it."""
+        real = self._mask(axis)
+        if back == 1:
+            return real
+        return self.net.add("reshape", [real], before=node, shape=(axis_size(axis), *(1,) * (back - 1)))
+
+    def _number(self, number: float, dtype: str) -> NetValue:
+        array = np.array(number, dtypes.to_numpy(dtype))
+        return self.net.constant(Constant.of(array, "what padding is masked with"), "padding")
+
+    def _mean(self, node: NetNode, masked: NetValue, ruling: Ruling) -> NetValue:
+        """A sum of what is real, by how many these are."""
+        wide = masked.dtype if masked.dtype in ("float32", "float64") else "float32"
+        total = masked if wide == masked.dtype else self.net.add("cast", [masked], before=node, to=wide)
+        total = self.net.add("sum", [total], before=node, **node.attrs)
+        count = None
+        size = masked.type.size // max(total.type.size, 1)
+        for mask in ruling.masks:
+            axis = self.regions[node.inputs[0]][mask.axis]
+            ones = self.net.add("cast", [self._mask(axis)], before=node, to=wide)
+            own = self.net.add("sum", [ones], before=node, axes=(0,), keepdims=bool(total.shape))
+            count = own if count is None else self.net.add("multiply", [count, own], before=node)
+            size //= axis_size(axis)
+        assert count is not None, "a mean is masked along an axis"
+        count = self.net.add("multiply", [count, self._number(size, wide)], before=node)
+        made = self.net.add("divide", [total, count], before=node)
+        return made if wide == masked.dtype else self.net.add("cast", [made], before=node, to=masked.dtype)
+
+    def _bias(self, node: NetNode, masks: Sequence[Mask]) -> NetValue:
+        """The bias of an attention, -inf for padded keys."""
+        keys, dtype = masks[0], node.output.dtype
+        real = self._mask(self.regions[node.inputs[1]][keys.axis])
+        own = node.inputs[3] if len(node.inputs) == 4 else self._number(0, dtype)
+        made = self.net.add("where", [real, own, self._number(float("-inf"), dtype)], before=node)
+        return made

@@ -1,0 +1,387 @@
+"""What padding does to each op: the regions of its results, and which inputs must be masked for them to hold.
+
+A rule is ``rule(call) -> (regions of the results, masks)``; it raises ``Crosses`` with a reason where padding
+reaches real elements and no mask prevents it. ``RULES`` has them by op; an op of kind "elementwise" needs
+none, and any other op without a rule takes inputs that are real throughout only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ...base import dtypes
+from ...ir.ops import registry
+from .regions import Axis, Region, is_plain, plain, reshaped, single
+from .ruling import Call, Crosses, Mask, Ruling
+
+__all__ = ["RULES", "find_rule"]
+
+
+def find_rule(op: str | None) -> Callable[[Call], Ruling]:
+    """The rule of an op; ``op`` None: of a function that a library knows."""
+    if op is not None and op in RULES:
+        return RULES[op]
+    entry = None if op is None else registry.get(op)
+    return _elementwise if entry is not None and entry.kind == "elementwise" else _whole
+
+
+def _whole(call: Call) -> Ruling:
+    for index in range(len(call.inputs)):
+        call.need_plain(index)
+    for made, probe in zip(call.made, call.probe, strict=True):
+        if made != probe:
+            raise Crosses(f"{call.op} makes {made}, a size that depends on what is padded")
+    return Ruling(tuple(tuple(map(plain, made.shape)) for made in call.made))
+
+
+# ---------------------------------------------------------------- element by element
+
+
+def _joined(call: Call, regions: Sequence[Region], shape: Sequence[int]) -> Region:
+    """The region of what inputs broadcast to."""
+    found = []
+    for back in range(len(shape), 0, -1):
+        axes = [r[-back] for r in regions if len(r) >= back and r[-back] != ()]
+        if any(axis != axes[0] for axis in axes):
+            raise Crosses(f"{call.op} joins axes that are padded differently")
+        found.append(axes[0] if axes else plain(shape[-back]))
+    return tuple(found)
+
+
+_INTEGER_TRAPS = ("divide", "mod", "power")  # whose kernels refuse some integers as input 1
+
+
+def _elementwise(call: Call) -> Ruling:
+    masks = []
+    if call.op in _INTEGER_TRAPS and dtypes.is_integer(call.types[0].dtype):
+        masks = _over(call, 1, range(len(call.inputs[1])), 1)
+    return Ruling((_joined(call, call.inputs, call.made[0].shape),), tuple(masks))
+
+
+def _over(call: Call, index: int, axes: Sequence[int], fill: float) -> list[Mask]:
+    """Masks of those axes of an input that are padded."""
+    return [Mask(index, at, fill) for at in axes if not is_plain(call.inputs[index][at])]
+
+
+def _bias_add(call: Call) -> Ruling:
+    call.need_plain(1)
+    call.need_plain(0, [call.axis()])
+    return Ruling((call.inputs[0],))
+
+
+# ---------------------------------------------------------------- shapes and movement
+
+
+def _reshape(call: Call) -> Ruling:
+    region = reshaped(call.inputs[0], call.made[0])
+    if region is None:
+        raise Crosses(f"{call.op} to {call.made[0]} cuts an axis that is padded")
+    return Ruling((region,))
+
+
+def _transpose(call: Call) -> Ruling:
+    region = call.inputs[0]
+    perm = call.attrs["perm"] or range(len(region))[::-1]
+    return Ruling((tuple(region[at] for at in perm),))
+
+
+def _broadcast_to(call: Call) -> Ruling:
+    region, shape = call.inputs[0], call.made[0].shape
+    region = ((),) * (len(shape) - len(region)) + region
+    new = [axis if axis else call.new(0, at) for at, axis in enumerate(region)]
+    return Ruling((tuple(new),))
+
+
+def _tile(call: Call) -> Ruling:
+    new = []
+    for at, (axis, times) in enumerate(zip(call.inputs[0], call.attrs["repeats"], strict=True)):
+        if not is_plain(axis) and times != 1:
+            raise Crosses(f"tile repeats axis {at}, which is padded")
+        new.append(call.new(0, at) if is_plain(axis) else axis)
+    return Ruling((tuple(new),))
+
+
+def _concatenate(call: Call) -> Ruling:
+    at = call.axis()
+    others = [r[:at] + r[at + 1 :] for r in call.inputs]
+    if any(other != others[0] for other in others):
+        raise Crosses("concatenate joins tensors that are padded differently")
+    segments: list[tuple[int, str | None]] = []
+    for region, kind in zip(call.inputs, call.types, strict=True):
+        if is_plain(region[at]):
+            segments.append((kind.shape[at], None))
+        elif len(region[at]) == 1:
+            segments += region[at][0]
+        else:
+            raise Crosses(f"concatenate along axis {at}, a product of padded ones")
+    axis: Axis = (tuple(segments),)
+    if is_plain(axis):
+        axis = plain(call.made[0].shape[at])
+    return Ruling(((*call.inputs[0][:at], axis, *call.inputs[0][at + 1 :]),))
+
+
+def _pad(call: Call) -> Ruling:
+    rank, pads = len(call.types[0].shape), call.attrs["pads"]
+    new = []
+    for at, axis in enumerate(call.inputs[0]):
+        before, after = pads[at], pads[at + rank]
+        if not (before or after):
+            new.append(axis)
+        elif is_plain(axis):
+            new.append(plain(call.made[0].shape[at]))
+        elif call.attrs["mode"] == "constant" and len(axis) == 1 and min(before, after) >= 0:
+            ends = ((before, None),) * (before > 0), ((after, None),) * (after > 0)
+            new.append((ends[0] + axis[0] + ends[1],))
+        else:
+            raise Crosses(f"pad {call.attrs['mode']} of axis {at}, which is padded")
+    return Ruling((tuple(new),))
+
+
+def _reverse(call: Call) -> Ruling:
+    call.need_plain(0, [at % len(call.types[0].shape) for at in call.attrs["axes"]])
+    return Ruling((call.inputs[0],))
+
+
+def _slice(call: Call) -> Ruling:
+    kind, made = call.types[0], call.made[0]
+    axes = call.attrs["axes"] or range(len(call.attrs["starts"]))
+    steps = call.attrs["steps"] or (1,) * len(call.attrs["starts"])
+    new = list(call.inputs[0])
+    for at, start, end, step in zip(axes, call.attrs["starts"], call.attrs["ends"], steps, strict=False):
+        at %= len(kind.shape)
+        axis = call.inputs[0][at]
+        if is_plain(axis):
+            new[at] = call.new(0, at)
+        elif start == 0 and step == 1 and end >= 0 and made.shape[at] == kind.shape[at]:
+            continue  # all of it
+        elif start >= 0 and end >= 0 and single(axis) and made.shape[at] == call.probe[0].shape[at]:
+            new[at] = plain(made.shape[at])  # real, as the exact graph has them, too
+        else:
+            raise Crosses(f"slice of axis {at}, which is padded, from {start} to {end}")
+    return Ruling((tuple(new),))
+
+
+def _slice_update(call: Call) -> Ruling:
+    for at, (axis, other) in enumerate(zip(*call.inputs, strict=True)):
+        if axis != other and not (is_plain(axis) and is_plain(other)):
+            raise Crosses(f"slice_update of axis {at}, which is padded")
+    for at, start in zip(call.attrs["axes"] or range(99), call.attrs["starts"], strict=False):
+        if not is_plain(call.inputs[0][at]) and start != 0:
+            raise Crosses(f"slice_update from {start} of axis {at}, which is padded")
+    return Ruling((call.inputs[0],))
+
+
+def _take(call: Call) -> Ruling:
+    at = call.axis()
+    data, found = call.inputs
+    label, places = single(data[at]), call.look(1)
+    least: tuple[tuple[str, int], ...] = ()
+    if label and places is not None and places.size and places.min() >= 0:  # of rows that are real
+        least = ((label, int(places.max()) + 1),)
+    else:
+        call.need_plain(0, [at])
+    masks = _over(call, 1, range(len(found)), 0)
+    return Ruling((data[:at] + found + data[at + 1 :],), tuple(masks), least=least)
+
+
+def _take_along_axis(call: Call) -> Ruling:
+    at = call.axis()
+    call.need_plain(0, [at])
+    data, found = call.inputs
+    for other in range(len(data)):
+        if other != at and data[other] != found[other]:
+            raise Crosses(f"take_along_axis of axis {other}, padded differently than its indices")
+    return Ruling((found,), tuple(_over(call, 1, range(len(found)), 0)))
+
+
+# ---------------------------------------------------------------- over an axis
+
+
+def _softmax(call: Call) -> Ruling:
+    return Ruling((call.inputs[0],), tuple(_over(call, 0, [call.axis()], float("-inf"))))
+
+
+def _norm(call: Call) -> Ruling:
+    rank = len(call.types[0].shape)
+    call.need_plain(0, range(call.axis(), rank))
+    for index in range(1, len(call.inputs)):
+        call.need_plain(index)
+    return Ruling((call.inputs[0],))
+
+
+def _reduce(call: Call) -> Ruling:
+    region, kind = call.inputs[0], call.types[0]
+    axes = range(len(region)) if call.attrs["axes"] is None else call.attrs["axes"]
+    gone = sorted({at % max(len(region), 1) for at in axes}) if region else []
+    kept = call.attrs["keepdims"]
+    new = tuple(() if at in gone else axis for at, axis in enumerate(region) if kept or at not in gone)
+    masks = _over(call, 0, gone, _neutral(call.op, kind.dtype) if gone else 0)
+    return Ruling((new,), tuple(masks), "mean" if masks and call.op == "mean" else "")
+
+
+def _neutral(op: str, dtype: str) -> float:
+    """What an element may be that a reduction does not see."""
+    if op in ("max", "min"):
+        low, high = _ends(dtype)
+        return low if op == "max" else high
+    return {"sum": 0, "mean": 0, "prod": 1, "all": 1, "any": 0}[op]
+
+
+def _ends(dtype: str) -> tuple[float, float]:
+    """The least and the greatest number of a dtype."""
+    if dtype == "bool":
+        return 0, 1
+    if not dtypes.is_integer(dtype):
+        return float("-inf"), float("inf")
+    info = np.iinfo(dtypes.to_numpy(dtype))
+    return int(info.min), int(info.max)
+
+
+def _found_along(call: Call) -> Ruling:
+    """argmax, argmin and topk: places of elements along an axis."""
+    region, at = call.inputs[0], call.axis()
+    masks = _over(call, 0, [at], _ends(call.types[0].dtype)[0 if _finds_most(call) else 1])
+    if masks and not single(region[at]):
+        raise Crosses(f"{call.op} along axis {at}, whose padding is not behind what is real")
+    new = []
+    for k, made in enumerate(call.made):
+        axes = list(region)
+        if len(made.shape) < len(axes):
+            del axes[at]
+        elif call.op == "topk":
+            axes[at] = call.new(k, at)
+            if not is_plain(axes[at]):
+                raise Crosses(f"topk of as many as axis {at} has, which is padded")
+        else:
+            axes[at] = ()
+        new.append(tuple(axes))
+    return Ruling(tuple(new), tuple(masks))
+
+
+def _finds_most(call: Call) -> bool:
+    return bool(call.attrs["largest"]) if call.op == "topk" else call.op == "argmax"
+
+
+def _cumsum(call: Call) -> Ruling:
+    return Ruling((call.inputs[0],), tuple(_over(call, 0, [call.axis()], 0)))
+
+
+# ---------------------------------------------------------------- products
+
+
+def _matmul(call: Call) -> Ruling:
+    a, b = call.inputs[:2]
+    _no_epilogue(call, 2)
+    if min(len(a), len(b)) < 2:
+        return _whole(call)
+    ta, tb = call.attrs["transpose_a"], call.attrs["transpose_b"]
+    (m, ka), (kb, n) = (a[-2:][::-1] if ta else a[-2:]), (b[-2:][::-1] if tb else b[-2:])
+    _same(call, ka, kb)
+    masks = _over(call, 0, [len(a) - (2 if ta else 1)], 0) + _over(call, 1, [len(b) - (1 if tb else 2)], 0)
+    batch = _joined(call, [a[:-2], b[:-2]], call.made[0].shape[:-2])
+    return Ruling(((*batch, m, n),), tuple(masks))
+
+
+def _dense(call: Call) -> Ruling:
+    _no_epilogue(call, 2)
+    x, w = call.inputs[:2]
+    if call.attrs["packed"]:
+        return _whole(call)
+    _same(call, x[-1], w[1])
+    masks = _over(call, 0, [len(x) - 1], 0) + _over(call, 1, [1], 0)
+    return Ruling(((*x[:-1], w[0]),), tuple(masks))
+
+
+def _no_epilogue(call: Call, inputs: int) -> None:
+    """Regions of what an epilogue reads are not looked at."""
+    if call.attrs["epilogue"]:
+        raise Crosses(f"{call.op} with an epilogue")
+    for index in range(inputs, len(call.inputs)):
+        call.need_plain(index)
+
+
+def _same(call: Call, a: Axis, b: Axis) -> None:
+    if a != b:
+        raise Crosses(f"{call.op} goes over axes that are padded differently")
+
+
+def _attention(call: Call) -> Ruling:
+    q, k, v, *bias = call.inputs
+    _same(call, q[-1], k[-1])
+    _same(call, k[-2], v[-2])
+    if not is_plain(q[-1]):
+        raise Crosses("attention over a padded axis of its queries")
+    batch = _joined(call, [q[:-2], k[:-2], v[:-2]], call.made[0].shape[:-2])
+    if bias:
+        _joined(call, [(*batch, q[-2], k[-2]), bias[0]], (*call.made[0].shape[:-1], call.types[1].shape[-2]))
+    region = (*batch, q[-2], v[-1])
+    if is_plain(k[-2]):
+        return Ruling((region,))
+    masks = (*_over(call, 1, [len(k) - 2], 0), *_over(call, 2, [len(v) - 2], 0))
+    return Ruling((region,), masks, "attention")
+
+
+# ---------------------------------------------------------------- images and steps: rows of a batch
+
+
+def _per_image(call: Call) -> Ruling:
+    """Axis 0 of input 0 counts images, each of which is computed by itself."""
+    call.need_plain(0, range(1, len(call.inputs[0])))
+    for index in range(1, len(call.inputs)):
+        call.need_plain(index)
+    if call.attrs.get("epilogue"):
+        raise Crosses(f"{call.op} with an epilogue")
+    first = call.inputs[0][0]
+    return Ruling(tuple((first, *map(plain, made.shape[1:])) for made in call.made))
+
+
+def _recurrent(call: Call) -> Ruling:
+    """Rows of the batch are computed each by itself; it is axis 1 of gates and states, 2 of the results."""
+    batch = call.inputs[0][1]
+    for index, region in enumerate(call.inputs):
+        at = 1 if index != 1 and len(region) == 3 else 0 if len(region) == 1 else -1
+        call.need_plain(index, [a for a in range(len(region)) if a != at])
+        if at >= 0 and region[at] != batch:
+            raise Crosses(f"{call.op} of a batch that is padded differently than its states")
+    y, *states = call.made
+    regions: list[Region] = [(plain(y.shape[0]), plain(y.shape[1]), batch, plain(y.shape[3]))]
+    regions += [(plain(s.shape[0]), batch, plain(s.shape[2])) for s in states]
+    return Ruling(tuple(regions))
+
+
+RULES: dict[str, Callable[[Call], Ruling]] = {
+    "argmax": _found_along,
+    "argmin": _found_along,
+    "attention": _attention,
+    "bias_add": _bias_add,
+    "broadcast_to": _broadcast_to,
+    "concatenate": _concatenate,
+    "cumsum": _cumsum,
+    "dense": _dense,
+    "layer_norm": _norm,
+    "matmul": _matmul,
+    "pad": _pad,
+    "reverse": _reverse,
+    "rms_norm": _norm,
+    "slice": _slice,
+    "slice_update": _slice_update,
+    "take": _take,
+    "take_along_axis": _take_along_axis,
+    "tile": _tile,
+    "topk": _found_along,
+    "transpose": _transpose,
+    **dict.fromkeys(("softmax", "log_softmax"), _softmax),
+    **dict.fromkeys(("sum", "mean", "prod", "max", "min", "all", "any"), _reduce),
+    **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
+    **dict.fromkeys(("lstm", "gru", "rnn"), _recurrent),
+    **dict.fromkeys(
+        (
+            *("conv2d", "conv3d", "conv_transpose2d", "lrn", "lp_pool2d"),
+            *("max_pool2d", "avg_pool2d", "max_pool3d", "avg_pool3d"),
+            *("global_max_pool2d", "global_avg_pool2d", "max_pool2d_indices"),
+        ),
+        _per_image,
+    ),
+}

@@ -1,0 +1,150 @@
+"""Regions: which elements of a tensor at a bucket's sizes are real, those of the tensor at the exact sizes.
+
+An axis is a product of factors, outermost first, a factor a row of segments: a segment of a label is real as
+far as that label's size goes, one without a label is real throughout.
+
+    [batch, 12, n, 64] -> (n:8,), (12), (n:16,), (64)     reshaped to [batch * 12, n * 64], the factors stay
+    a cache of n rows and a new one                        one factor of two segments, (n:16, 1)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...ir.graph import TensorType
+
+__all__ = [
+    "Axis",
+    "Factor",
+    "Region",
+    "Segment",
+    "Sizes",
+    "at_real",
+    "axis_size",
+    "is_plain",
+    "labels_of",
+    "plain",
+    "real_mask",
+    "real_shape",
+    "reshaped",
+    "single",
+]
+
+Segment = tuple[int, str | None]  # elements at the bucket's sizes, and the label of those that are real
+Factor = tuple[Segment, ...]
+Axis = tuple[Factor, ...]
+Region = tuple[Axis, ...]
+Sizes = Mapping[str, int]
+
+
+def plain(size: int) -> Axis:
+    """An axis that is real throughout."""
+    return () if size == 1 else (((size, None),),)
+
+
+def is_plain(axis: Axis) -> bool:
+    """Whether all of an axis is real."""
+    return all(label is None for factor in axis for _, label in factor)
+
+
+def labels_of(region: Region) -> set[str]:
+    """The labels that a region goes by."""
+    return {label for axis in region for factor in axis for _, label in factor if label is not None}
+
+
+def axis_size(axis: Axis) -> int:
+    """Elements of an axis, real and padded."""
+    return math.prod(_size(factor) for factor in axis)
+
+
+def _size(factor: Factor) -> int:
+    return sum(size for size, _ in factor)
+
+
+def single(axis: Axis) -> str | None:
+    """The label of an axis whose real elements are the first ones, as many as the label's size; None for any
+    other."""
+    if len(axis) == 1 and len(axis[0]) == 1:
+        return axis[0][0][1]
+    return None
+
+
+def real_shape(region: Region, sizes: Sizes) -> tuple[int, ...]:
+    """The shape of the tensor at the exact sizes."""
+    return tuple(
+        math.prod(sum(_real(segment, sizes) for segment in factor) for factor in axis) for axis in region
+    )
+
+
+def _real(segment: Segment, sizes: Sizes) -> int:
+    size, label = segment
+    return size if label is None else sizes[label]
+
+
+def real_mask(axis: Axis, sizes: Sizes) -> np.ndarray:
+    """bool [elements of the axis]: which are real."""
+    mask = np.ones(1, np.bool_)
+    for factor in axis:
+        own = np.concatenate([np.arange(size) < _real((size, label), sizes) for size, label in factor])
+        mask = np.logical_and.outer(mask, own).reshape(-1)
+    return mask
+
+
+def _positions(region: Region, sizes: Sizes) -> tuple[slice | np.ndarray, ...]:
+    """What takes the real elements along each axis: a slice where they are the first ones."""
+    found: list[slice | np.ndarray] = []
+    for axis in region:
+        at = np.flatnonzero(real_mask(axis, sizes))
+        found.append(slice(len(at)) if not len(at) or at[-1] == len(at) - 1 else at)
+    return tuple(found)
+
+
+def at_real(region: Region, sizes: Sizes) -> Any:
+    """numpy's index of the real elements: slices where they are the first ones along each axis."""
+    found = _positions(region, sizes)
+    if all(isinstance(each, slice) for each in found):
+        return tuple(found)
+    return np.ix_(*(np.arange(e.stop) if isinstance(e, slice) else e for e in found))
+
+
+def reshaped(region: Region, kind: TensorType) -> Region | None:
+    """The region of the same elements in another shape; None where an axis would begin inside of a factor
+    that is not real throughout."""
+    factors = _merged([factor for axis in region for factor in axis])
+    found: list[Axis] = []
+    for size in kind.shape:
+        axis: list[Factor] = []
+        left = size
+        while left > 1:
+            if not factors:
+                return None
+            factor = factors.pop(0)
+            own = _size(factor)
+            if left % own == 0:
+                axis.append(factor)
+                left //= own
+            elif is_plain((factor,)) and own % left == 0:
+                axis.append(((left, None),))
+                factors.insert(0, ((own // left, None),))
+                left = 1
+            else:
+                return None
+        found.append(tuple(_merged(axis)))
+    return None if factors else tuple(found)
+
+
+def _merged(factors: Sequence[Factor]) -> list[Factor]:
+    """Neighbours that are real throughout as one."""
+    found: list[Factor] = []
+    for factor in factors:
+        if _size(factor) == 1 and is_plain((factor,)):
+            continue
+        if found and is_plain((factor,)) and is_plain((found[-1],)):
+            found[-1] = ((_size(found[-1]) * _size(factor), None),)
+        else:
+            found.append(((_size(factor), None),) if is_plain((factor,)) else factor)
+    return found
