@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from graph_runtime import GraphBuilder
 from graph_runtime.base.errors import InputError
 from graph_runtime.ir.model import Model
 from graph_runtime.rewrite import FUSION, SIMPLIFICATION, rewrite
-from graph_runtime.rewrite.buckets import Buckets, power_of_two
+from graph_runtime.rewrite.buckets import Bucket, Buckets, power_of_two
 from graph_runtime.testing.interpreter import heads, interpret
 
 Sizes = Mapping[str, int]
@@ -153,14 +154,10 @@ def test_a_bucket_gives_the_exact_results_whatever_padding_holds(name: str):
     assert buckets.padded > 0
 
 
-_simple: dict[int, Model] = {}
-
-
-def _simplified(bucket: Any) -> Model:
+@cache
+def _simplified(bucket: Bucket) -> Model:
     """What the rewrites make of it: they may not let padding in."""
-    if id(bucket) not in _simple:
-        _simple[id(bucket)] = rewrite(bucket.model, (*SIMPLIFICATION, *FUSION), "cpu:0")
-    return _simple[id(bucket)]
+    return rewrite(bucket.model, (*SIMPLIFICATION, *FUSION), "cpu:0")
 
 
 REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
