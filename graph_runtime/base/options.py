@@ -38,8 +38,9 @@ class Options:
     is none; other words are judged where they are used.
 
     Reading an ONNX file. ``dims``: {symbolic dimension: size}, and {input: its sizes} for one without a
-    shape. ``batch``: the first dimension of all inputs, open or not. ``values``: {input: its value}, numbers
-    or arrays, of inputs that become constants.
+    shape; {symbolic dimension: [sizes]}: buckets, of which one serves a run where that is proven.
+    ``batch``: the first dimension of all inputs, open or not. ``values``: {input: its value}, numbers or
+    arrays, of inputs that become constants.
 
     Preparing. ``fuse``: whether nodes may be fused and rewritten; None: those of an ONNX file or a Model may,
     a graph.json, a Graph and a GraphBuilder say how they want to be run. ``compile``: whether C is generated

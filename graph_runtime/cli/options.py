@@ -56,7 +56,7 @@ Dims = Annotated[
     typer.Option(
         "--dim",
         help="Bind a symbolic dimension of an ONNX file: batch=4; of an input without a shape all of them: "
-        "x=1x3x224x224; repeatable.",
+        "x=1x3x224x224; several sizes are buckets of programs: batch=1,8,32; repeatable.",
     ),
 ]
 Batch = Annotated[
@@ -345,10 +345,11 @@ def policies(policy: str | None, placement: str | None) -> tuple[str | None, str
 
 
 def sizes(dims: Sequence[str] | None) -> dict[str, int | tuple[int, ...]]:
-    """{dimension: size, input: sizes} of --dim. Raises InputError for a size that is no positive number."""
+    """{dimension: size, input: sizes, dimension: buckets} of --dim batch=4, x=1x3x224, batch=1,8,32. Raises
+    InputError for a size that is no positive number."""
     found: dict[str, int | tuple[int, ...]] = {}
     for name, text in pairs(dims, "--dim").items():
-        parts = text.split("x")
+        parts = text.split("," if "," in text else "x")
         if not all(part.isdecimal() and 0 < int(part) < 1 << 31 for part in parts):
             raise InputError(
                 f"--dim {name}={text}: a size is a positive number, as in --dim batch=4", got=text

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import DocumentError, GraphError, GraphRuntimeError, UnsupportedOpError
+from ...base.errors import (
+    DocumentError,
+    GraphError,
+    GraphRuntimeError,
+    InputError,
+    UnsupportedOpError,
+    did_you_mean,
+)
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from . import require_onnx
@@ -46,13 +53,15 @@ class PortInfo:
 
 @dataclass(frozen=True, eq=False)
 class DynamicFile:
-    """``file``: for the importer. ``known``: constants by name. ``dims``: sizes that the caller bound."""
+    """``file``: for the importer. ``known``: constants by name. ``dims``: sizes that the caller bound;
+    ``buckets``: of a dimension, several."""
 
     file: ParsedFile
     inputs: tuple[PortInfo, ...]
     outputs: tuple[PortInfo, ...]
     known: Mapping[str, Known]
     dims: Mapping[str, Size]
+    buckets: Mapping[str, Sequence[int]]
 
     def check(self, types: Mapping[str, TensorType]) -> None:
         """Raise InputError where the sizes of these inputs are not those of the file, or two of one name
@@ -103,14 +112,28 @@ def open_dynamic(source: Any, dims: Mapping[str, Size], values: Mapping[str, Any
             array = given[info.name].astype(info.dtype)
             kind = TensorType(info.dtype, array.shape)
             known[info.name] = TapeValue(kind, info.name, Constant.of(array, f"input {info.name}"))
+    buckets = _buckets(inputs, dims)
     outputs = tuple(_port(info, f"$.graph.output[{i}]") for i, info in enumerate(graph.output))
     return DynamicFile(
         ParsedFile(file, versions, {}, {}, None, given),
         tuple(info for info in inputs if info.name not in given),
         outputs,
         known,
-        dims,
+        {name: size for name, size in dims.items() if name not in buckets},
+        buckets,
     )
+
+
+def _buckets(inputs: Sequence[PortInfo], dims: Mapping[str, Size]) -> dict[str, Sequence[int]]:
+    """Sizes of dimensions that are given several; of an input without a shape these are its shape. Raises
+    InputError for a name that is neither."""
+    names = {size for info in inputs for size in info.shape or () if isinstance(size, str)}
+    shapeless = {info.name for info in inputs if info.shape is None}
+    for name in dims:
+        if name not in names | shapeless:
+            text = f"the model has no dimension {name!r}{did_you_mean(name, names | shapeless)}"
+            raise InputError(text, got=name)
+    return {name: list(d) for name, d in dims.items() if name in names and isinstance(d, (tuple, list))}
 
 
 def _check_ops(graph: Any, name: str) -> None:

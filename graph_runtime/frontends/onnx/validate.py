@@ -252,7 +252,7 @@ def _missing(name: str, shape: list[int | str] | None, known: Mapping[str, Size]
     if shape is None:
         return [] if isinstance(known.get(name), tuple) else [f"{name} (the whole shape, as 1x3x224x224)"]
     return [
-        f"{dim} (axis {axis} of {name!r})"
+        f"{dim} (axis {axis} of {name!r})" + (f", of several: {list(known[dim])}" if dim in known else "")  # type: ignore[arg-type]
         for axis, dim in enumerate(shape)
         if isinstance(dim, str) and not isinstance(known.get(dim), int) and dim not in shape[:axis]
     ]

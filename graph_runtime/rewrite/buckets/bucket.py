@@ -73,9 +73,11 @@ class Bucket:
             for region in self.inputs.values()
         )
 
-    def pad(self, inputs: Mapping[str, np.ndarray], sizes: Sizes, fill: Any = 0) -> dict[str, np.ndarray]:
-        """The inputs at the bucket's sizes, and the masks. ``fill``: what padding is, a number or a function
-        of the dtype; no result depends on it."""
+    def pad(
+        self, inputs: Mapping[str, np.ndarray], sizes: Sizes, fill: Any = 0, masks: bool = True
+    ) -> dict[str, np.ndarray]:
+        """The inputs at the bucket's sizes, and, with ``masks``, these. ``fill``: what padding is, a number
+        or a function of the dtype; no result depends on it."""
         found = {}
         for name, region in self.inputs.items():
             array = np.asarray(inputs[name])
@@ -85,7 +87,9 @@ class Bucket:
                 padded[at_real(region, sizes)] = array
                 array = padded
             found[name] = array
-        return found | {name: real_mask(axis, sizes) for name, axis in self.masks.items()}
+        if masks:
+            found |= {name: real_mask(axis, sizes) for name, axis in self.masks.items()}
+        return found
 
     def trim(self, outputs: Sequence[np.ndarray], sizes: Sizes) -> list[np.ndarray]:
         """The real elements of what it made: views where they are the first ones along each axis."""

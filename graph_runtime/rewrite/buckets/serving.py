@@ -9,7 +9,8 @@
 
 ``axes`` says which symbol each axis of an input is: {"ids": ("batch", "n"), "x": (None, "n")}. A bucket is
 proven once, and once more for each set of sizes that it is asked to serve (that needs model_at of these, no
-program). base/least_recent.py keeps the programs; both are for any front-end, torch's too.
+program); model_at may raise Crosses where no bucket can serve a graph. base/least_recent.py keeps the
+programs; both are for any front-end, torch's too.
 """
 
 from __future__ import annotations
@@ -73,12 +74,16 @@ class Buckets:
                 _remember(self.reasons, ", ".join(f"{name}={size}" for name, size in key), found, 64)
             _remember(self._served, key, found if isinstance(found, Bucket) else None, _MOST_PROOFS)
         bucket = self._served[key]
+        self.count(bucket, sizes)
+        return bucket
+
+    def count(self, bucket: Bucket | None, sizes: Sizes) -> None:
+        """Count a run that a bucket served, or none: of a caller that remembers which it was."""
         if bucket is None:
             self.exact += 1
         else:
             self.runs += 1
             self.padded += bucket.padding(sizes)
-        return bucket
 
     def buckets(self) -> list[Bucket]:
         """Those that were proven."""
@@ -101,7 +106,10 @@ class Buckets:
         bucket = self._made[key]
         if isinstance(bucket, str):
             return bucket
-        exact = bucket.source if full == dict(sizes) else model_at(sizes)
+        try:
+            exact = bucket.source if full == dict(sizes) else model_at(sizes)
+        except Crosses as reason:
+            return str(reason)
         return bucket.refuses(exact, sizes) or bucket
 
 

@@ -63,11 +63,11 @@ class Flow:
         ``key``: of what kind each is, where the caller has it."""
         step = self.steps.get(key) if key else None
         if step is None:
-            step = self._first(values)
+            step = self.first(values)
         while True:
             self._execute(step, values)
             if step.last:
-                return [self._output(step, name, values) for name in self.outputs]
+                return [self.output(step, name, values) for name in self.outputs]
             step = self._next(step, values)
 
     @property
@@ -78,11 +78,12 @@ class Flow:
 
     def prepare(self, values: Mapping[str, Value]) -> None:
         """Make the first program for values of these sizes."""
-        step = self._first(values)
+        step = self.first(values)
         if step.stage.model is not None:
             self.programs.of(step.stage.model)
 
-    def _first(self, values: Mapping[str, Value]) -> Step:
+    def first(self, values: Mapping[str, Value]) -> Step:
+        """The step that values of these kinds begin with."""
         key = tuple([kind_of(value) for value in values.values()])
         step = self.steps.get(key)
         if step is None:
@@ -96,7 +97,8 @@ class Flow:
             del steps[next(iter(steps))]
         steps[key] = step
 
-    def _output(self, step: Step, name: str, values: Mapping[str, Value]) -> Value:
+    def output(self, step: Step, name: str, values: Mapping[str, Value]) -> Value:
+        """An output of the graph after its last step."""
         if name in values:
             return values[name]
         return constant_of(step.stage.known[name])

@@ -13,9 +13,11 @@ from ...base.options import Options
 from ...frontends.onnx.dynamic import DynamicFile, PortInfo, open_dynamic
 from ...frontends.onnx.stages import first_nodes
 from ...ir.graph import TensorType
+from ...rewrite.buckets import Buckets
 from ..module import GraphModule
 from ..tensors.arrays import array as tensor_array
 from ..tensors.tensor import Tensor
+from .bucketed_runs import BucketedRuns
 from .flow import Flow
 from .flow_values import Value, array_of, kind_of, type_of
 from .programs import Make, Programs
@@ -45,6 +47,7 @@ class FlowModule:
         nodes = first_nodes(file.file.file.proto.graph)
         names = tuple(info.name for info in file.outputs)
         self.flow = Flow(file.file, nodes, names, file.known, self.programs, options.most_steps)
+        self._bucketed = BucketedRuns(self.flow, file.inputs, file.buckets) if file.buckets else None
         self._index = {info.name: i for i, info in enumerate(file.inputs)}
         self._values: dict[str, Value] = {}
         self._outputs: list[Value] | None = None
@@ -87,7 +90,30 @@ class FlowModule:
             kinds = {name: type_of(value) for name, value in values.items()}
             self._file.check({name: kind for name, kind in kinds.items() if isinstance(kind, TensorType)})
             self._checked.add(key)
+        if self._bucketed is not None and (found := self._bucketed.run(values, key)) is not None:
+            return found
         return self.flow.run(values, key)
+
+    @property
+    def buckets(self) -> Buckets | None:
+        """Which buckets served runs and why others did not, where ``dims`` gives buckets."""
+        return None if self._bucketed is None else self._bucketed.buckets
+
+    def stats(self) -> dict[str, Any]:
+        """What it did: ``programs`` kept, ``made`` and ``dropped``, ``hits`` (stages whose program was
+        there); with buckets ``bucket_runs``, ``exact_runs``, ``padded`` elements of inputs, and ``reasons``
+        {sizes: why no bucket serves them}."""
+        programs = self.programs
+        found: dict[str, Any] = {
+            "programs": len(programs),
+            "made": programs.made,
+            "dropped": programs.dropped,
+            "hits": programs.hits,
+        }
+        if (buckets := self.buckets) is not None:
+            found |= {"bucket_runs": buckets.runs, "exact_runs": buckets.exact, "padded": buckets.padded}
+            found["reasons"] = dict(buckets.reasons)
+        return found
 
     def prepare(self) -> None:
         """Make the first program of inputs whose sizes are all known now, so that the first run need not, and

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
@@ -11,6 +10,7 @@ import numpy as np
 
 from ...base.errors import DeviceMemoryError
 from ...base.garbage import gc_paused
+from ...base.least_recent import LeastRecent
 from ...base.machine.devices import cpu
 from ...base.options import Options
 from ...ir.model import Constant, Model
@@ -49,64 +49,72 @@ class Programs:
     """Makes programs for a flow and its loops, and keeps the ``most`` that were used last. Their constants
     are held once, whatever number of programs has them.
 
-    ``made`` and ``dropped`` count programs; ``sizes`` lists what each was made for, in order.
+    ``made``, ``hits`` and ``dropped`` count programs; ``sizes`` lists what each was made for, in order.
     """
 
     make: Make
     options: Options
     name: str
     most: int
-    made: int = 0
-    dropped: int = 0
     sizes: list[str] = field(default_factory=list)
-    _held: OrderedDict[int, tuple[Model, SizedProgram]] = field(default_factory=OrderedDict)
     _constants: WeakValueDictionary[bytes, np.ndarray] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
         self.options = replace(self.options, dims={}, batch=None, values={})
+        # by the id of its model, which is kept beside it, so that no other has it
+        self._held: LeastRecent[tuple[Model, SizedProgram]] = LeastRecent(self.most, host_bytes() // 8)
 
-    def of(self, model: Model) -> SizedProgram:
-        """The program of a model, which is the one of the last call where that is still kept."""
-        held = self._held.get(id(model))  # the model is kept, so that no other has its id
+    @property
+    def made(self) -> int:
+        """Programs that were made."""
+        return len(self.sizes)
+
+    @property
+    def hits(self) -> int:
+        """Stages whose program was there."""
+        return self._held.hits
+
+    @property
+    def dropped(self) -> int:
+        """Programs that went for others."""
+        return self._held.dropped
+
+    def of(self, model: Model, several: bool = False) -> SizedProgram:
+        """The program of a model, which is the one of the last call where that is still kept. ``several``:
+        it serves several sizes, so that compiling its kernels is worth it."""
+        held = self._held.get(id(model))
         if held is None:
-            while self._held and (len(self._held) >= self.most or self._bytes() > host_bytes() // 8):
-                self._held.popitem(last=False)
-                self.dropped += 1
-            held = self._held[id(model)] = model, self._roomy(model)
-        else:
-            self._held.move_to_end(id(model))
+            self._held.make_room()
+            program = self._roomy(model, several)
+            held = self._held.put(id(model), (model, program), program.nbytes)
         return held[1]
 
-    def _bytes(self) -> int:
-        """What the inputs and outputs of those kept take."""
-        return sum(program.nbytes for _, program in self._held.values())
-
-    def _roomy(self, model: Model) -> SizedProgram:
+    def _roomy(self, model: Model, several: bool) -> SizedProgram:
         """Its program; where there is no memory for it, the others go first."""
         try:
-            return self._make(model)
+            return self._make(model, several)
         except DeviceMemoryError:
-            if not self._held:
+            if not len(self._held):
                 raise
-        self.dropped += len(self._held)
         self._held.clear()
-        return self._make(model)
+        return self._make(model, several)
 
     def __len__(self) -> int:
         return len(self._held)
 
     def modules(self) -> list[GraphModule]:
         """Those that are kept, the least recently used first."""
-        return [program.module for _, program in self._held.values()]
+        return [program.module for _, program in self._held]
 
-    def _make(self, model: Model) -> SizedProgram:
+    def _make(self, model: Model, several: bool) -> SizedProgram:
         graph = model.graph
         types = zip(graph.input_names, map(graph.entry_type, graph.input_eids), strict=True)
         inputs = {name: kind for name, kind in types if name not in model.constants}
         self.sizes.append(", ".join(f"{name} {kind}" for name, kind in inputs.items()))
-        self.made += 1
         options = self.options
-        if options.compile is None and self.made > 1:  # a compiler takes longer than most sizes are worth
+        if (
+            options.compile is None and self.made > 1 and not several
+        ):  # a compiler takes longer than most sizes are worth
             options = replace(options, compile=False)
         with gc_paused():
             module = self.make(model, options, f"{self.name}, program {self.made}", self._shared)

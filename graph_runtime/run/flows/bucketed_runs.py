@@ -1,0 +1,118 @@
+"""Runs of a flow by buckets: a program of larger sizes where it is proven to serve the sizes of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.options import Options
+from ...frontends.onnx.dynamic import PortInfo
+from ...ir.model import Model
+from ...rewrite.buckets import Bucket, Buckets, Crosses
+from ...rewrite.buckets.serving import Choice
+from .flow import Flow, Step
+from .flow_values import Value, array_of
+from .programs import SizedProgram
+
+__all__ = ["BucketedRuns"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Use:
+    """How runs at some sizes go: by a bucket, or, where that is None, as the flow does them."""
+
+    sizes: Mapping[str, int]
+    bucket: Bucket | None
+    step: Step | None = None
+
+
+class BucketedRuns:
+    """``flow``: of one stage, else it has no buckets. ``choices``: bucket sizes by symbol. ``fill``: what
+    padding is, as Bucket.pad's; tests make it NaN."""
+
+    def __init__(self, flow: Flow, inputs: Sequence[PortInfo], choices: Mapping[str, Choice]):
+        self.flow, self.inputs = flow, tuple(inputs)
+        self.buckets = Buckets(choices)
+        self.fill: Any = 0
+        self._refused = _shares_exponents(flow.programs.options)
+        self._axes = {info.name: _symbols(info) for info in inputs}
+        self._uses: dict[Any, _Use] = {}
+        # the sizes that a program's masks are set for
+        self._masked: WeakKeyDictionary[SizedProgram, Mapping[str, int]] = WeakKeyDictionary()
+
+    def run(self, values: Mapping[str, Value], key: Any) -> list[Value] | None:
+        """The outputs, None where no bucket serves these sizes: the flow is to run. ``key``: the kinds of the
+        values. Raises what making the stage at these sizes raises."""
+        use = self._uses.get(key)
+        if use is None:
+            while len(self._uses) >= 4096:
+                del self._uses[next(iter(self._uses))]
+            use = self._uses[key] = self._choose(values)
+        elif use.bucket is None:
+            self.buckets.exact += 1
+        else:
+            self.buckets.count(use.bucket, use.sizes)
+        return None if use.bucket is None else self._by_bucket(use, use.bucket, values)
+
+    def _choose(self, values: Mapping[str, Value]) -> _Use:
+        sizes: dict[str, int] = {}
+        for info in self.inputs:
+            shape = getattr(values[info.name], "shape", ())
+            sizes |= {s: n for s, n in zip(self._axes[info.name], shape, strict=False) if s is not None}
+        bucket = self.buckets.serving(sizes, self._model_at, self._axes)
+        return _Use(sizes, bucket, None if bucket is None else self._step_at(sizes))
+
+    def _step_at(self, sizes: Mapping[str, int]) -> Step:
+        stubs: dict[str, Value] = {}
+        for info in self.inputs:
+            if info.shape is None or info.sequence or info.optional:
+                raise Crosses(f"input {info.name!r} is {info}")
+            shape = [size if isinstance(size, int) else sizes[size] for size in info.shape]
+            stubs[info.name] = np.broadcast_to(np.zeros((), dtypes.to_numpy(info.dtype)), shape)
+        return self.flow.first(stubs)
+
+    def _model_at(self, sizes: Mapping[str, int]) -> Model:
+        if self._refused:
+            raise Crosses(self._refused)
+        step = self._step_at(sizes)
+        stage = step.stage
+        if not step.last or stage.bounds or stage.loops or stage.model is None:
+            raise Crosses("it has sizes, values or loops that only a run finds")
+        if any(isinstance(parts, tuple) for parts in stage.makes.values()):
+            raise Crosses("it makes sequences")
+        return stage.model
+
+    def _by_bucket(self, use: _Use, bucket: Bucket, values: Mapping[str, Value]) -> list[Value]:
+        program = self.flow.programs.of(bucket.model, several=True)
+        given = {name: array_of(values[name]) for name in bucket.inputs}
+        feed = bucket.pad(given, use.sizes, self.fill, masks=self._masked.get(program) != use.sizes)
+        at = dict(zip(bucket.model.input_names, program.inputs, strict=True))
+        self._masked.pop(program, None)
+        for name, array in feed.items():
+            program.session.set_input(at[name], array)
+        self._masked[program] = use.sizes
+        program.session.run()
+        graph = bucket.model.graph
+        made = [array_of(program.outputs[name]) for name in graph.output_names]
+        found = dict(zip(graph.output_names, bucket.trim(made, use.sizes), strict=True))
+        assert use.step is not None, "a bucket serves a step"
+        makes = use.step.stage.makes
+        own = {**values, **{name: found[part] for name, part in makes.items() if isinstance(part, str)}}
+        return [self.flow.output(use.step, name, own) for name in self.flow.outputs]
+
+
+def _symbols(info: PortInfo) -> tuple[str | None, ...]:
+    return tuple(size if isinstance(size, str) else None for size in info.shape or ())
+
+
+def _shares_exponents(options: Options) -> str:
+    """Why no bucket serves tensors in block formats; "" where there are none."""
+    blocks = [name for name, format in dtypes.FORMATS.items() if format.itemsize is None]
+    asked = [*options.formats.values(), *options.layouts.values()]
+    found = [name for name in blocks if any(name in text for text in asked)]
+    return f"in {found[0]} real elements have their exponents with padding" if found else ""
