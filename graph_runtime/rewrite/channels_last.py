@@ -2,34 +2,33 @@
 
     conv2d(x, w)  ->  transpose(conv2d(transpose(x), panels of w, layout=NHWC))
 
-and the transposes are not made where the next node takes NHWC too: convolutions, pools, elementwise ops of
-images and of numbers or channels, reshapes of images of one pixel.
+and the transposes are not made where the next node takes channels last, too: `_TURNS` has what does. A value
+that is there with its channels last has three dimensions or more: N, C and what a convolution slides along.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..ir.ops import registry, steps
 from ..ir.ops.shape import exactly
 from ..ir.ops.targets import panel_columns
 from .net import Net, NetNode, NetValue
+from .neutral import permutation
 from .pack_weights import is_host, packed_weight, without_defaults
 
 __all__ = ["channels_last"]
 
-_LAST, _FIRST = (0, 2, 3, 1), (0, 3, 1, 2)
-_POOLS = ("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
 _WINDOW = ("kernel_shape", "strides", "pads", "ceil_mode", "count_include_pad")
 _CONV = ("strides", "pads", "dilations", "group", "epilogue")
-_RESHAPES = ("reshape", "flatten", "squeeze")
 
 
 def channels_last(net: Net) -> None:
     """Convolutions on cpu, and what lies between them, with channels last."""
     images = _Images(net)
     for node in net.nodes():
-        if is_host(node) and node.outputs and node.output.dtype == "float32":
+        if is_host(node) and node.outputs and node.outputs[0].dtype == "float32":
             images.visit(node)
     if images.convolutions:
         text = (
@@ -39,100 +38,126 @@ def channels_last(net: Net) -> None:
         net.note("channels_last", text, images.convolutions)
 
 
+def _behind(ndim: int) -> list[int]:
+    """The permutation that brings channels, dimension 1, behind all others."""
+    return [0, *range(2, ndim), 1]
+
+
+def _before(ndim: int) -> list[int]:
+    """Its inverse."""
+    return [0, ndim - 1, *range(1, ndim - 1)]
+
+
+def _turned(shape: Sequence[int]) -> tuple[int, ...]:
+    """A shape with the channels last."""
+    return (shape[0], *shape[2:], shape[1])
+
+
+def _axis(axis: int, ndim: int) -> int:
+    """Where a dimension is when the channels are last."""
+    return _behind(ndim).index(axis % ndim)
+
+
 class _Images:
     """Which values are there with their channels last, while nodes are visited in order."""
 
     def __init__(self, net: Net):
         self.net = net
-        self.last: dict[NetValue, NetValue] = {}  # NCHW -> NHWC
+        self.last: dict[NetValue, NetValue] = {}  # NC.. -> N..C
         self.convolutions: list[NetNode] = []
 
     def visit(self, node: NetNode) -> None:
         """Turn a node where it gains, or passes on what was turned."""
-        if node.op == "conv2d":
-            self._convolution(node)
-        elif (
-            node.op in _POOLS
-            and node.attrs["layout"] == "NCHW"
-            and node.inputs[0] in self.last
-            and tuple(node.attrs.get("dilations", (1, 1))) == (1, 1)
-        ):
-            kept = without_defaults(node.op, node.attrs, _WINDOW)
-            self._made(node, [self.last[node.inputs[0]]], layout="NHWC", **kept)
-        elif node.op in _RESHAPES and node.inputs[0] in self.last:
-            self._reshape(node)
-        elif steps.code_of(node.op) or node.op == "fused":
-            self._elementwise(node)
-
-    def _convolution(self, node: NetNode) -> None:
-        attrs, (x, w, *rest) = node.attrs, node.inputs
-        own = len(node.inputs) - len(steps.extras(attrs.get("epilogue", ())))
-        beside = [self._beside(v, node.output.shape) for v in node.inputs[own:]]
-        if not _is_plain(node) or None in beside:
-            return
-        o, channels, kh, kw = w.shape
-        panels = packed_weight(self.net, node, w, False, o, channels * kh * kw)
-        image = self._with_channels_last(x, node)
-        extra = [self._laid_out(v, node) for v in node.inputs[own:]]
-        self.convolutions.append(node)
-        self._made(
-            node,
-            [image, panels, *rest[: own - 2], *extra],
-            layout="NHWC",
-            packed=o,
-            kernel_shape=(kh, kw),
-            **without_defaults("conv2d", attrs, _CONV),
-        )
-
-    def _elementwise(self, node: NetNode) -> None:
-        """Where at least as many of its images are there with channels last as not."""
-        out = node.output
-        images = [v for v in node.inputs if v.shape == out.shape]
-        there = sum(v in self.last for v in images)
-        if len(out.shape) != 4 or not there or 2 * there < len(images):
-            return
-        if any(self._beside(v, out.shape) is None for v in node.inputs):
-            return
-        attrs = {name: value for name, value in node.attrs.items() if value is not None}
-        self._made(node, [self._laid_out(v, node) for v in node.inputs], **attrs)
-
-    def _reshape(self, node: NetNode) -> None:
-        """Of an image of one pixel: its elements are in one order in both layouts."""
-        x = node.inputs[0]
-        if x.shape[2] * x.shape[3] == 1:
-            made = self.net.add("reshape", [self.last[x]], before=node, **exactly(node.output.shape))
-            self.net.replace(node.output, made)
+        turn = _TURNS.get(node.op or "")
+        if turn is None and (steps.code_of(node.op) or node.op == "fused"):
+            turn = _elementwise
+        if turn is not None and (node.op == "conv2d" or any(v in self.last for v in node.inputs)):
+            turn(self, node)
 
     # ---------------------------------------------------------------- values
 
-    def _beside(self, value: NetValue, shape: tuple[int, ...]) -> str | None:
-        """How an operand of an image of ``shape`` lies beside it: "image", "number" or "channels"."""
-        if value.shape == shape:
-            return "image"
+    def beside(self, value: NetValue, shape: tuple[int, ...]) -> bool:
+        """Whether an operand of an image of ``shape`` can be read beside one with channels last: it is an
+        image itself, or its elements are in the same order then."""
+        return value.shape == shape or value in self.last or _in_order(value.shape, len(shape))
+
+    def laid_out(self, value: NetValue, node: NetNode, shape: tuple[int, ...]) -> NetValue:
+        """The operand of a node of images of ``shape`` with channels last."""
+        if len(value.shape) == len(shape) and (value in self.last or not _in_order(value.shape, len(shape))):
+            return self.with_channels_last(value, node)
         if value.type.size == 1:
-            return "number"
-        own = (1,) * (4 - len(value.shape)) + value.shape
-        return "channels" if own == (1, shape[1], 1, 1) else None
+            return self.reshaped(value, (), node)
+        own = _turned((1,) * (len(shape) - len(value.shape)) + value.shape)
+        while own[0] == 1:
+            own = own[1:]
+        return self.reshaped(value, own, node)
 
-    def _laid_out(self, value: NetValue, node: NetNode) -> NetValue:
-        """The operand of a node of images with channels last."""
-        beside = self._beside(value, node.output.shape)
-        if beside == "image":
-            return self._with_channels_last(value, node)
-        size = [] if beside == "number" else [value.type.size]
-        return self.net.add("reshape", [value], before=node, **exactly(size))
-
-    def _with_channels_last(self, value: NetValue, node: NetNode) -> NetValue:
+    def with_channels_last(self, value: NetValue, node: NetNode) -> NetValue:
         if value not in self.last:
-            self.last[value] = self.net.add("transpose", [value], before=node, perm=list(_LAST))
+            made, perm = value.producer, _behind(len(value.shape))
+            if made is not None and made.op == "transpose" and list(permutation(made)) == _before(len(perm)):
+                self.last[value] = made.inputs[0]  # it was turned to what this undoes
+            else:
+                self.last[value] = self.net.add("transpose", [value], before=node, perm=perm)
         return self.last[value]
 
-    def _made(self, node: NetNode, inputs: list[NetValue], **attrs: Any) -> None:
+    def reshaped(self, value: NetValue, shape: Sequence[int], node: NetNode) -> NetValue:
+        if value.shape == tuple(shape):
+            return value
+        return self.net.add("reshape", [value], before=node, **exactly(shape))
+
+    def mostly_there(self, values: Sequence[NetValue]) -> bool:
+        """Whether at least half of the elements of values are there with channels last."""
+        there = sum(v.type.size for v in values if v in self.last)
+        return 2 * there >= sum(v.type.size for v in values)
+
+    # ---------------------------------------------------------------- results
+
+    def made(self, node: NetNode, inputs: list[NetValue], **attrs: Any) -> None:
         """Put the node with channels last in the place of a node; its other readers get a transpose."""
-        made = self.net.add(node.op_name, inputs, before=node, **attrs)
-        first = self.net.add("transpose", [made], before=node, perm=list(_FIRST))
+        self.gives(node, self.net.add(node.op_name, inputs, before=node, **attrs))
+
+    def gives(self, node: NetNode, made: NetValue) -> None:
+        """``made`` is the result of ``node`` with channels last."""
+        first = self.net.add("transpose", [made], before=node, perm=_before(len(made.shape)))
         self.net.replace(node.output, first)
         self.last[first] = made
+
+
+def _in_order(shape: tuple[int, ...], ndim: int) -> bool:
+    """Whether the elements of an operand of so many dimensions are in one order in both layouts."""
+    own = (1,) * (ndim - len(shape)) + shape
+    return own[1] == 1 or all(n == 1 for n in own[2:])
+
+
+# ---------------------------------------------------------------- what takes channels last
+
+
+def _convolution(images: _Images, node: NetNode) -> None:
+    attrs, (x, w, *rest) = node.attrs, node.inputs
+    own, shape = len(node.inputs) - len(steps.extras(attrs.get("epilogue", ()))), node.output.shape
+    if not _is_plain(node) or not all(_fits_epilogue(v.shape, shape) for v in node.inputs[own:]):
+        return
+    o, channels, kh, kw = w.shape
+    panels = packed_weight(images.net, node, w, False, o, channels * kh * kw)
+    image = images.with_channels_last(x, node)
+    extra = [images.laid_out(v, node, shape) for v in node.inputs[own:]]
+    images.convolutions.append(node)
+    images.made(
+        node,
+        [image, panels, *rest[: own - 2], *extra],
+        layout="NHWC",
+        packed=o,
+        kernel_shape=(kh, kw),
+        **without_defaults("conv2d", attrs, _CONV),
+    )
+
+
+def _fits_epilogue(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """An operand as large as the result, or that differs by channel at most: where channels are last, all
+    else is rows."""
+    own = (1,) * (len(shape) - len(own)) + own
+    return own == shape or all(n == 1 for i, n in enumerate(own) if i != 1)
 
 
 def _is_plain(node: NetNode) -> bool:
@@ -141,3 +166,123 @@ def _is_plain(node: NetNode) -> bool:
     op = registry.require(node.op_name)
     columns = panel_columns(op, node.input_types, node.output_types, node.attrs)
     return node.inputs[1].constant is not None and columns > 0
+
+
+def _pool(images: _Images, node: NetNode) -> None:
+    if node.attrs["layout"] == "NCHW" and tuple(node.attrs.get("dilations", (1, 1))) == (1, 1):
+        kept = without_defaults(node.op_name, node.attrs, _WINDOW)
+        images.made(node, [images.last[node.inputs[0]]], layout="NHWC", **kept)
+
+
+def _elementwise(images: _Images, node: NetNode) -> None:
+    """Where at least as much of its images is there with channels last as not."""
+    shape = node.output.shape
+    if len(shape) < 3 or not all(images.beside(v, shape) for v in node.inputs):
+        return
+    if images.mostly_there([v for v in node.inputs if v.shape == shape]):
+        attrs = {name: value for name, value in node.attrs.items() if value is not None}
+        images.made(node, [images.laid_out(v, node, shape) for v in node.inputs], **attrs)
+
+
+def _bias(images: _Images, node: NetNode) -> None:
+    x, bias = node.inputs
+    if x in images.last and node.attrs["axis"] % len(x.shape) == 1:
+        images.made(node, [images.last[x], bias], axis=-1)
+
+
+def _concatenate(images: _Images, node: NetNode) -> None:
+    ndim = len(node.output.shape)
+    if ndim >= 3 and images.mostly_there(node.inputs):
+        inputs = [images.with_channels_last(v, node) for v in node.inputs]
+        images.made(node, inputs, axis=_axis(node.attrs["axis"], ndim))
+
+
+def _slice(images: _Images, node: NetNode) -> None:
+    x, attrs = node.inputs[0], dict(node.attrs)
+    axes = attrs["axes"] if attrs["axes"] is not None else range(len(attrs["starts"]))
+    attrs = {name: attrs[name] for name in ("starts", "ends", "steps") if attrs[name] is not None}
+    images.made(node, [images.last[x]], axes=[_axis(a, len(x.shape)) for a in axes], **attrs)
+
+
+def _pad(images: _Images, node: NetNode) -> None:
+    x, pads = node.inputs[0], list(node.attrs["pads"])
+    half = len(pads) // 2
+    if x in images.last and half == len(x.shape):
+        kept = without_defaults("pad", node.attrs, ("mode", "value"))
+        images.made(node, [images.last[x]], pads=[*_turned(pads[:half]), *_turned(pads[half:])], **kept)
+
+
+def _take(images: _Images, node: NetNode) -> None:
+    x, indices = node.inputs
+    if x in images.last and len(indices.shape) == 1:
+        images.made(node, [images.last[x], indices], axis=_axis(node.attrs["axis"], len(x.shape)))
+
+
+def _reduce(images: _Images, node: NetNode) -> None:
+    x, axes = node.inputs[0], node.attrs["axes"]
+    ndim = len(x.shape)
+    axes = sorted(a % ndim for a in (range(ndim) if axes is None else axes))
+    turned = [_axis(a, ndim) for a in axes]
+    if node.attrs["keepdims"]:
+        images.made(node, [images.last[x]], axes=turned, keepdims=True)
+    elif 1 in axes or axes == list(range(2, ndim)):  # what is left is in one order in both layouts
+        made = images.net.add(node.op_name, [images.last[x]], before=node, axes=turned, keepdims=False)
+        images.net.replace(node.output, made)
+
+
+def _transpose(images: _Images, node: NetNode) -> None:
+    """Of the image as it was: one of the image with channels last, or none."""
+    x = node.inputs[0]
+    perm = [_axis(p, len(x.shape)) for p in permutation(node)]
+    made = images.last[x]
+    if perm != list(range(len(perm))):
+        made = images.net.add("transpose", [made], before=node, perm=perm)
+    images.net.replace(node.output, made)
+
+
+def _reshape(images: _Images, node: NetNode) -> None:
+    """Of what a convolution slides along, or of an image of one pixel: its elements are in one order in both
+    layouts. Or the first part of a shuffle of channels."""
+    x, shape = node.inputs[0], node.output.shape
+    if all(n == 1 for n in x.shape[2:]) and not (len(shape) >= 3 and shape[:2] == x.shape[:2]):
+        images.net.replace(node.output, images.reshaped(images.last[x], shape, node))
+    elif len(shape) >= 3 and shape[:2] == x.shape[:2]:
+        images.gives(node, images.reshaped(images.last[x], _turned(shape), node))
+    else:
+        _shuffle(images, node)
+
+
+def _shuffle(images: _Images, node: NetNode) -> None:
+    """[n, g k, ..] -> [n, g, k, ..] -> [n, k, g, ..] -> [n, k g, ..]: channels of g groups in turn."""
+    x, split, ndim = node.inputs[0], node.output, len(node.inputs[0].shape)
+    if len(split.shape) != ndim + 1 or split.shape[0] != x.shape[0] or split.shape[3:] != x.shape[2:]:
+        return
+    swap = _only_reader(split)
+    if swap is None or swap.op != "transpose" or permutation(swap) != (0, 2, 1, *range(3, ndim + 1)):
+        return
+    join = _only_reader(swap.output)
+    if join is None or not (join.op and registry.require(join.op).is_nop) or join.output.shape != x.shape:
+        return
+    spatial = x.shape[2:]
+    wide = images.reshaped(images.last[x], (x.shape[0], *spatial, *split.shape[1:3]), node)
+    perm = [*range(ndim - 1), ndim, ndim - 1]
+    moved = images.net.add("transpose", [wide], before=join, perm=perm)
+    images.gives(join, images.reshaped(moved, _turned(x.shape), join))
+
+
+def _only_reader(value: NetValue) -> NetNode | None:
+    return value.users()[0] if value.used_once and not value.heads else None
+
+
+_TURNS: dict[str, Callable[[_Images, NetNode], None]] = {
+    "conv2d": _convolution,
+    **dict.fromkeys(("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d"), _pool),
+    **dict.fromkeys(("sum", "mean", "max", "min", "prod"), _reduce),
+    **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
+    "bias_add": _bias,
+    "concatenate": _concatenate,
+    "pad": _pad,
+    "slice": _slice,
+    "take": _take,
+    "transpose": _transpose,
+}

@@ -74,6 +74,81 @@ def test_an_image_is_transposed_once_for_a_whole_network(pool):
     assert {note.rule for note in made.notes} == {"channels_last", "pack_weights"}
 
 
+def _branches(b, y):
+    parts = [b.op("slice", y, starts=(i,), ends=(i + 4,), axes=(1,)) for i in (0, 4)]
+    return b.op("concatenate", b.op("relu", parts[1]), parts[0], axis=1)
+
+
+def _shuffled(b, y):
+    n, c, h, w = y.shape
+    y = b.op("reshape", y, shape=(n, 2, c // 2, h, w))
+    return b.op("reshape", b.op("transpose", y, perm=(0, 2, 1, 3, 4)), shape=(n, c, h, w))
+
+
+def _excited(b, y):
+    gate = b.op("mean", y, axes=(2, 3), keepdims=True)
+    gate = b.op("conv2d", gate, b.param("gate", array(8, 8, 1, 1)))
+    return b.op("multiply", y, b.op("sigmoid", gate))
+
+
+def _in_rows(b, y):  # as ConvNeXt has it: a block that is written with channels last
+    z = b.op("transpose", y, perm=(0, 2, 3, 1))
+    z = b.op("layer_norm", z, b.param("s", array(8)), b.param("t", array(8)))
+    return b.op("add", y, b.op("transpose", b.op("relu", z), perm=(0, 3, 1, 2)))
+
+
+def _padded(b, y):
+    y = b.op("pad", y, pads=(0, 1, 0, 2, 0, 0, 1, 0), value=0.5)
+    return b.op("slice", y, starts=(1, -5), ends=(9, 100), axes=(1, 3))
+
+
+def _stretched(b, y):
+    rows = b.param("rows", np.array([0, 0, 1, 3, 2], np.int32))
+    return b.op("take", y, rows, axis=2)
+
+
+def _as_a_line(b, y):
+    n, c, h, w = y.shape
+    line = b.op("reshape", y, shape=(n, c, h * w))
+    line = b.op("multiply", b.op("bias_add", line, b.param("bias", array(c))), b.param("k", array(c, 1)))
+    return b.op("reshape", line, shape=(n, c, h, w))
+
+
+@pytest.mark.parametrize(
+    "between",
+    [_branches, _shuffled, _excited, _in_rows, _padded, _stretched, _as_a_line],
+    ids=lambda f: f.__name__,
+)
+def test_what_lies_between_convolutions_moves_no_image(between):
+    b = GraphBuilder()
+    y = b.op("conv2d", b.input("x", (2, 3, 6, 7)), b.param("w", array(8, 3, 3, 3)), pads=(1, 1, 1, 1))
+    y = between(b, y)
+    y = b.op("conv2d", y, b.param("v", array(5, 8, 3, 3)))
+    b.output(b.op("mean", y, axes=(2, 3), keepdims=False))
+    made, _ = agree(b, {"x": array(2, 3, 6, 7)})
+    perms = [
+        f.attrs["perm"] for f in map(made.graph.funcs.__getitem__, made.graph.func_id) if f.op == "transpose"
+    ]
+    shuffle = [(0, 1, 2, 4, 3)] if between is _shuffled else []  # of channels, in its place
+    assert perms == [(0, 2, 3, 1), *shuffle]
+
+
+def test_a_row_of_patches_is_read_where_the_convolution_put_it():
+    b = GraphBuilder()
+    y = b.op("conv2d", b.input("x", (2, 3, 8, 8)), b.param("w", array(16, 3, 4, 4)), strides=(4, 4))
+    y = b.op("transpose", b.op("reshape", y, shape=(2, 16, 4)), perm=(0, 2, 1))
+    b.output(b.op("dense", y, b.param("v", array(5, 16))))
+    made, _ = agree(b, {"x": array(2, 3, 8, 8)})
+    assert ops_of(made).count("transpose") == 1
+
+
+def test_an_image_whose_channels_meet_the_batch_is_turned_back():
+    b = GraphBuilder()
+    y = b.op("conv2d", b.input("x", (2, 3, 6, 6)), b.param("w", array(8, 3, 3, 3)), name="c")
+    b.output(b.op("reshape", y, shape=(16, 16)), b.op("sum", y, axes=(2,), keepdims=False))
+    agree(b, {"x": array(2, 3, 6, 6)})
+
+
 def test_an_output_and_a_reader_that_wants_channels_first_get_them():
     b = GraphBuilder()
     x = b.input("x", (1, 4, 6, 5))
