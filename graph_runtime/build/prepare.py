@@ -181,6 +181,8 @@ def _rewritten(
         costs=options.costs,
         topology=options.topology,
         stream=options.stream,
+        layouts=options.layouts,
+        numerics=options.numerics,
         constants=model.constants,
     )
     return target(model, placement, measure)

@@ -89,9 +89,11 @@ def plan(
             costs=options.costs,
             topology=options.topology,
             stream=options.stream,
+            layouts=options.layouts,
+            numerics=options.numerics,
         )
     copied = insert_transfers(_matching(placed, graph, devices))
-    laid_out = assign_layouts(copied, options.formats, options.layouts)
+    laid_out = assign_layouts(copied, options.formats, options.layouts, by_policy=placed.by_policy)
     if options.order is not None:
         from .order import in_order_of
 

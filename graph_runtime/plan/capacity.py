@@ -7,6 +7,7 @@ import numpy as np
 from ..base.errors import CapacityError
 from ..base.machine.layout import L1, Layout
 from .sizes import out_of_memory, remedy, round_up
+from .supports import circular_room, too_large
 from .types import Plan
 
 __all__ = ["check_capacity", "check_circular"]
@@ -15,9 +16,9 @@ _HOLDERS = 5
 
 
 def check_capacity(plan: Plan) -> None:
-    """Raises CapacityError, with ``node`` (the first that does not fit), ``needed``, ``available``,
-    what of it ``parameters`` (with other inputs) and ``activations`` take, and the five largest ``holders``
-    [(node, bytes)], where the peak of a memory is beyond what it has for tensors.
+    """Raises CapacityError, with ``device``, ``memory``, ``node`` (the first that does not fit), ``needed``,
+    ``available``, what of it ``parameters`` (with other inputs) and ``activations`` take, and the five
+    largest ``holders`` [(node, bytes)], where the peak of a memory is beyond what it has for tensors.
     All numbers but a tt buffer's size are bytes of one bank; every bank holds the same ranges."""
     for (did, index), needed in plan.peak.items():
         memory = plan.devices[did].descriptor.memories[index]
@@ -34,8 +35,7 @@ def check_circular(plan: Plan, needs: np.ndarray) -> None:
         if not mine.any():
             continue
         index = [memory.name for memory in device.descriptor.memories].index(L1)
-        memory = device.descriptor.memories[index]
-        top = memory.bank_bytes // memory.alignment * memory.alignment - memory.base
+        memory, top = device.descriptor.memories[index], circular_room(device)
         tensors = int(round_up(plan.peak.get((did, index), 0), memory.alignment))
         if int(mine.max()) > top - tensors:
             raise _no_room(plan, did, index, int(mine.argmax()), int(mine.max()), top)
@@ -47,10 +47,7 @@ def _no_room(plan: Plan, did: int, index: int, nid: int, needed: int, top: int) 
     largest = mine[np.argsort(-storage.extent[mine], kind="stable")][:_HOLDERS]
     holders = [(_holder(plan, sid), int(storage.extent[sid])) for sid in largest.tolist()]
     node, tensors = graph.names[nid], plan.peak.get((did, index), 0)
-    text = (
-        f"node {node!r} ({graph.node(nid).op} on {device}) opens {needed} B of circular buffers on a "
-        f"core, whose L1 has {top} B"
-    )
+    text = f"node {node!r} ({graph.node(nid).op} on {device}) {too_large(needed, device)}"
     if tensors:
         change = remedy(
             device,
@@ -66,7 +63,13 @@ def _no_room(plan: Plan, did: int, index: int, nid: int, needed: int, top: int) 
     else:
         text += f": cut node {node!r} into smaller ones, or place it elsewhere"
     return CapacityError(
-        text, device=str(device), needed=needed, available=max(top - tensors, 0), holders=holders, node=node
+        text,
+        device=str(device),
+        memory=L1,
+        needed=needed,
+        available=max(top - tensors, 0),
+        holders=holders,
+        node=node,
     )
 
 
@@ -90,6 +93,7 @@ def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:
         f"{', '.join(f'{name} {size} B' for name, size in holders)}"
         + (f"; {remedy(device, memory, layout, node)}" if layout else ""),
         device=str(device),
+        memory=memory.name,
         needed=needed,
         available=memory.available,
         parameters=parameters,

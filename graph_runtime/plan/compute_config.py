@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
-from ..base.errors import PlanError, did_you_mean
-from ..base.machine.devices import Device
-from ..ir.ops.numerics import Numerics, options_error
+from ..ir.ops.numerics import Numerics
+from .device_numerics import Options, device_numerics
 from .types import Plan
 
 __all__ = ["assign_numerics", "node_numerics"]
 
-Options = Mapping[str, Mapping[str, str]]
-
 
 def assign_numerics(plan: Plan, options: Options | None = None) -> Plan:
-    """``options``: device ("tt:0") or kind ("tt") -> {"fidelity", "dst", "numerics"}; the device's own come
-    before its kind's, both before those of metadata.graph_runtime.numerics.
-
-    Raises PlanError for a device that is not in the list or computes in its own dtypes, and for a word that
-    there is not.
-    """
-    _check(options or {}, plan.devices)
-    said, types = plan.graph.hints.numerics, [d.dl_type for d in plan.devices]
-    chosen = []
-    for did, device in enumerate(plan.devices):
-        in_files = f"{device.kind}:{types[:did].count(types[did])}"
-        chosen.append(_of(options or {}, str(device), device.kind).over(_of(said, in_files, device.kind)))
-    return replace(plan, numerics=tuple(chosen)) if any(n.as_dict() for n in chosen) else plan
+    """The plan with the arithmetic of its devices. ``options`` and errors as device_numerics."""
+    chosen = device_numerics(plan.graph, plan.devices, options)
+    return replace(plan, numerics=chosen) if any(n.as_dict() for n in chosen) else plan
 
 
 def node_numerics(plan: Plan, nid: int) -> Numerics:
@@ -36,26 +22,3 @@ def node_numerics(plan: Plan, nid: int) -> Numerics:
     func = plan.graph.node(nid).func
     own = Numerics.of(func.attrs if func else {})
     return own.over(plan.numerics[plan.did[nid]]) if plan.numerics else own
-
-
-def _of(options: Options, device: str, kind: str) -> Numerics:
-    return Numerics(**options.get(device, {})).over(Numerics(**options.get(kind, {})))
-
-
-def _check(options: Options, devices: tuple[Device, ...]) -> None:
-    for name, words in options.items():
-        owners = [d for d in devices if name in (d.kind, str(d))]
-        if not owners:
-            names = [*dict.fromkeys(d.kind for d in devices), *map(str, devices)]
-            raise PlanError(
-                f"numerics of {name}: no such device or kind in the list{did_you_mean(name, names)}", got=name
-            )
-        if owners[0].descriptor.on_host:
-            raise PlanError(
-                f"numerics of {name}: it computes in the graph's own dtypes; fidelity and "
-                "Dst are of tt devices",
-                got=name,
-                device=name,
-            )
-        if reason := options_error(words):
-            raise PlanError(f"numerics of {name}: {reason}", got=dict(words), device=name)

@@ -22,12 +22,18 @@ __all__ = ["assign_layouts"]
 
 
 def assign_layouts(
-    placed: PlacedGraph, formats: Mapping[str, str] | None = None, wishes: Mapping[str, str] | None = None
+    placed: PlacedGraph,
+    formats: Mapping[str, str] | None = None,
+    wishes: Mapping[str, str] | None = None,
+    *,
+    by_policy: bool = False,
 ) -> LaidOutGraph:
     """Give each entry a Layout: what ``wishes`` says (wishes.py), else the file's where it says one for the
     device it is on, else ``choose``'s, which is interleaved over the device's first memory (DRAM).
 
     ``formats``: device ("tt:0") or kind ("tt") -> format of float tensors there; the device's own entry wins.
+    ``by_policy``: a placement policy decided where nodes run; a wish for nodes that it put on hosts is a
+    warning then, else an error.
     A __nop on a device whose entries differ in physical image becomes a relayout __copy. The cause of each
     copy says what it does.
 
@@ -53,7 +59,9 @@ def assign_layouts(
     if said is not None:
         layout_id = _follow_file(graph, said, layout_id, table)
     if wishes:
-        layout_id = follow_wishes(placed, wishes, layout_id, table)
+        unused: list[str] = []
+        layout_id = follow_wishes(placed, wishes, layout_id, table, unused if by_policy else None)
+        placed = replace(placed, warnings=(*placed.warnings, *unused))
     used, layout_id = _used(table, layout_id)
     laid_out = LaidOutGraph(placed, tuple(k[0] for k in used), layout_id, tuple(k[1] for k in used))
     _check_copies(laid_out)

@@ -8,15 +8,16 @@ fallback, whatever its kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.errors import InputError, PlanError, did_you_mean
-from ..base.machine.devices import Device, dl_types, parse, parse_list, type_name
+from ..base.errors import InputError
+from ..base.machine.devices import Device, parse_list
 from ..ir.graph import COPY, NOP, Graph
-from .columns import intern, slot_nid
+from .columns import slot_nid
+from .device_columns import Causes, from_columns, index_of
 from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels, to_the_host
 from .globs import matching
 from .streaming import AUTO, choose_streamed, named_inputs
@@ -47,6 +48,8 @@ def place(
     topology: Topology | str | None = None,
     constants: Collection[str] | None = None,
     stream: Sequence[str] = (),
+    layouts: Mapping[str, str] | None = None,
+    numerics: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Placement:
     """Give each node a device of ``devices``.
 
@@ -61,18 +64,20 @@ def place(
     ``costs``, a costs.CostModel or "package.module:Name" of one, None: this package's; ``topology``, how
     chips are cabled, by name, path or as a Topology; ``constants``, inputs that rewrite.target, which
     follows, knows. ``stream``: globs over the inputs that stay on the host and that every run copies, or
-    "auto" (streaming.py).
+    "auto" (streaming.py). ``layouts``, names -> layout, and ``numerics``, device -> arithmetic, as the plan
+    will have them: they say what lies in L1, and what kernels take of it.
 
     Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, for
-    a policy's answer that is no placement, and under ``strict``; UnsupportedOpError, which lists all of
-    them, where devices have no kernel for nodes; InputError for unknown words.
+    a policy's answer that is no placement, and under ``strict``; CapacityError where a policy finds nothing
+    that has room; UnsupportedOpError, which lists all of them, where devices have no kernel for nodes;
+    InputError for unknown words.
     """
     devices = parse_list(devices)
     _require_fallback(fallback)
     if placement is not None or objective != "serial":
         _require_known(placement, objective)
-    causes = _Causes()
-    did, cause_id, said, warnings = _from_columns(graph, devices, device_map or {}, strict, causes)
+    causes = Causes()
+    did, cause_id, said, warnings = from_columns(graph, devices, device_map or {}, strict, causes)
     pinned = _apply_pins(graph, devices, pins or {}, did, cause_id, causes) | said
     asked, kernels = np.where(pinned, did, -1).astype(np.int32), kernels or {}
     if fallback == "host":
@@ -85,26 +90,20 @@ def place(
         from ..costs import find_costs
 
         costs = find_costs(costs, topology)
+    pricing = Pricing(
+        tuple(inputs), formats, kernels, costs, objective, constants, streamed, layouts, numerics
+    )
     if placement is not None:
-        from .placing.problem import make_problem  # policies and costs are loaded where they decide only
+        from .placing.shortages import (
+            require_circular,
+        )  # policies and costs are loaded where they decide only
 
         pinned |= _foreign(graph, kernels, pinned, cause_id, causes, devices)
-        make = partial(
-            make_problem,
-            graph,
-            devices,
-            pin=np.where(pinned, did, -1),
-            inputs=inputs,
-            formats=formats,
-            kernels=kernels,
-            costs=costs,
-            objective=objective,
-            constants=constants,
-        )
         if AUTO in stream:
-            more = choose_streamed(lambda names: make(streamed={*streamed, *names}), placement, constants)
-            streamed = (*streamed, *(name for name in more if name not in streamed))
-        problem = make(streamed=streamed)
+            pricing = _with_streamed(pricing, graph, devices, np.where(pinned, did, -1), placement)
+            streamed = pricing.streamed
+        problem = pricing.problem(graph, devices, np.where(pinned, did, -1))
+        require_circular(problem)
         require_able(graph, devices, did, kernels, problem.allowed)
         warnings += _follow_policy(problem, placement, pinned, did, cause_id, causes)
     if streamed:
@@ -112,10 +111,27 @@ def place(
     if not said.all():
         _inputs_follow(graph, devices, pinned, did, cause_id, causes)
     require_kernels(graph, devices, did, kernels)
-    pricing = Pricing(tuple(inputs), formats, kernels, costs, objective, constants, streamed)
     return Placement(
         graph, devices, did, cause_id, tuple(causes.texts), tuple(warnings), asked, problem, pricing
     )
+
+
+def _with_streamed(
+    pricing: Pricing,
+    graph: Graph,
+    devices: tuple[Device, ...],
+    pin: np.ndarray,
+    policy: str | Callable[..., Any],
+) -> Pricing:
+    """With the weights that are streamed where that is better than what else fits."""
+    streamed = pricing.streamed
+
+    def problem(names: Collection[str]) -> PlacementProblem:
+        kept = (*streamed, *(name for name in names if name not in streamed))
+        return replace(pricing, streamed=kept).problem(graph, devices, pin)
+
+    more = choose_streamed(problem, policy, pricing.constants)
+    return replace(pricing, streamed=(*streamed, *(name for name in more if name not in streamed)))
 
 
 def _keep_on_host(
@@ -124,7 +140,7 @@ def _keep_on_host(
     streamed: Collection[str],
     did: np.ndarray,
     cause_id: np.ndarray,
-    causes: _Causes,
+    causes: Causes,
 ) -> np.ndarray:
     """bool [nodes]: the inputs that are streamed, now on the first host."""
     chosen, kept = set(streamed), np.zeros(graph.num_nodes, bool)
@@ -153,17 +169,6 @@ def _require_known(placement: str | Callable[..., Any] | None, objective: str) -
         find_policy(placement)
 
 
-class _Causes:
-    """The sentences of one placement, each once."""
-
-    def __init__(self) -> None:
-        self.texts: list[str] = []
-
-    def add(self, text: str) -> int:
-        self.texts.append(text)
-        return len(self.texts) - 1
-
-
 # **************** policies ****************
 
 
@@ -172,7 +177,7 @@ def _foreign(
     kernels: Mapping[str, Collection[str]],
     pinned: np.ndarray,
     cause_id: np.ndarray,
-    causes: _Causes,
+    causes: Causes,
     devices: tuple[Device, ...],
 ) -> np.ndarray:
     """bool [nodes]: nodes without a pin whose function only a library knows that the caller did not name."""
@@ -192,7 +197,7 @@ def _follow_policy(
     pinned: np.ndarray,
     did: np.ndarray,
     cause_id: np.ndarray,
-    causes: _Causes,
+    causes: Causes,
 ) -> list[str]:
     """Write what a policy says into did and cause_id; warnings."""
     calls = problem.graph.func_id >= 0
@@ -213,142 +218,6 @@ def _follow_policy(
     return []
 
 
-# **************** columns ****************
-
-
-def _from_columns(
-    graph: Graph,
-    devices: tuple[Device, ...],
-    device_map: Mapping[str, str | Device],
-    strict: bool,
-    causes: _Causes,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
-    """did and cause of each node from device_index and device_id, whether the columns say it, and the
-    warnings about devices that are not there."""
-    mapped = _read_map(devices, device_map)
-    if graph.hints.device_type is None:
-        first = causes.add(f"no device column: the first device of the list, {devices[0]}")
-        count = graph.num_nodes
-        return np.zeros(count, np.int32), np.full(count, first, np.int32), np.zeros(count, bool), []
-    types = np.asarray(graph.hints.device_type, np.int64)
-    ids = (
-        np.zeros_like(types) if graph.hints.device_id is None else np.asarray(graph.hints.device_id, np.int64)
-    )
-    rows, row = _distinct_pairs(types, ids)
-    dids, reasons, warnings = [], [], []
-    for dl_type, ordinal in rows:
-        did, text, missing = _resolve(dl_type, ordinal, devices, mapped)
-        if missing and strict:
-            raise PlanError(
-                f"{text}; strict placement has no fallback: add the device or map the type",
-                path="$.attrs.device_index",
-                got=dl_type,
-                wanted=[str(d) for d in devices],
-            )
-        warnings += [text] if missing else []
-        dids.append(did)
-        reasons.append(causes.add(text))
-    entry_did = np.array(dids, np.int32)[row]
-    _check_outputs_agree(graph, entry_did, devices)
-    node_row = _first_entry(graph, row)
-    return (
-        np.array([*dids, 0], np.int32)[node_row],
-        np.array(
-            [*reasons, causes.add(f"makes nothing: the first device of the list, {devices[0]}")], np.int32
-        )[node_row],
-        np.array([*(dl_type >= 0 for dl_type, _ in rows), False])[node_row],
-        warnings,
-    )
-
-
-def _distinct_pairs(types: np.ndarray, ids: np.ndarray) -> tuple[list[tuple[int, int]], np.ndarray]:
-    """The distinct (type, ordinal) pairs of the columns, and each entry's row in them."""
-    if len(types) and 0 <= types.min() and types.max() < 64 and 0 <= ids.min() and ids.max() < 64:
-        distinct, row = intern(types * 64 + ids, 64 * 64)
-        return [(int(k) // 64, int(k) % 64) for k in distinct], row
-    distinct, row = np.unique(np.stack([types, ids], 1), axis=0, return_inverse=True)
-    return [(int(t), int(i)) for t, i in distinct], row.reshape(-1)
-
-
-def _first_entry(graph: Graph, row: np.ndarray) -> np.ndarray:
-    """row of each node's first entry; -1 for a node that makes nothing."""
-    if len(row) == graph.num_nodes:
-        return row
-    empty = np.diff(graph.row_ptr) == 0
-    return np.where(empty, -1, np.append(row, -1)[graph.row_ptr[:-1]])
-
-
-def _resolve(
-    dl_type: int, ordinal: int, devices: tuple[Device, ...], mapped: dict[int, int]
-) -> tuple[int, str, bool]:
-    """Device index, cause, and whether the list lacks what the column asks for. -1: it says nothing."""
-    if dl_type < 0:
-        return 0, f"the file says no device: the first of the list, {devices[0]}", False
-    name = f"device_index {dl_type} ({type_name(dl_type) or 'unknown type'})"
-    if dl_type in mapped:
-        return mapped[dl_type], f"{name} is mapped to {devices[mapped[dl_type]]}", False
-    same = [did for did, device in enumerate(devices) if device.dl_type == dl_type]
-    if not same:
-        return 0, f"{name}: no such device in the list, falls back to the first, {devices[0]}", True
-    if not 0 <= ordinal < len(same):
-        return (
-            same[0],
-            (
-                f"{name}, device_id {ordinal}: the list has {len(same)} of that type, "
-                f"falls back to the first of them, {devices[same[0]]}"
-            ),
-            True,
-        )
-    return same[ordinal], f"{name}, device_id {ordinal}: {devices[same[ordinal]]}", False
-
-
-def _read_map(devices: tuple[Device, ...], device_map: Mapping[str, str | Device]) -> dict[int, int]:
-    """DLDeviceType -> index into devices."""
-    mapped, types = {}, dl_types()
-    for key, target in device_map.items():
-        name = str(key).lower()
-        if not name.isdecimal() and name not in types:
-            raise PlanError(
-                f"unknown device type {key!r} in the device map{did_you_mean(name, types)}", got=key
-            )
-        mapped[int(name) if name.isdecimal() else types[name]] = _index(
-            devices, target, f"device map {key!r}"
-        )
-    return mapped
-
-
-def _index(devices: tuple[Device, ...], target: str | Device, what: str) -> int:
-    """The position of a device in the caller's list. Raises PlanError where it is not in it."""
-    device = parse(target)
-    for did, known in enumerate(devices):
-        if (known.kind, known.ordinal) == (device.kind, device.ordinal):
-            return did
-    raise PlanError(
-        f"{what}: {device} is not in the device list{did_you_mean(str(device), map(str, devices))}",
-        got=str(device),
-        wanted=[str(d) for d in devices],
-    )
-
-
-def _check_outputs_agree(graph: Graph, entry_did: np.ndarray, devices: tuple[Device, ...]) -> None:
-    if graph.num_entries == graph.num_nodes:
-        return
-    differs = np.flatnonzero(np.diff(entry_did))
-    nid = graph.entry_nid
-    same_node = differs[nid[differs] == nid[differs + 1]]
-    if len(same_node):
-        eid = int(same_node[0])
-        a, b = devices[entry_did[eid]], devices[entry_did[eid + 1]]
-        raise PlanError(
-            f"outputs of node {graph.names[nid[eid]]!r} are on {a} and {b}: a node's outputs lie on its own "
-            f"device; copy one of them in a node of its own",
-            path=f"$.attrs.device_index[1][{eid + 1}]",
-            node=graph.names[nid[eid]],
-            got=str(b),
-            wanted=str(a),
-        )
-
-
 # **************** pins and inputs ****************
 
 
@@ -358,12 +227,12 @@ def _apply_pins(
     pins: Mapping[str, str | Device],
     did: np.ndarray,
     cause_id: np.ndarray,
-    causes: _Causes,
+    causes: Causes,
 ) -> np.ndarray:
     """Write the pinned nodes into did and cause_id; bool [nodes], True where a pin matched."""
     pinned = np.zeros(graph.num_nodes, bool)
     for glob, target in pins.items():
-        target_did = _index(devices, target, f"pin {glob!r}")
+        target_did = index_of(devices, target, f"pin {glob!r}")
         hit = matching(graph, glob, "pin")
         pinned |= hit
         did[hit] = target_did
@@ -377,7 +246,7 @@ def _inputs_follow(
     pinned: np.ndarray,
     did: np.ndarray,
     cause_id: np.ndarray,
-    causes: _Causes,
+    causes: Causes,
 ) -> None:
     """Inputs that nothing placed live where their first consumer runs; one that nothing reads, and that the
     first device cannot hold, on the host."""

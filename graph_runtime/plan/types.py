@@ -30,7 +30,8 @@ _MOST_MEMORIES = 16  # of a device
 @dataclass(frozen=True, slots=True, eq=False)
 class Pricing:
     """What the times of a placement stand on, words of make_problem: ``inputs`` that every run sets anew,
-    ``formats``, ``kernels``, the model of ``costs``, the ``objective``, ``constants`` and ``streamed``."""
+    ``formats``, ``kernels``, the model of ``costs``, the ``objective``, ``constants``, ``streamed``,
+    ``layouts`` and ``numerics``."""
 
     inputs: tuple[str, ...] = ()
     formats: Mapping[str, str] | None = None
@@ -39,6 +40,27 @@ class Pricing:
     objective: str = "serial"
     constants: Collection[str] | None = None
     streamed: tuple[str, ...] = ()
+    layouts: Mapping[str, str] | None = None
+    numerics: Mapping[str, Mapping[str, str]] | None = None
+
+    def problem(self, graph: Graph, devices: tuple[Device, ...], pin: np.ndarray | None) -> PlacementProblem:
+        """What a policy decides about. ``pin`` int32 [nodes]: the device that is asked for, -1: any."""
+        from .placing.problem import make_problem  # the models of costs are loaded where they are asked only
+
+        return make_problem(
+            graph,
+            devices,
+            pin=pin,
+            inputs=self.inputs,
+            formats=self.formats,
+            kernels=self.kernels,
+            costs=self.costs,
+            objective=self.objective,
+            constants=self.constants,
+            streamed=self.streamed,
+            layouts=self.layouts,
+            numerics=self.numerics,
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,6 +99,11 @@ class Placement:
         parts = [f"{count} on {device}" for device, count in zip(self.devices, counts, strict=True)]
         return f"<Placement of {int(counts.sum())} nodes: {', '.join(parts)}>"
 
+    @property
+    def by_policy(self) -> bool:
+        """Whether a policy decided where nodes run."""
+        return (self.before or self).problem is not None
+
     def report(self) -> list[dict[str, Any]]:
         """One row a node that runs, and an input that every run copies: nid, node, op, asked (None: no
         device), device, why, ns, and copies: from, to, bytes and ns of each copy of what it makes."""
@@ -99,21 +126,7 @@ class Placement:
     def _problem(self) -> PlacementProblem:
         if self.problem is not None:
             return self.problem
-        from .placing.problem import make_problem
-
-        said = self.pricing
-        return make_problem(
-            self.graph,
-            self.devices,
-            pin=self.asked,
-            inputs=said.inputs,
-            formats=said.formats,
-            kernels=said.kernels,
-            costs=said.costs,
-            objective=said.objective,
-            constants=said.constants,
-            streamed=said.streamed,
-        )
+        return self.pricing.problem(self.graph, self.devices, self.asked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

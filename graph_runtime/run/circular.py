@@ -17,19 +17,20 @@ import numpy as np
 
 from ..base.errors import LibraryError, UnsupportedOpError
 from ..base.machine.devices import NO_KERNELS, Device
-from ..base.machine.layout import L1
+from ..base.machine.layout import L1, Layout
 from ..base.unique import unique_values
-from ..ir.graph import COPY, Func, TensorType
+from ..ir.graph import COPY, Func, Graph, TensorType
+from ..ir.ops.numerics import Numerics
 from ..plan.capacity import check_circular
 from ..plan.types import Plan
 from . import core
 from .core import ffi, lib
-from .gr_arg import ARG
+from .gr_arg import ARG, arg_record
 from .kernels import generic_kernel
-from .programs.lower import lower
+from .programs.lower import chosen, lower
 from .programs.program import INSTR, Kernel, Program
 
-__all__ = ["l1_number", "measured", "of_instructions", "of_kernel", "of_plan", "peak"]
+__all__ = ["l1_number", "measured", "of_instructions", "of_kernel", "of_node", "of_plan", "peak"]
 
 
 def of_plan(plan: Plan) -> np.ndarray:
@@ -39,6 +40,21 @@ def of_plan(plan: Plan) -> np.ndarray:
         program = lower(plan, _built_in)
         found[program.nid] = _asked(program)
     return found
+
+
+def of_node(graph: Graph, nid: int, device: Device, layouts: Sequence[Layout], numerics: Numerics) -> int:
+    """The same of a node alone, wherever it were placed. ``layouts``: of what it reads and makes there."""
+    view = graph.node(nid)
+    assert view.func is not None  # it is a call
+    kernel = _built_in(view.func, device.kernels, view.input_types, view.output_types)
+    kernel = chosen(kernel, view.func, device.kernels, numerics, None)
+    types = (*view.input_types, *view.output_types)
+    shapes = [np.array(type_.shape, np.int64) for type_ in types]
+    args = np.zeros(len(types), ARG)
+    for at, (type_, layout, shape) in enumerate(zip(types, layouts, shapes, strict=True)):
+        args[at] = arg_record(type_, layout, type_.shape)
+        args[at]["shape"] = shape.ctypes.data
+    return of_kernel(device, kernel, args, np.array(kernel.words, np.int64))
 
 
 def measured(program: Program) -> Program:

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..base.errors import PlanError
 from ..plan.placing import UNSUPPORTED, PlacementProblem, evaluate
-from ..plan.placing.search import singles
+from ..plan.placing.search import fill, singles
 
 __all__ = ["BASELINES", "annealing", "m_etf", "m_sct", "m_topo"]
 
@@ -33,6 +33,8 @@ def annealing(problem: PlacementProblem, seed: int = 0) -> np.ndarray:
     is taken with chance exp(-d / T), T falling geometrically."""
     rng, allowed = np.random.default_rng(seed), problem.allowed
     starts = singles(problem)
+    if problem.room.binds:
+        starts = np.stack([*starts, fill(problem, starts)])
     times = evaluate(problem, starts)
     did, now = starts[times.argmin()].astype(np.int16), int(times.min())
     best, free = now, np.flatnonzero(allowed.sum(1) > 1)
@@ -110,8 +112,9 @@ class _List:
         self.makers = [{int(problem.ready[v]) for v in row} - {-1} for row in self.reads]
         self.did, self.over = [-1] * count, [0] * count
         self.free, self.last = [0] * problem.num_devices, [-1] * problem.num_devices
-        self.bytes = _bytes(problem).tolist()
-        self.left = _capacities(problem)
+        self.bytes, self.left = _bytes(problem), _capacities(problem)
+        self.opened = np.zeros_like(self.left)  # by the circular buffers of nodes placed so far
+        self.stores = [problem.room.stores(device) for device in range(problem.num_devices)]
 
     def schedule(self) -> np.ndarray:
         """int16 [nodes]"""
@@ -125,7 +128,9 @@ class _List:
             self.did[nid], self.over[nid] = device, start + int(self.problem.cost[nid, device])
             if self.problem.graph.func_id[nid] >= 0:
                 self.free[device], self.last[device] = self.over[nid], nid
-            self.left[device] -= self.bytes[nid][device]
+            mine = self.stores[device]
+            self.left[mine] -= self.bytes[nid, mine]
+            self.opened[mine] = np.maximum(self.opened[mine], self.problem.room.circular[nid, mine])
             for reader in sorted(set(self.readers[nid])):
                 waiting[reader] -= 1
                 if not waiting[reader]:
@@ -134,8 +139,11 @@ class _List:
 
     def _fitting(self, nid: int, options: list[int]) -> list[int]:
         """The devices with memory for a node; where none has, the one with most left."""
-        fitting = [d for d in options if self.left[d] >= self.bytes[nid][d]]
-        return fitting or [max(options, key=lambda d: self.left[d])]
+        opened = np.maximum(self.opened, self.problem.room.circular[nid])
+        left = self.left - self.bytes[nid] - opened
+        least = {d: int(left[self.stores[d]].min()) for d in options}
+        fitting = [d for d in options if least[d] >= 0]
+        return fitting or [max(options, key=lambda d: least[d])]
 
     def _start(self, nid: int, device: int) -> int:
         problem, begin = self.problem, self.free[device]
@@ -178,9 +186,10 @@ class _List:
 
 
 def _bytes(problem: PlacementProblem) -> np.ndarray:
-    """int64 [nodes, k]: of each node the bytes of the parameters that it is the first to read, which stay.
-    What nodes make is given back in a forward pass: _capacities keeps room for the most of it."""
-    room, found = problem.room, np.zeros((problem.num_nodes, problem.num_devices), np.int64)
+    """int64 [nodes, stores]: of each node the bytes of the parameters that it is the first to read, which
+    stay. What nodes make is given back in a forward pass: _capacities keeps room for the most of it."""
+    room = problem.room
+    found = np.zeros((problem.num_nodes, len(room.available)), np.int64)
     seen: set[int] = set()
     for nid, which in room.resident_uses.tolist():
         if which not in seen:
@@ -189,9 +198,10 @@ def _bytes(problem: PlacementProblem) -> np.ndarray:
     return found
 
 
-def _capacities(problem: PlacementProblem) -> list[int]:
-    """Bytes of each device that parameters may take."""
-    return (problem.room.available - problem.room.most_live.max(0, initial=0)).tolist()
+def _capacities(problem: PlacementProblem) -> np.ndarray:
+    """int64 [stores]: bytes of each memory that parameters and circular buffers may take."""
+    room = problem.room
+    return room.available - room.most_live.max(0, initial=0)
 
 
 # **************** favourite children ****************

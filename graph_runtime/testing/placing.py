@@ -27,11 +27,13 @@ def random_problem(
     unsupported: float = 0.1,
     pinned: float = 0.05,
     room: tuple[int, ...] | None = None,
+    l1: tuple[int, ...] | None = None,
 ) -> PlacementProblem:
     """``nodes`` nodes that read one to three values of the ``reach`` nodes before them; the first makes its
     value of nothing. Nodes and copies take up to ``most`` ns, copies differ by way. A node cannot run on a
     device, never on all, with the probability ``unsupported``; ``pinned``: it is pinned. ``room``: bytes that
-    each device has for values of up to 40 bytes; None: more than enough."""
+    each device has for values of up to 40 bytes; None: more than enough. ``l1``: bytes of a second memory
+    of each device, in which half of the values lie, beside circular buffers of up to 40 bytes a node."""
     listed = parse_list(devices)
     k = len(listed)
     reads = [np.zeros(0, np.int64)]
@@ -72,14 +74,21 @@ def random_problem(
         np.repeat(everyone, counts),
         graph.in_eid,
         {},
-        _room(rng, graph, room, k),
+        _room(rng, graph, room, l1, k),
     )
 
 
-def _room(rng: np.random.Generator, graph: Graph, available: tuple[int, ...] | None, k: int) -> Room:
+def _room(
+    rng: np.random.Generator,
+    graph: Graph,
+    available: tuple[int, ...] | None,
+    l1: tuple[int, ...] | None,
+    k: int,
+) -> Room:
     """Values of any size, and as many inputs as nodes, which one or two nodes read."""
     count = graph.num_nodes
-    everyone = np.arange(count)
+    everyone, device = np.arange(count), np.arange(k)
+    circular = np.zeros((count, k), np.int64)
     if available is None:
         available, live = (1 << 40,) * k, np.zeros((count, k), np.int64)
         resident, reads = np.zeros((0, k), np.int64), np.zeros((0, 2), np.int64)
@@ -88,6 +97,25 @@ def _room(rng: np.random.Generator, graph: Graph, available: tuple[int, ...] | N
         resident = np.repeat(rng.integers(0, 41, (count, 1)), k, 1)
         again = rng.integers(0, count, count)
         reads = np.unique(np.stack([np.append(everyone, again), np.tile(everyone, 2)], 1), axis=0)
+    if l1 is not None:
+        near = [rng.random((len(table), 1)) < 0.5 for table in (live, resident)]
+        live, resident = (
+            np.concatenate([np.where(at, 0, table), np.where(at, table, 0)], 1)
+            for at, table in zip(near, (live, resident), strict=True)
+        )
+        circular = np.concatenate([circular, rng.integers(0, 41, (count, k))], 1)
+        available, device = (*available, *l1), np.tile(device, 2)
     uses = np.stack([np.repeat(everyone, np.diff(graph.in_ptr)), graph.in_eid], 1)
     ends = np.isin(everyone, graph.outputs)
-    return make_room(np.array(available, np.int64), resident, reads, live, everyone, ends, uses, count)
+    return make_room(
+        np.array(available, np.int64),
+        resident,
+        reads,
+        live,
+        everyone,
+        ends,
+        uses,
+        count,
+        device=device,
+        circular=circular,
+    )

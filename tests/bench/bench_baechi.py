@@ -41,7 +41,8 @@ def short_of(problem: PlacementProblem) -> PlacementProblem:
     room = problem.room
     whole = room.resident.sum(0) + room.most_live.max(0)
     available = (whole * SHORT).astype(np.int64)
-    available[problem.cost.min(0) >= 1 << 49] = room.available[problem.cost.min(0) >= 1 << 49]
+    idle = (problem.cost.min(0) >= 1 << 49)[room.device]
+    available[idle] = room.available[idle]
     return replace(problem, room=replace(room, available=available))
 
 

@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.base.errors import CapacityError
-from graph_runtime.base.machine.devices import parse
+from graph_runtime.base.errors import CapacityError, PlanError
+from graph_runtime.base.machine.devices import parse, parse_list
 from graph_runtime.plan import plan
-from graph_runtime.plan.placing import OBJECTIVES, PLACEMENT_POLICIES, decide, evaluate
+from graph_runtime.plan.placing import OBJECTIVES, PLACEMENT_POLICIES, decide, evaluate, make_problem
 from graph_runtime.plan.placing.cuts import pair_bound, priced, shared_bound
 from graph_runtime.plan.placing.exact import lower_bound, solve
 from graph_runtime.plan.placing.rows import predictions
 from graph_runtime.plan.placing.schedule import NO_ROOM
 from graph_runtime.plan.placing.search import singles
+from graph_runtime.plan.supports import circular_room
+from graph_runtime.study.baselines import BASELINES
 from graph_runtime.testing.placing import random_problem
 
 _DEVICES = (("cpu:0", "tt:0"), ("cpu:0", "cpu:1", "tt:0"))
@@ -27,7 +29,8 @@ def _problem(seed):
     devices = _DEVICES[seed % 2]
     nodes = int(rng.integers(4, (10, 7)[seed % 2]))
     room = tuple(rng.integers(10 * nodes, 40 * nodes, len(devices)).tolist())
-    problem = random_problem(rng, devices, nodes=nodes, room=room)
+    l1 = tuple(rng.integers(50, 20 * nodes + 60, len(devices)).tolist()) if seed % 4 > 1 else None
+    problem = random_problem(rng, devices, nodes=nodes, room=room, l1=l1)
     return replace(problem, objective=OBJECTIVES[seed % 3])
 
 
@@ -40,9 +43,10 @@ def _held(problem, did):
     """Bytes missing, counted value by value and moment by moment."""
     room, count = problem.room, problem.num_nodes
     missing = 0
-    for device in range(problem.num_devices):
+    for store, device in enumerate(room.device.tolist()):
         resident = {int(which) for nid, which in room.resident_uses if did[nid] == device}
-        held = sum(int(room.resident[which, device]) for which in resident)
+        held = sum(int(room.resident[which, store]) for which in resident)
+        held += max((int(room.circular[nid, store]) for nid in range(count) if did[nid] == device), default=0)
         peak = 0
         for moment in range(count):
             now = 0
@@ -51,9 +55,9 @@ def _held(problem, did):
                 ends = [nid for nid in readers if device in (did[nid], did[owner])]
                 if did[owner] == device:
                     ends.append(count if room.live_end[value] else owner)
-                now += int(room.live[value, device]) * (owner <= moment <= max(ends, default=-1))
+                now += int(room.live[value, store]) * (owner <= moment <= max(ends, default=-1))
             peak = max(peak, now)
-        missing += max(held + peak - int(room.available[device]), 0)
+        missing += max(held + peak - int(room.available[store]), 0)
     return missing
 
 
@@ -73,7 +77,8 @@ def _decide_what_does_not_fit(problem, name):
         did = decide(problem, name)
     except CapacityError:
         return
-    assert (problem.room.parameters(did[None])[0] <= problem.room.available).all()
+    room = problem.room
+    assert (room.parameters(did[None])[0] + room.buffers(did[None])[0] <= room.available).all()
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -142,7 +147,8 @@ def test_weights_beyond_the_dram_of_a_device_run_on_the_host(policy):
 
 def test_what_fits_nowhere_says_what_is_missing():
     with pytest.raises(
-        CapacityError, match=r"tt:0 needs .* \(parameters and inputs .* B\); change"
+        CapacityError,
+        match=r"tt:0 needs .* \(parameters and inputs .* B\), the first \d+ of its 28 nodes would fit; ch",
     ) as caught:
         gr.place(_products(14), [_chip(9)], placement="greedy")
     fields = caught.value.fields
@@ -190,3 +196,97 @@ def test_what_fits_only_where_outputs_take_over_inputs_is_not_refused():
     room = planned.placement.problem.room
     assert room.excess(planned.placement.did[None])[0] > 0
     assert planned.peak[0, 0] <= room.available[0]
+
+
+# **************** circular buffers and tensors in L1 ****************
+
+
+def _long_rows(count=3):
+    """Functions of rows of 500,000 floats, of which a tt kernel keeps a whole one in L1: more than it has."""
+    b = gr.GraphBuilder()
+    y = b.op("matmul", b.input("x", (64, 64)), b.param("w", (64, 64)))
+    z = b.input("z", (500_000,))
+    for _ in range(count):
+        z = b.op("tanh", z)
+    b.output(y, z)
+    return b.build()
+
+
+@pytest.mark.parametrize("policy", [*PLACEMENT_POLICIES, *BASELINES.values()])
+def test_what_opens_more_than_a_core_has_runs_elsewhere(policy):
+    problem = make_problem(_long_rows(), parse_list(["cpu:0", "tt:0"]))
+    rows = decide(problem, policy)
+    long = np.array([problem.graph.node(n).op == "tanh" for n in range(problem.num_nodes)])
+    assert (rows[long] == 0).all()
+    assert (problem.circular[long, 1] > circular_room(problem.devices[1])).all()
+    assert not problem.circular[:, 0].any()
+
+
+def test_what_a_node_opens_is_what_its_plan_says():
+    graph = _products(3, 512)
+    layouts, numerics = {"relu": "l1", "matmul_1": "l1/row_major"}, {"tt": {"dst": "bf16"}}
+    planned = gr.prepare(
+        graph, ["cpu:0", "tt:0"], placement="single", layouts=layouts, numerics=numerics
+    ).plan
+    opened = planned.placement.problem.circular[:, 1]
+    of = {name: nid for nid, name in enumerate(graph.names)}
+    assert planned.circular.any()
+    for nid, name in enumerate(planned.graph.names):
+        if planned.circular[nid]:
+            assert opened[of[name]] == planned.circular[nid], name
+
+
+def test_what_opens_too_much_on_every_device_says_so():
+    with pytest.raises(
+        CapacityError, match=r"'tanh' .* opens \d+ B .* whose L1 has \d+ B, and no other"
+    ) as caught:
+        gr.place(_long_rows(), ["tt:0", "tt:1"], placement="greedy")
+    fields = caught.value.fields
+    assert fields["needed"] > fields["available"]
+    assert fields["memory"] == "l1"
+    with pytest.raises(CapacityError, match="it is pinned to tt:0"):
+        gr.place(_long_rows(), ["cpu:0", "tt:0"], placement="greedy", pins={"tanh": "tt:0"})
+
+
+@pytest.mark.parametrize("policy", PLACEMENT_POLICIES)
+@pytest.mark.parametrize("tiles", [200, 300])
+def test_tensors_in_l1_leave_room_for_circular_buffers(policy, tiles):
+    b = gr.GraphBuilder()
+    held = b.op("relu", b.input("a", (32 * tiles, 2048)), name="held")
+    b.output(b.op("exp", held, name="out"))
+    graph, layouts = b.build(), {"held": "l1"}
+    planned = gr.prepare(graph, ["cpu:0", "tt:0"], placement=policy, layouts=layouts).plan
+    at = planned.graph.names.index("held")
+    assert planned.did[at] == (1 if tiles == 200 else 0)
+    assert (tiles == 300) == any("as the placement policy decided" in text for text in planned.warnings)
+
+
+def test_tensors_that_leave_no_room_say_what_would_fit():
+    b = gr.GraphBuilder()
+    a = b.input("a", (32 * 300, 2048))
+    b.output(b.op("exp", a, name="out"))
+    with pytest.raises(
+        CapacityError,
+        match=r"tt:0 l1 needs .* B, of node 'out'\), the first 0 of its 1 nodes would fit; change: fewer",
+    ) as caught:
+        gr.place(b.build(), ["tt:0"], placement="greedy", layouts={"a": "l1"})
+    fields = caught.value.fields
+    assert (fields["device"], fields["memory"]) == ("tt:0", "l1")
+    parts = fields["parameters"], fields["activations"], fields["circular"]
+    assert fields["needed"] == sum(parts) > fields["available"] == circular_room(parse("tt:0"))
+
+
+def test_place_and_simulate_price_tensors_in_l1_alike():
+    graph, layouts = _products(4, 512), {"relu*": "l1"}
+    near, far = (
+        gr.prepare(graph, ["cpu:0", "tt:0"], placement="single", layouts=said).plan for said in (layouts, {})
+    )
+    for planned in (near, far):
+        said = {row["objective"]: row["ns"] for row in planned.placement.summary()["predictions"]}
+        assert gr.simulate(planned).end.max() == said["makespan"]
+    assert near.placement.problem.cost.tolist() != far.placement.problem.cost.tolist()
+
+
+def test_a_wish_that_nothing_can_follow_is_refused():
+    with pytest.raises(PlanError, match=r"cannot be on tt:0 what layout 'relu\*' asks for: .*no rectangle"):
+        gr.place(_products(2), ["cpu:0", "tt:0"], placement="mincut", layouts={"relu*": "block[99x99]"})

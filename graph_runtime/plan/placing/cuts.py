@@ -117,7 +117,7 @@ def priced(problem: PlacementProblem, starts: np.ndarray) -> tuple[list[np.ndarr
     owned = np.bincount(room.resident_uses[:, 1], minlength=len(room.resident)) == 1
     nid, which = room.resident_uses[owned[room.resident_uses[:, 1]]].T
     weight = np.zeros((problem.num_nodes, k), np.int64)  # bytes that a node alone brings
-    np.add.at(weight, nid, room.resident[which])
+    np.add.at(weight, nid, room.resident[which, :k])
     found, exact = [best_cut(problem, starts)], len(problem.running) <= 2
     bound = serial_ns(problem, found[0]) if exact else 0
     short = _short(problem, found[0]).astype(bool)
@@ -131,7 +131,7 @@ def priced(problem: PlacementProblem, starts: np.ndarray) -> tuple[list[np.ndarr
         did = best_cut(problem, starts, cost)
         found.append(did)
         if exact:
-            paid = int(np.ceil((room.available * short * price).sum()))
+            paid = int(np.ceil((room.available[:k] * short * price).sum()))
             bound = max(bound, serial_ns(problem, did, cost) - paid)
         missing = _short(problem, did)
         short |= missing > 0
@@ -145,10 +145,10 @@ def priced(problem: PlacementProblem, starts: np.ndarray) -> tuple[list[np.ndarr
 
 
 def _short(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
-    """int64 [k]: bytes that each device lacks."""
-    room = problem.room
+    """int64 [k]: bytes that each device lacks in its main memory, whose bytes have the price."""
+    room, k = problem.room, problem.num_devices
     held = room.parameters(did[None])[0] + room.activations(did[None])[0]
-    return np.maximum(held - room.available, 0)
+    return np.maximum(held - room.available, 0)[:k]
 
 
 def _pairs(

@@ -1,11 +1,12 @@
-"""Bytes in placement: what each device's memory has, and what assignments would hold there.
+"""Bytes in placement: what each memory of each device has, and what assignments would hold there.
 
 A graph's inputs (parameters, and what runs set) are resident: they lie on each device that reads them, all
 the time. Any other value lies on its owner's device, and on each that reads it, from the node that makes it
 to the last that reads it there; a result to the end; one that is streamed, from its first reader there. Sizes
-are those of the planner's own layouts, in bytes of one bank, and time is the node order: a plan may come by
-with a little less, where outputs take over what they read, and need a little more, where blocks leave gaps or
-queues overlap.
+are those of the layouts that values will have, in bytes of one bank, and time is the node order: a plan may
+come by with a little less, where outputs take over what they read, and need a little more, where blocks leave
+gaps or queues overlap. Circular buffers come on top of the tensors in a core's L1, those of the node that
+opens most, as plan/capacity.py has it.
 """
 
 from __future__ import annotations
@@ -14,30 +15,27 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...base.errors import PlanError
-from ...base.machine.devices import Device
-from ...base.machine.layout import HOST, Layout, footprint
-from ...ir.graph import NOP, Graph, TensorType
-from ..columns import slot_nid
-
-__all__ = ["Room", "find_room", "make_room"]
+__all__ = ["Room", "make_room"]
 
 _MOST_CELLS = 1 << 22  # int64 that are held at once
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Room:
-    """``available`` int64 [k]: bytes of a bank of each device's memory.
+    """Columns over stores: the main memory of each device, in their order, then the L1 of those in which a
+    value would lie. ``available`` int64 [stores]: bytes of a bank. ``device`` int64 [stores]: whose it is.
 
-    ``resident`` int64 [inputs, k]: bytes of each that is read. ``resident_uses`` int64 [uses, 2]: the
-    distinct (node that reads it, which). ``live`` int64 [values, k]: bytes of all other values.
+    ``resident`` int64 [inputs, stores]: bytes of each that is read. ``resident_uses`` int64 [uses, 2]: the
+    distinct (node that reads it, which). ``live`` int64 [values, stores]: bytes of all other values.
     ``live_owner`` int64 [values]: the node that makes it, on whose device it lies. ``live_end`` bool
-    [values]: results. ``live_uses`` int64 [uses, 2]: (node, which). ``most_live`` int64 [nodes, k]: what
+    [values]: results. ``live_uses`` int64 [uses, 2]: (node, which). ``most_live`` int64 [nodes, stores]: what
     lives while each node runs, with all on that device: no assignment has more. ``live_late`` bool [values]:
     streamed ones, which come to a device for their first reader there. ``resident_eid`` int64 [inputs].
+    ``circular`` int64 [nodes, stores]: what a node's circular buffers take of it while any node runs.
     """
 
     available: np.ndarray
+    device: np.ndarray
     resident: np.ndarray
     resident_uses: np.ndarray
     live: np.ndarray
@@ -47,15 +45,25 @@ class Room:
     most_live: np.ndarray
     live_late: np.ndarray
     resident_eid: np.ndarray
+    circular: np.ndarray
+
+    @property
+    def num_devices(self) -> int:
+        return int(self.device.max(initial=-1)) + 1
 
     @property
     def binds(self) -> bool:
         """Whether some device could not hold all."""
-        most = self.resident.sum(0) + self.most_live.max(0, initial=0)
+        most = self.resident.sum(0) + self.most_live.max(0, initial=0) + self.circular.max(0, initial=0)
         return bool((most > self.available).any())
 
+    def stores(self, device: int) -> list[int]:
+        """Those of a device, its main memory first."""
+        return np.flatnonzero(self.device == device).tolist()
+
     def pooled(self, device: int, others: list[int]) -> Room:
-        """Two devices: one, and all others as one with their memories together."""
+        """Two devices: one, and all others as one with their memories together; main memories only, so that
+        more has room than in fact."""
 
         def two(table: np.ndarray) -> np.ndarray:
             return np.stack([table[:, device], table[:, others].min(1)], 1)
@@ -63,35 +71,38 @@ class Room:
         return replace(
             self,
             available=np.array([self.available[device], self.available[others].sum()]),
+            device=np.arange(2),
             resident=two(self.resident),
             live=two(self.live),
             most_live=two(self.most_live),
+            circular=two(self.circular),
         )
 
     def key(self, device: int) -> bytes:
         """Equal for devices that hold the same."""
-        return b"".join(
-            part.tobytes()
-            for part in (self.available[device], self.resident[:, device], self.live[:, device])
-        )
+        tables = (self.resident, self.live, self.circular)
+        mine = self.stores(device)
+        return b"".join(part.tobytes() for part in (self.available[mine], *(t[:, mine] for t in tables)))
 
     def parameters(self, did: np.ndarray) -> np.ndarray:
-        """int64 [rows, k]: bytes of the inputs that each device reads; ``did`` int [rows, nodes], -1: not
-        placed yet."""
-        rows, k = len(did), len(self.available)
-        held = np.zeros((rows, k), np.int64)
+        """int64 [rows, stores]: bytes of the inputs that each device reads; ``did`` int [rows, nodes], -1:
+        not placed yet."""
+        rows, k = len(did), self.num_devices
+        held = np.zeros((rows, len(self.available)), np.int64)
         if len(self.resident_uses):
             nid, which = self.resident_uses.T
             keys = which * k + did[:, nid] + (np.arange(rows) * len(self.resident) * k)[:, None]
             found = np.zeros(rows * len(self.resident) * k, bool)
             found[keys[did[:, nid] >= 0]] = True
-            held = np.einsum("rik,ik->rk", found.reshape(rows, -1, k), self.resident)
+            read = found.reshape(rows, -1, k)
+            read = read if len(self.available) == k else read[:, :, self.device]
+            held = np.einsum("ris,is->rs", read, self.resident)
         return held
 
     def activations(self, did: np.ndarray) -> np.ndarray:
-        """int64 [rows, k]: the most bytes of other values that live on each device at a time."""
-        (rows, count), k, values = did.shape, len(self.available), len(self.live)
-        peak = np.zeros((rows, k), np.int64)
+        """int64 [rows, stores]: the most bytes of other values that live there at a time."""
+        (rows, count), k, values = did.shape, self.num_devices, len(self.live)
+        peak = np.zeros((rows, len(self.available)), np.int64)
         if not values:
             return peak
         last = np.full((rows, values * k), -1, np.int64)
@@ -108,12 +119,40 @@ class Room:
                 cell = which * k + device
                 last[known, cell] = np.maximum(last[known, cell], nid)
                 first[known, cell] = np.minimum(first[known, cell], nid)
-        change = np.zeros((rows, count + 2, k), np.int64)
+        change = np.zeros((rows, count + 2, len(self.available)), np.int64)
         row, cell = np.nonzero(last >= 0)
-        which, device = cell // k, cell % k
-        np.add.at(change, (row, first[row, cell], device), self.live[which, device])
-        np.subtract.at(change, (row, last[row, cell] + 1, device), self.live[which, device])
+        for store in self._layers():
+            at = store[cell % k]
+            here = at >= 0
+            r, c, s = row[here], cell[here], at[here]
+            np.add.at(change, (r, first[r, c], s), self.live[c // k, s])
+            np.subtract.at(change, (r, last[r, c] + 1, s), self.live[c // k, s])
         return np.maximum(np.cumsum(change, 1).max(1), 0)
+
+    def _layers(self) -> list[np.ndarray]:
+        """int64 [k] each: the main memory of each device, then its L1, -1: no value would lie there."""
+        k = self.num_devices
+        other = np.full(k, -1, np.int64)
+        other[self.device[k:]] = np.arange(k, len(self.device))
+        return [np.arange(k)] if len(self.device) == k else [np.arange(k), other]
+
+    def buffers(self, did: np.ndarray) -> np.ndarray:
+        """int64 [rows, stores]: what circular buffers take, those of the node there that opens most."""
+        held = np.zeros((len(did), len(self.available)), np.int64)
+        for store in np.flatnonzero(self.circular.any(0)).tolist():
+            here = did == self.device[store]
+            held[:, store] = np.where(here, self.circular[:, store], 0).max(1, initial=0)
+        return held
+
+    def missing(self, did: np.ndarray) -> np.ndarray:
+        """int64 [rows, k]: bytes that each device lacks in the memory that lacks most; what is left in it,
+        less than zero."""
+        over = self.parameters(did) + self.activations(did) + self.buffers(did) - self.available
+        most = over[:, : self.num_devices].copy()
+        for store in range(self.num_devices, len(self.available)):
+            at = self.device[store]
+            most[:, at] = np.maximum(most[:, at], over[:, store])
+        return most
 
     def excess(self, did: np.ndarray) -> np.ndarray:
         """int64 [rows]: the bytes by which assignments ``did`` int [rows, nodes] are beyond what devices
@@ -125,51 +164,10 @@ class Room:
         return np.concatenate([self._excess(did[at : at + step]) for at in range(0, len(did), step)])
 
     def _excess(self, did: np.ndarray) -> np.ndarray:
-        held = self.parameters(did)
+        held = self.parameters(did) + self.buffers(did)
         close = np.flatnonzero((held + self.most_live.max(0, initial=0) > self.available).any(1))
         held[close] += self.activations(did[close])
         return np.maximum(held - self.available, 0).sum(1)
-
-
-def find_room(
-    graph: Graph, devices: tuple[Device, ...], layouts: list[list[Layout | str]], streamed: np.ndarray
-) -> Room:
-    """``layouts`` [types][devices]: a sentence where a device cannot hold the type. ``streamed`` int64:
-    entries of inputs that each run brings."""
-    k, maker = len(devices), graph.entry_nid
-    rows = zip(graph.types, layouts, strict=True)
-    table = [[_bytes(type_, row[d], devices[d]) for d in range(k)] for type_, row in rows]
-    size = np.array(table, np.int64).reshape(-1, k)[graph.type_id]
-    base = np.arange(graph.num_entries)
-    nop = np.array([f.name == NOP for f in graph.funcs] + [False])[graph.func_id]
-    for nid in np.flatnonzero(nop).tolist():  # a reshape is the same bytes
-        if graph.in_ptr[nid] < graph.in_ptr[nid + 1]:
-            base[graph.row_ptr[nid]] = base[graph.in_eid[graph.in_ptr[nid]]]
-    uses = np.stack([slot_nid(graph), base[graph.in_eid]], 1)
-    uses = np.unique(uses[~nop[uses[:, 0]]], axis=0).reshape(-1, 2)
-    null = graph.func_id[maker] < 0
-    late = np.isin(np.arange(len(base)), streamed)
-    null &= ~late
-    resident = np.flatnonzero(null & np.isin(np.arange(len(base)), uses[:, 1]))
-    live = np.flatnonzero(~null & (base == np.arange(len(base))))
-    index = np.zeros(len(base), np.int64)
-    index[resident], index[live] = np.arange(len(resident)), np.arange(len(live))
-    of_input = null[uses[:, 1]]
-    held, others = uses[of_input], uses[~of_input]
-    ends = np.isin(live, base[np.asarray(graph.outputs, np.int64)])
-    others = np.stack([others[:, 0], index[others[:, 1]]], 1)
-    return make_room(
-        np.array([device.descriptor.memories[0].available for device in devices], np.int64),
-        size[resident],
-        np.stack([held[:, 0], index[held[:, 1]]], 1),
-        size[live],
-        maker[live].astype(np.int64),
-        ends,
-        others,
-        graph.num_nodes,
-        late[live],
-        resident,
-    )
 
 
 def make_room(
@@ -183,8 +181,11 @@ def make_room(
     num_nodes: int,
     live_late: np.ndarray | None = None,
     resident_eid: np.ndarray | None = None,
+    device: np.ndarray | None = None,
+    circular: np.ndarray | None = None,
 ) -> Room:
-    """A Room of its columns; ``most_live`` follows from them. ``live_late`` None: nothing is streamed."""
+    """A Room of its columns; ``most_live`` follows from them. ``live_late`` None: nothing is streamed.
+    ``device`` None: each store is a device's main memory. ``circular`` None: there are no such buffers."""
     late = np.zeros(len(live_owner), bool) if live_late is None else live_late
     last, first = live_owner.copy(), np.where(late, num_nodes - 1, live_owner)
     np.minimum.at(first, live_uses[:, 1], live_uses[:, 0])
@@ -196,16 +197,19 @@ def make_room(
     np.subtract.at(change, last + 1, live)
     most = np.cumsum(change, 0)[:-1]
     eids = np.arange(len(resident)) if resident_eid is None else resident_eid
-    return Room(available, resident, resident_uses, live, live_owner, live_end, live_uses, most, late, eids)
-
-
-def _bytes(type_: TensorType, layout: Layout | str, device: Device) -> int:
-    """Bytes of a bank; 0 where the device cannot hold the type, so that nothing that reads it runs there."""
-    if isinstance(layout, str):
-        return 0
-    memory = device.descriptor.memory(layout.memory)
-    try:
-        nbytes = type_.nbytes if memory.name == HOST else footprint(layout, type_.shape, memory)[0]
-    except PlanError:
-        return 0
-    return -(-nbytes // memory.alignment) * memory.alignment
+    device = np.arange(len(available)) if device is None else device
+    circular = np.zeros((num_nodes, len(available)), np.int64) if circular is None else circular
+    return Room(
+        available,
+        device,
+        resident,
+        resident_uses,
+        live,
+        live_owner,
+        live_end,
+        live_uses,
+        most,
+        late,
+        eids,
+        circular,
+    )

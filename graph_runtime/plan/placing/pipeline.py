@@ -110,22 +110,32 @@ class _Stages:
         reads = mine[nid]
         nid, value = nid[reads], value[reads]
         table = np.maximum(table, self._read(nid, value, self._ways(device, before)[value], owner[value]))
-        room = problem.room
-        if room.binds:
-            part, size = room.resident_uses, room.resident
-            read = mine[part[:, 0]]
-            nids, which = part[read, 0], part[read, 1]
-            held = self._read(nids, which, size[which, device], np.full(len(nids), -1))
-            live = np.append(room.most_live[:, device], 0)
-            peak = np.maximum.reduceat(live, at)
-            peaks = np.zeros((cuts, cuts), np.int64)
-            for a in range(cuts - 1):
-                peaks[a, a + 1 :] = np.maximum.accumulate(peak[a:-1])
-            table = np.where(held + peaks > room.available[device], _NEVER, table)
+        if problem.room.binds:
+            table = np.where(self._too_full(device, mine), _NEVER, table)
         later = np.arange(cuts)[:, None] < np.arange(cuts)
         table = np.where(later, table, _NEVER)
         table[np.arange(cuts), np.arange(cuts)] = 0
         return table
+
+    def _too_full(self, device: int, mine: np.ndarray) -> np.ndarray:
+        """bool [cuts, cuts]: the stages that have no room in some memory of a device, of whose nodes those
+        of ``mine`` run there."""
+        room, cuts = self.problem.room, len(self.at)
+        part, full = room.resident_uses, np.zeros((cuts, cuts), bool)
+        nids, which = part[mine[part[:, 0]]].T
+        for store in room.stores(device):
+            held = self._read(nids, which, room.resident[which, store], np.full(len(nids), -1))
+            held += self._most(room.most_live[:, store]) + self._most(room.circular[:, store])
+            full |= held > room.available[store]
+        return full
+
+    def _most(self, column: np.ndarray) -> np.ndarray:
+        """int64 [cuts, cuts]: the most that a node of each stage has."""
+        cuts = len(self.at)
+        most, found = np.maximum.reduceat(np.append(column, 0), self.at), np.zeros((cuts, cuts), np.int64)
+        for a in range(cuts - 1):
+            found[a, a + 1 :] = np.maximum.accumulate(most[a:-1])
+        return found
 
     def _read(self, nid: np.ndarray, value: np.ndarray, size: np.ndarray, owner: np.ndarray) -> np.ndarray:
         """int64 [cuts, cuts]: the sum of the sizes of the distinct values that each stage reads and does not

@@ -19,6 +19,7 @@ from .heft import heft as heft_order
 from .problem import UNSUPPORTED, PlacementProblem
 from .schedule import NO_ROOM, evaluate
 from .search import fill, refine, singles
+from .shortages import no_room
 
 __all__ = ["PLACEMENT_POLICIES", "PlacementPolicy", "decide", "find_policy", "wanted_room"]
 
@@ -145,9 +146,10 @@ def decide(problem: PlacementProblem, policy: str | PlacementPolicy) -> np.ndarr
         did = solve(problem, did.astype(np.int16)).did.astype(np.int32)  # some other placement may fit
         if not problem.room.excess(did[None])[0]:
             return did
-    if (problem.room.parameters(did[None])[0] <= problem.room.available).all():
+    room = problem.room
+    if (room.parameters(did[None])[0] + room.buffers(did[None])[0] <= room.available).all():
         return did  # outputs that take over inputs, and another order, need less: the plan's own count judges
-    raise _no_room(problem, did, name)
+    raise no_room(problem, did, name)
 
 
 def wanted_room(problem: PlacementProblem) -> CapacityError | None:
@@ -158,7 +160,7 @@ def wanted_room(problem: PlacementProblem) -> CapacityError | None:
         return None
     endless = replace(room, available=np.full_like(room.available, np.iinfo(np.int64).max >> 1))
     did = decide(replace(problem, room=endless), "mincut")
-    return _no_room(problem, did, "mincut") if room.excess(did[None])[0] else None
+    return no_room(problem, did, "mincut") if room.excess(did[None])[0] else None
 
 
 def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:
@@ -199,36 +201,3 @@ def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:
             reason=reason,
         )
     return did
-
-
-def _no_room(problem: PlacementProblem, did: np.ndarray, policy: str) -> CapacityError:
-    """What is missing where a policy's answer ``did`` does not fit: ``device``, ``needed``, ``available``,
-    ``parameters``, ``activations`` (bytes of a bank) of the device that lacks most."""
-    room, k = problem.room, problem.num_devices
-    parts = np.stack([room.parameters(did[None])[0], room.activations(did[None])[0]])
-    needed, names = parts.sum(0), [str(device) for device in problem.devices]
-    worst = int(np.argmax(needed - room.available))
-    pinned = (problem.pin == worst) & (problem.graph.func_id >= 0)
-    only = (problem.allowed.sum(1) == 1) & problem.allowed[:, worst] & (problem.graph.func_id >= 0)
-    rows = [
-        f"{names[d]} needs {needed[d]} B of {room.available[d]} B (parameters and inputs {parts[0, d]} B, "
-        f"activations {parts[1, d]} B)"
-        for d in range(k)
-        if needed[d] > room.available[d]
-    ]
-    change = ["a format of fewer bytes (--format), a smaller batch, one more device in the list"]
-    if pinned.any():
-        change.append(f"fewer pins to {names[worst]} ({int(pinned.sum())} nodes are pinned to it)")
-    if (only & ~pinned).any():
-        node = problem.graph.names[int(np.flatnonzero(only & ~pinned)[0])]
-        change.append(f"a device that can run what only {names[worst]} can, as node {node!r}")
-    each = "" if problem.devices[worst].descriptor.memories[0].banks == 1 else ", in bytes of each bank"
-    return CapacityError(
-        f"placement policy {policy} found no placement that fits{each}: {'; '.join(rows)}; "
-        f"change: {', or '.join(change)}",
-        device=names[worst],
-        needed=int(needed[worst]),
-        available=int(room.available[worst]),
-        parameters=int(parts[0, worst]),
-        activations=int(parts[1, worst]),
-    )

@@ -14,20 +14,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ...base.errors import InputError, PlanError, did_you_mean
+from ...base.errors import InputError, did_you_mean
 from ...base.machine.devices import Device, parse
-from ...base.machine.layout import ROW_MAJOR, Layout, same_image
+from ...base.providers import provided
 from ...base.unique import unique_values
-from ...costs import CostModel, ask, find_costs, weights_from_memory
-from ...ir.graph import COPY, NOP, Graph, TensorType
-from ..columns import first_of, intern, slot_nid
-from ..defaults import choose, read_formats
-from ..supports import Kernels, unable
-from .holding import Room, find_room
+from ...costs import CostModel, find_costs
+from ...ir.graph import Graph
+from ..columns import slot_nid
+from ..device_numerics import device_numerics
+from ..supports import Kernels
+from .holding import Room
+from .kinds import find_kinds
+from .prices import UNSUPPORTED, Circular, Prices
+from .stores import find_room
 
 __all__ = ["UNSUPPORTED", "PlacementProblem", "make_problem"]
-
-UNSUPPORTED = 1 << 50  # ns of a node on a device that cannot run it: 13 days
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,6 +48,8 @@ class PlacementProblem:
     ``handoff``, ``wake``: ns from the end of a step on one queue of a host to one that waits for it on
     another, whose device did something less than costs.SPIN_NS ago, or longer ago.
     ``room``: the bytes that devices have and that assignments hold there; it may bind, see Room.
+    ``circular`` int64 [nodes, k]: bytes of a core's L1 that a node's circular buffers take there; a device
+    whose L1 has less cannot run the node.
     ``reasons`` {(function id, device index): why that device cannot run it}. ``objective``: what is to be
     least, one of schedule.OBJECTIVES.
     """
@@ -68,6 +71,7 @@ class PlacementProblem:
     wake: int = 0
     objective: str = "serial"
     links: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0), bool))
+    circular: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
     @property
     def num_nodes(self) -> int:
@@ -106,6 +110,9 @@ def make_problem(
     objective: str = "serial",
     constants: Collection[str] | None = None,
     streamed: Collection[str] = (),
+    layouts: Mapping[str, str] | None = None,
+    numerics: Mapping[str, Mapping[str, str]] | None = None,
+    circular: Circular | None = None,
 ) -> PlacementProblem:
     """The problem of a graph and a device list.
 
@@ -114,16 +121,23 @@ def make_problem(
     kinds that a library has it for. ``costs``: what times are, None: this package's models.
     ``constants``: None where nodes run as they stand; else rewrite.target follows, and knows the values of
     these inputs: costs are those of the kernels that it will choose. ``streamed``: inputs that each run
-    brings from that host, as those set anew, and that a device holds only while they are read.
+    brings from that host, as those set anew, and that a device holds only while they are read. ``layouts``
+    and ``numerics``: as assign_layouts and assign_numerics. ``circular`` says what circular buffers a node
+    opens, None: its kernel is asked (run/circular.of_node).
 
-    Raises InputError for an input that the graph does not have.
+    Raises InputError for an input that the graph does not have; PlanError for layouts and numerics that
+    cannot be.
     """
     devices = tuple(devices)
     set_anew = _set_anew(graph, [*inputs, *streamed])
     afar = bool(len(set_anew)) and not any(d.descriptor.on_host for d in devices)
     devices = (*devices, parse("cpu:0")) if afar else devices
     model = find_costs(costs)
-    prices = _Prices(graph, devices, formats or {}, kernels or {}, model, _known(graph, constants))
+    kinds = find_kinds(graph, devices, formats, layouts)
+    opens = circular or provided("circular buffers").of_node
+    arithmetic = device_numerics(graph, devices, numerics)
+    known = _known(graph, constants)
+    prices = Prices(graph, devices, kinds, kernels or {}, model, known, arithmetic, opens)
     pin = np.full(graph.num_nodes, -1, np.int32) if pin is None else np.array(pin, np.int32)
     on_host = np.array([d.descriptor.on_host for d in devices])
     null = graph.func_id < 0
@@ -153,11 +167,12 @@ def make_problem(
         uses[:, 0],
         uses[:, 1],
         prices.reasons,
-        find_room(graph, devices, prices.layouts, graph.row_ptr[_set_anew(graph, streamed)]),
+        find_room(graph, devices, kinds, graph.row_ptr[_set_anew(graph, streamed)], prices.circular),
         round(model.host.handoff_ns),
         round(model.host.wake_ns),
         objective,
         _links(devices, model),
+        prices.circular,
     )
 
 
@@ -209,131 +224,3 @@ def _owners(graph: Graph, set_anew: np.ndarray) -> tuple[np.ndarray, np.ndarray]
         if 0 <= out < len(graph.outputs) and 0 <= into < len(graph.inputs):
             owner[graph.input_eids[into]] = graph.entry_nid[graph.outputs[out]]
     return owner, ready
-
-
-class _Prices:
-    """Costs of a graph's nodes and copies on its devices, with the planner's own layouts; each distinct one
-    is asked for once."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        devices: tuple[Device, ...],
-        formats: Mapping[str, str],
-        kernels: Kernels,
-        costs: CostModel,
-        known: np.ndarray | None,
-    ):
-        self.graph, self.devices, self.kernels, self.costs = graph, devices, kernels, costs
-        self.known, self.from_memory = known, weights_from_memory(graph, costs.host)
-        self.formats = read_formats(devices, formats)
-        self.reasons: dict[tuple[int, int], str] = {}
-        self.layouts = [[self._layout(t, did) for did in range(len(devices))] for t in graph.types]
-
-    def _layout(self, type_: TensorType, did: int) -> Layout | str:
-        """The layout of a type on a device, or why that cannot hold it."""
-        try:
-            return choose(type_, self.devices[did].descriptor, self.formats[did])[0]
-        except PlanError as error:
-            return str(error)
-
-    def nodes(self, constant: np.ndarray) -> np.ndarray:
-        """int64 [nodes, k]; inputs, and reshapes of those that are ``constant`` bool [nodes], cost
-        nothing."""
-        graph, count = self.graph, len(self.devices)
-        table = np.zeros((graph.num_nodes, count), np.int64)
-        own = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [False])[graph.func_id]
-        calls = np.flatnonzero((graph.func_id >= 0) & ~own)
-        if len(calls):
-            keys = 2 * graph.func_id[calls] + (0 if self.known is None else self.known[calls])
-            _, row = intern(keys, 2 * len(graph.funcs))
-            first = calls[first_of(row, int(row.max()) + 1)]  # nodes of one function share their types
-            table[calls] = np.array([[self._node(int(n), did) for did in range(count)] for n in first])[row]
-        moved = self._reshaped(constant)
-        known: dict[tuple[int, int], list[int]] = {}
-        for nid in np.flatnonzero(own).tolist():
-            key = (self._slot(nid), int(graph.type_id[graph.row_ptr[nid]]))
-            if key not in known:
-                known[key] = [self._reshape(*key, did) for did in range(count)]
-            if graph.funcs[graph.func_id[nid]].name == NOP:
-                unable = np.array(known[key]) == UNSUPPORTED
-                table[nid] = np.where(unable, UNSUPPORTED, 0) if moved[nid] else known[key]
-        return table
-
-    def _slot(self, nid: int) -> int:
-        """Type id of a node's first input, of its output where it has none."""
-        at = self.graph.in_ptr[nid]
-        eid = self.graph.in_eid[at] if at < self.graph.in_ptr[nid + 1] else self.graph.row_ptr[nid]
-        return int(self.graph.type_id[eid])
-
-    def _reshaped(self, constant: np.ndarray) -> list[bool]:
-        """Of each node whether it only reshapes a constant: it then moves bytes when that is set."""
-        graph, maker = self.graph, self.graph.entry_nid.tolist()
-        nop = [f.name == NOP for f in graph.funcs] + [False]
-        found = constant.tolist()
-        ptr, read = graph.in_ptr.tolist(), graph.in_eid.tolist()
-        for nid, fid in enumerate(graph.func_id.tolist()):
-            if nop[fid]:
-                found[nid] = all(found[maker[e]] for e in read[ptr[nid] : ptr[nid + 1]])
-        return found
-
-    def _node(self, nid: int, did: int) -> int:
-        node, device, fid = self.graph.node(nid), self.devices[did], int(self.graph.func_id[nid])
-        reason = unable(node, device, self.kernels)
-        if reason is not None:
-            self.reasons[fid, did] = reason
-            return UNSUPPORTED
-        layouts = [self.layouts[self.graph.type_id[e]][did] for e in (*node.inputs, *node.outputs)]
-        cost = ask(
-            self.costs.node,
-            f"node {node.name!r} on {device}",
-            self.graph,
-            nid,
-            device,
-            layouts,
-            constant_weight=None if self.known is None else bool(self.known[nid]),
-            from_memory=self.from_memory,
-        )
-        return round(cost.cycles) + self._dispatch(device)
-
-    def _reshape(self, source: int, made: int, did: int) -> int:
-        """A reshape moves bytes where its two types have no common physical image."""
-        device, before, after = self.devices[did], self.layouts[source][did], self.layouts[made][did]
-        if isinstance(before, str) or isinstance(after, str):
-            return UNSUPPORTED
-        types = self.graph.types
-        if device.descriptor.on_host or same_image(before, types[source].shape, after, types[made].shape):
-            return 0
-        return self._way(device, before, device, after, types[made]) + self._dispatch(device)
-
-    # **************** copies ****************
-
-    def copies(self, eid: np.ndarray) -> np.ndarray:
-        """int64 [entries of eid, k, k]; 0 where a device cannot hold the type."""
-        count = len(self.devices)
-        type_id = self.graph.type_id[eid]
-        used, row = intern(type_id, len(self.graph.types))
-        table = [[[self._copy(int(t), s, d) for d in range(count)] for s in range(count)] for t in used]
-        return np.array(table, np.int64).reshape(-1, count, count)[row]
-
-    def _copy(self, type_id: int, source: int, target: int) -> int:
-        a, b = self.layouts[type_id][source], self.layouts[type_id][target]
-        if source == target or isinstance(a, str) or isinstance(b, str):
-            return 0
-        devices, type_ = self.devices, self.graph.types[type_id]
-        try:
-            return self._way(devices[source], a, devices[target], b, type_)
-        except PlanError:  # no way between the two: down to the host and up again
-            host = next((d for d in devices if d.descriptor.on_host), None)
-            if host is None:
-                return UNSUPPORTED
-            plain = Layout(host.main_memory.name, ROW_MAJOR, a.format)
-            down = self._way(devices[source], a, host, plain, type_)
-            return down + self._way(host, plain, devices[target], b, type_)
-
-    def _way(self, source: Device, a: Layout, target: Device, b: Layout, type_: TensorType) -> int:
-        what = f"a copy of {type_} from {source} to {target}"
-        return round(ask(self.costs.copy, what, source, a, target, b, type_).cycles)
-
-    def _dispatch(self, device: Device) -> int:
-        return round(ask(self.costs.dispatch, f"a launch on {device}", device).cycles)

@@ -13,6 +13,7 @@ from .exact import lower_bound
 from .pipeline import contiguous
 from .problem import UNSUPPORTED, PlacementProblem
 from .schedule import evaluate, scores
+from .seats import reseat
 
 __all__ = ["fill", "improve", "refine", "singles"]
 
@@ -42,7 +43,9 @@ def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarra
     alone = singles(problem)
     rows = np.stack([*starts, *alone]).astype(np.int16)
     if problem.objective == "throughput" or problem.room.binds:
-        rows = np.stack([*rows, *contiguous(problem)])
+        cuts = contiguous(problem)
+        seated = [other for cut in cuts for other in reseat(problem, cut)]
+        rows = np.stack([*rows, *cuts, *seated])
     if problem.room.binds:
         rows = np.stack([*rows, fill(problem, starts), fill(problem, alone)])
     rows = np.unique(rows, axis=0)
@@ -74,10 +77,10 @@ def _spill(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     room, allowed, did = problem.room, problem.allowed, did.copy()
     free = (problem.graph.func_id >= 0) & (allowed.sum(1) > 1)
     for device in range(problem.num_devices):
-        if not _missing(problem, did)[device] > 0:
+        if not room.missing(did[None])[0][device] > 0:
             continue
         mine = np.flatnonzero(free & (did == device))[::-1]
-        for other in np.argsort(_missing(problem, did), kind="stable").tolist():
+        for other in np.argsort(room.missing(did[None])[0], kind="stable").tolist():
             able = mine[allowed[mine, other] & (did[mine] == device)]
             if other == device or not len(able):
                 continue
@@ -86,7 +89,7 @@ def _spill(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
                 middle = (low + high) // 2
                 trial = did.copy()
                 trial[able[:middle]] = other
-                missing = _missing(problem, trial)
+                missing = room.missing(trial[None])[0]
                 if missing[device] > 0 and missing[other] <= 0:
                     low = middle + 1
                 else:
@@ -97,15 +100,9 @@ def _spill(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
                 if room.excess(trial[None])[0] < room.excess(did[None])[0]:
                     did = trial
                     break
-            if not _missing(problem, did)[device] > 0:
+            if not room.missing(did[None])[0][device] > 0:
                 break
     return did
-
-
-def _missing(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
-    """int64 [k]: bytes that each device lacks; what it has left, less than zero."""
-    room = problem.room
-    return room.parameters(did[None])[0] + room.activations(did[None])[0] - room.available
 
 
 def improve(

@@ -21,7 +21,7 @@ from ...plan.types import Plan
 from ..gr_arg import ARG, arg_record
 from .program import Kernel, Program
 
-__all__ = ["Resolve", "lower"]
+__all__ = ["Resolve", "chosen", "lower"]
 
 # (function, kind of kernels, input types, output types) -> its kernel, or LibraryError, UnsupportedOpError
 Resolve = Callable[[Func, str, Sequence[TensorType], Sequence[TensorType]], Kernel]
@@ -88,7 +88,7 @@ def _kernels(plan: Plan, order: np.ndarray, resolve: Resolve) -> tuple[np.ndarra
         func, kind = graph.funcs[key // len(kinds)], kinds[key % len(kinds)]
         if key not in resolved:
             resolved[key] = resolve(func, kind, view.input_types, view.output_types)
-        kernels.append(_chosen(resolved[key], func, kind, numerics, model))
+        kernels.append(chosen(resolved[key], func, kind, numerics, model))
     return kid.astype(np.int32), tuple(kernels)
 
 
@@ -104,7 +104,7 @@ def _ways(plan: Plan, order: np.ndarray) -> tuple[list[tuple[Numerics, Any]], np
     return [(numerics[n], plan.models[m - 1] if m else None) for n, m in split], way
 
 
-def _chosen(kernel: Kernel, func: Func, kind: str, numerics: Numerics, model: Any) -> Kernel:
+def chosen(kernel: Kernel, func: Func, kind: str, numerics: Numerics, model: Any) -> Kernel:
     """The kernel with the words of what was chosen for the node in place of the defaults."""
     if not kernel.words or not numeric_words(registry.get(func.op or ""), func.attrs, kind):
         return kernel

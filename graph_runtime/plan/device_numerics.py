@@ -1,0 +1,55 @@
+"""The arithmetic of each device of a list: what the caller says, then what the file says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..base.errors import PlanError, did_you_mean
+from ..base.machine.devices import Device
+from ..ir.graph import Graph
+from ..ir.ops.numerics import Numerics, options_error
+
+__all__ = ["Options", "device_numerics"]
+
+Options = Mapping[str, Mapping[str, str]]
+
+
+def device_numerics(
+    graph: Graph, devices: tuple[Device, ...], options: Options | None = None
+) -> tuple[Numerics, ...]:
+    """The arithmetic of each device. ``options``: device ("tt:0") or kind ("tt") -> {"fidelity", "dst",
+    "numerics"}; the device's own come before its kind's, both before metadata.graph_runtime.numerics.
+
+    Raises PlanError for a device that is not in the list or computes in its own dtypes, and for a word that
+    there is not.
+    """
+    _check(options or {}, devices)
+    said, types = graph.hints.numerics, [d.dl_type for d in devices]
+    chosen = []
+    for did, device in enumerate(devices):
+        in_files = f"{device.kind}:{types[:did].count(types[did])}"
+        chosen.append(_of(options or {}, str(device), device.kind).over(_of(said, in_files, device.kind)))
+    return tuple(chosen)
+
+
+def _of(options: Options, device: str, kind: str) -> Numerics:
+    return Numerics(**options.get(device, {})).over(Numerics(**options.get(kind, {})))
+
+
+def _check(options: Options, devices: tuple[Device, ...]) -> None:
+    for name, words in options.items():
+        owners = [d for d in devices if name in (d.kind, str(d))]
+        if not owners:
+            names = [*dict.fromkeys(d.kind for d in devices), *map(str, devices)]
+            raise PlanError(
+                f"numerics of {name}: no such device or kind in the list{did_you_mean(name, names)}", got=name
+            )
+        if owners[0].descriptor.on_host:
+            raise PlanError(
+                f"numerics of {name}: it computes in the graph's own dtypes; fidelity and "
+                "Dst are of tt devices",
+                got=name,
+                device=name,
+            )
+        if reason := options_error(words):
+            raise PlanError(f"numerics of {name}: {reason}", got=dict(words), device=name)

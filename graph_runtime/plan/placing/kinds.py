@@ -1,0 +1,124 @@
+"""How each value of a graph would lie on each device: its type, what the file says, what the caller wishes.
+
+Equal decisions are one kind. Without wishes and layouts of the file a kind is a type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...base.errors import DeviceError, PlanError
+from ...base.machine.devices import Device
+from ...base.machine.layout import Layout
+from ...ir.graph import Graph, TensorType
+from ..defaults import choose, holds, read_formats
+from ..globs import matching
+from ..wish import Wish, read_wishes, wished
+
+__all__ = ["Kinds", "find_kinds"]
+
+_SAYS_NOTHING = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kinds:
+    """``of`` int64 [entries]: the kind of each. ``types`` [kinds]; ``layouts`` [kinds][devices]: the layout
+    there, or a sentence that says why that device cannot hold it so."""
+
+    of: np.ndarray
+    types: tuple[TensorType, ...]
+    layouts: list[list[Layout | str]]
+
+
+def find_kinds(
+    graph: Graph,
+    devices: Sequence[Device],
+    formats: Mapping[str, str] | None = None,
+    wishes: Mapping[str, str] | None = None,
+) -> Kinds:
+    """``formats`` and ``wishes`` as assign_layouts. A glob that names nothing is left to that to refuse.
+
+    Raises PlanError for a wish that means nothing, and for one that none of the devices can follow.
+    """
+    chosen = read_formats(devices, formats or {})
+    words = read_wishes(wishes or {})
+    said, types = _said(graph), graph.type_id.astype(np.int64)
+    wish = np.repeat(_wished_nodes(graph, words), np.diff(graph.row_ptr))
+    if (wish < 0).all() and (said < 0).all():
+        rows = [(at, _SAYS_NOTHING, _SAYS_NOTHING, _SAYS_NOTHING) for at in range(len(graph.types))]
+        of = types
+    else:
+        column = graph.hints.device_type
+        asked = np.full(len(said), -1) if column is None else np.asarray(column, np.int64)
+        keys = np.stack([types, wish, said, np.where(said < 0, -1, asked)], 1)
+        distinct, of = np.unique(keys, axis=0, return_inverse=True)
+        rows, of = [tuple(row) for row in distinct.tolist()], of.reshape(-1)
+    layouts = [
+        [
+            _layout(graph, row, list(words.values()), device, fmt)
+            for device, fmt in zip(devices, chosen, strict=True)
+        ]
+        for row in rows
+    ]
+    kinds = Kinds(of, tuple(graph.types[row[0]] for row in rows), layouts)
+    _require_followed(graph, devices, kinds, rows, list(words))
+    return kinds
+
+
+def _said(graph: Graph) -> np.ndarray:
+    """int64 [entries]: index into the file's layouts, -1: it says none."""
+    hints = graph.hints
+    if hints.layouts is None or hints.layout is None:
+        return np.full(graph.num_entries, _SAYS_NOTHING, np.int64)
+    return np.asarray(hints.layout, np.int64)
+
+
+def _wished_nodes(graph: Graph, words: Mapping[str, Wish]) -> np.ndarray:
+    """int64 [nodes]: which wish counts for what each makes, the last that names it; -1: none."""
+    found = np.full(graph.num_nodes, _SAYS_NOTHING, np.int64)
+    for at, glob in enumerate(words):
+        with suppress(PlanError):
+            found[matching(graph, glob, "layout")] = at
+    return found
+
+
+def _layout(
+    graph: Graph, row: tuple[int, ...], words: list[Wish], device: Device, fmt: str | None
+) -> Layout | str:
+    type_id, wish, said, dl_type = row
+    type_ = graph.types[type_id]
+    try:
+        layout = choose(type_, device.descriptor, fmt)[0]
+        if said >= 0 and dl_type in (-1, device.dl_type):
+            layout = (graph.hints.layouts or ())[said]
+        if wish < 0 or device.descriptor.on_host:
+            return layout
+        return wished(type_, layout, words[wish], device.descriptor)
+    except (PlanError, DeviceError) as error:
+        return str(error)
+
+
+def _require_followed(
+    graph: Graph, devices: Sequence[Device], kinds: Kinds, rows: Sequence[tuple[int, ...]], globs: list[str]
+) -> None:
+    """Raises PlanError for a wish that can be followed for nothing that it names, on no device."""
+    away = [at for at, device in enumerate(devices) if not device.descriptor.on_host]
+    for wish, glob in enumerate(globs):
+        named = [(kind, at) for kind, row in enumerate(rows) if row[1] == wish for at in away]
+        faults = [(kind, at) for kind, at in named if isinstance(kinds.layouts[kind][at], str)]
+        held = [pair for pair in faults if holds(kinds.types[pair[0]], devices[pair[1]].descriptor)]
+        if not held or len(faults) < len(named):
+            continue
+        kind, at = held[0]
+        nid, device = graph.maker(int(np.flatnonzero(kinds.of == kind)[0])), str(devices[at])
+        raise PlanError(
+            f"node {graph.names[nid]!r} makes {kinds.types[kind]}, which cannot be on {device} what layout "
+            f"{glob!r} asks for: {kinds.layouts[kind][at]}",
+            node=graph.names[nid],
+            device=device,
+            got=glob,
+        )
