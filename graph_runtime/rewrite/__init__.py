@@ -19,6 +19,7 @@ from ..base.outside import find_outside, name_of
 from ..ir.model import Model
 from .activations import activations
 from .attention import attentions
+from .buckets import Buckets
 from .epilogues import epilogues
 from .folding import fold
 from .groups import fused_groups
@@ -32,7 +33,7 @@ from .products import absorb_transposes, affine
 from .recurrent import unroll
 from .sinking import sink_transposes
 
-__all__ = ["FUSION", "SIMPLIFICATION", "find_rule", "fuse", "pinned", "rewrite", "simplify"]
+__all__ = ["FUSION", "SIMPLIFICATION", "Buckets", "find_rule", "fuse", "pinned", "rewrite", "simplify"]
 
 Rule = Callable[[Net], None]
 Devices = str | Device | Sequence[str | Device]

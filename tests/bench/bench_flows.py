@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import graph_runtime as gr
 
-REPEATS, CALLS = 15, 500
+REPEATS, CALLS = 60, 100  # a few hundred us each: less than what a busy machine gives a process at once
 
 
 def least(call: Callable[[], Any], calls: int = CALLS) -> float:

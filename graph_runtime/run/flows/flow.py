@@ -6,7 +6,7 @@ are first met, and a tree of steps remembers it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from ...ir.model import Constant
 from .flow_values import Value, array_of, constant_of, kept, kind_of, type_of
 from .loops import Loop, body_of
 from .programs import Programs, host_bytes
+from .resident import Resident, resident_of
 
 __all__ = ["Flow", "Step"]
 
@@ -69,6 +70,37 @@ class Flow:
             if step.last:
                 return [self.output(step, name, values) for name in self.outputs]
             step = self._next(step, values)
+
+    def resident(
+        self, values: Mapping[str, Value], fed: Sequence[str], states: Sequence[str], first: int
+    ) -> Resident | None:
+        """After a run with these values, the program's memory; None where it was more than one program, or
+        what changes is not on the host. ``fed``: inputs that each run writes, ``states``: those that outputs
+        ``first``, ... become."""
+        step = self.first(values)
+        stage = step.stage
+        if not step.last or stage.model is None or stage.bounds or step.loops:
+            return None
+        makes = {name: parts for name, parts in stage.makes.items() if isinstance(parts, str)}
+        if len(makes) < len(stage.makes):
+            return None
+        program = self.programs.of(stage.model)
+        places = zip(stage.reads, program.inputs, strict=True)
+        reads = {read.name: at for read, at in places if read.index is None}
+        if len(reads) < len(stage.reads):
+            return None
+        known = {name: stage.known[name] for name in self.outputs if name in stage.known}
+        return resident_of(
+            program,
+            reads,
+            makes,
+            self.outputs,
+            fed,
+            states,
+            first,
+            values,
+            lambda name: constant_of(known[name]),
+        )
 
     @property
     def most_bytes(self) -> int:

@@ -49,6 +49,9 @@ class FlowModule:
         self.flow = Flow(file.file, nodes, names, file.known, self.programs, options.most_steps)
         self._bucketed = BucketedRuns(self.flow, file.inputs, file.buckets) if file.buckets else None
         self._index = {info.name: i for i, info in enumerate(file.inputs)}
+        self._dtypes = {
+            info.name: dtypes.to_numpy(info.dtype) if info.dtype else None for info in file.inputs
+        }
         self._values: dict[str, Value] = {}
         self._outputs: list[Value] | None = None
         self._checked: set[Any] = set()
@@ -81,10 +84,11 @@ class FlowModule:
             self._lock.release()
 
     def _run(self) -> list[Value]:
-        missing = [info.name for info in self.inputs if info.name not in self._values]
-        if missing:
+        if len(self._values) < len(self.inputs):
+            missing = [info.name for info in self.inputs if info.name not in self._values]
             raise InputError(f"inputs without a value: {', '.join(missing)}", wanted=missing)
-        values = {info.name: self._values[info.name] for info in self.inputs}
+        own = self._values
+        values = {name: own[name] for name in self._index}
         key = tuple([kind_of(value) for value in values.values()])
         if key not in self._checked:
             kinds = {name: type_of(value) for name, value in values.items()}
@@ -161,8 +165,9 @@ class FlowModule:
     def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
         """Give inputs values, which stay the caller's: they are read when it runs. Dtypes must be equal or a
         same_kind cast apart. Raises InputError, before any is set, for a name or value that does not fit."""
-        given = {**({} if key is None else {self._name(key): value}), **params}
-        found = {name: self._fitting(self.inputs[self._at(name)], each) for name, each in given.items()}
+        if key is not None:
+            params = {self._name(key): value, **params}
+        found = {name: self._fitting(self.inputs[self._at(name)], each) for name, each in params.items()}
         self._values |= found
 
     def get_output(self, index: str | int, out: Any = None) -> Any:
@@ -198,6 +203,9 @@ class FlowModule:
         return self._index[name]
 
     def _fitting(self, info: PortInfo, value: Any) -> Value:
+        if type(value) is np.ndarray and value.dtype == self._dtypes[info.name] and value.flags.c_contiguous:
+            if info.shape is not None and len(info.shape) == value.ndim:
+                return value  # as nearly all are
         if info.optional and value is None:
             return None
         if info.sequence:

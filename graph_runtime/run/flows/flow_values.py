@@ -73,7 +73,7 @@ def kept(value: Value) -> Value:
         return [kept(each) for each in value]
     if isinstance(value, Constant):
         value = value.read()
-    return np.array(array_of(value))
+    return np.array(value) if isinstance(value, np.ndarray) else value.numpy()
 
 
 def _tensor_type(value: Any) -> TensorType:

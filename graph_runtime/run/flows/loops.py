@@ -18,6 +18,7 @@ from ...frontends.onnx.read import DTYPES
 from ...frontends.onnx.sorting import names_read
 from ...frontends.onnx.stages import Stage, first_nodes
 from .flow_values import Value, array_of, constant_of, kept, nbytes_of
+from .resident import Resident
 
 __all__ = ["Loop", "LoopBody", "body_of"]
 
@@ -34,6 +35,11 @@ class LoopBody(Protocol):
 
     def run(self, values: dict[str, Value]) -> list[Value]:
         """The outputs for these values."""
+
+    def resident(
+        self, values: Mapping[str, Value], fed: Sequence[str], states: Sequence[str], first: int
+    ) -> Resident | None:
+        """After a run with these values: the memory in which others go on, where there is such."""
 
 
 @dataclass(eq=False)
@@ -80,33 +86,53 @@ class Loop:
         while going and (most is None or trip < most):
             self._bounded(trip)
             given = [np.array(trip, np.int64), np.array(True), *states]
-            go, *made = self.body.run({**dict(zip(self.names, given, strict=True)), **outer})
+            values = {**dict(zip(self.names, given, strict=True)), **outer}
+            go, *made = self.body.run(dict(values))
             going = bool(self._one(go, "the condition that its body makes"))
             states = self._hand_on(made, columns)
             trip += 1
+            if trip == 1 and going:
+                resident = self.body.resident(values, self.names[:1], self.names[2:], 1)
+                if resident is not None and resident.outputs[0].size == 1:
+                    states = self._loop_on(resident, most, columns)
+                    break
         first = 1 + self.num_states
         return [*states, *(self._stacked(c, first + i, 0) for i, c in enumerate(columns))]
+
+    def _loop_on(self, resident: Resident, most: int | None, columns: Sequence[list[Value]]) -> list[Value]:
+        """The iterations behind the first one; the states at the end."""
+        number, go = resident.inputs.get(self.names[0]), resident.outputs[0].reshape(-1)
+        made, trip = resident.outputs[1:], 1
+        while go[0] and (most is None or trip < most):
+            self._bounded(trip)
+            resident.hand_on()
+            if number is not None:
+                number[...] = trip
+            resident.step()
+            if columns:
+                self._collect(made, columns)
+            trip += 1
+        return [kept(value) for value in made[: self.num_states]]
 
     def _scan(self, values: Mapping[str, Value]) -> list[Value]:
         count = int(self.attrs["num_scan_inputs"])
         inputs = [self._value(name, values) for name in self.reads]
-        states, scanned = inputs[: len(inputs) - count], [array_of(v) for v in inputs[len(inputs) - count :]]
-        given = self._list("scan_input_axes", count)
-        axes = [self._axis(a, value.ndim) for a, value in zip(given, scanned, strict=True)]
-        back = self._list("scan_input_directions", count)
-        steps = {v.shape[a] for v, a in zip(scanned, axes, strict=True)}
-        if len(steps) != 1:
-            raise GraphError(f"scan inputs of {sorted(steps)} steps", path=self.path, node=self.node.name)
+        states, rows = inputs[: len(inputs) - count], self._rows([array_of(v) for v in inputs[-count:]])
         outer = {name: values[name] for name in self.around}
         columns: list[list[Value]] = [[] for _ in self.body.outputs[self.num_states :]]
-        total = steps.pop()
+        total, resident = len(rows[0]), None
         for t in range(total):
-            parts = [
-                np.asarray(v.take(total - 1 - t if b else t, axis=a), order="C")
-                for v, a, b in zip(scanned, axes, back, strict=True)
-            ]
-            made = self.body.run({**dict(zip(self.names, [*states, *parts], strict=True)), **outer})
-            states = self._hand_on(made, columns)
+            if resident is not None:
+                self._scan_on(resident, [row[t] for row in rows], columns)
+                continue
+            parts = [np.asarray(row[t], order="C") for row in rows]
+            given = {**dict(zip(self.names, [*states, *parts], strict=True)), **outer}
+            states = self._hand_on(self.body.run(dict(given)), columns)
+            if t == 0 and total > 1:
+                carried, fed = self.names[: self.num_states], self.names[self.num_states :]
+                resident = self.body.resident(given, fed, carried, 0)
+        if resident is not None:
+            states = [kept(value) for value in resident.outputs[: self.num_states]]
         out_axes, turned = (
             self._list(f"scan_output_{what}", len(columns)) for what in ("axes", "directions")
         )
@@ -117,6 +143,28 @@ class Loop:
                 for i, (column, axis, turn) in enumerate(zip(columns, out_axes, turned, strict=True))
             ),
         ]
+
+    def _rows(self, scanned: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """The scan inputs with what an iteration takes along axis 0, in its order."""
+        given, back = (self._list(f"scan_input_{what}", len(scanned)) for what in ("axes", "directions"))
+        axes = [self._axis(a, value.ndim) for a, value in zip(given, scanned, strict=True)]
+        rows = [np.moveaxis(value, axis, 0) for value, axis in zip(scanned, axes, strict=True)]
+        steps = {len(row) for row in rows}
+        if len(steps) != 1:
+            raise GraphError(f"scan inputs of {sorted(steps)} steps", path=self.path, node=self.node.name)
+        return [row[::-1] if b else row for row, b in zip(rows, back, strict=True)]
+
+    def _scan_on(
+        self, resident: Resident, parts: Sequence[np.ndarray], columns: Sequence[list[Value]]
+    ) -> None:
+        """An iteration behind the first one."""
+        resident.hand_on()
+        for name, part in zip(self.names[self.num_states :], parts, strict=True):
+            if name in resident.inputs:
+                resident.inputs[name][...] = part
+        resident.step()
+        if columns:
+            self._collect(resident.outputs, columns)
 
     # ---------------------------------------------------------------- parts
 
@@ -152,11 +200,16 @@ class Loop:
 
     def _hand_on(self, made: Sequence[Value], columns: Sequence[list[Value]]) -> list[Value]:
         """Copies: of the states, and of what is stacked in the end."""
+        self._collect(made, columns)
+        return [kept(value) for value in made[: self.num_states]]
+
+    def _collect(self, made: Sequence[Value], columns: Sequence[list[Value]]) -> None:
+        """Keep copies of what is stacked in the end. Raises DeviceMemoryError where these and the states take
+        more than there is."""
         for column, value in zip(columns, made[self.num_states :], strict=True):
             column.append(kept(value))
             self._held += nbytes_of(value)
-        states = made[: self.num_states]
-        needed = self._held + sum(map(nbytes_of, states))
+        needed = self._held + sum(map(nbytes_of, made[: self.num_states]))
         if needed > self.body.most_bytes:
             raise DeviceMemoryError(
                 f"{self.node.op_type} {self.node.name!r} would keep {needed} B of results and states, the "
@@ -166,7 +219,6 @@ class Loop:
                 got=needed,
                 wanted=self.body.most_bytes,
             )
-        return [kept(value) for value in states]
 
     def _stacked(self, column: Sequence[Value], output: int, axis: int) -> np.ndarray:
         if column:

@@ -1,0 +1,171 @@
+"""Loops whose body is one program: its states stay in the program's memory, whatever reads and writes
+them."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+
+import numpy as np
+import pytest
+
+onnx = pytest.importorskip("onnx")
+from onnx import TensorProto, helper, numpy_helper  # noqa: E402
+
+import graph_runtime as gr  # noqa: E402
+from graph_runtime.base.errors import DeviceMemoryError, GraphError  # noqa: E402
+from graph_runtime.run.flows.resident import Resident  # noqa: E402
+
+INT, BOOL, FLOAT = TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT
+node = helper.make_node
+
+
+def value(name, shape=None, kind=FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def model(nodes, inputs, outputs, **constants):
+    init = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, init)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def loop(nodes, states, stacked=(), condition="go", **constants):
+    """A Loop over n trips at most, of states given by name and shape, that stacks other values."""
+    inputs = [value("i", [], INT), value("go", [], BOOL), *(value(s, shape) for s, shape in states.items())]
+    outputs = [value(condition, [], BOOL), *(value(f"{s}_", shape) for s, shape in states.items())]
+    body = helper.make_graph(nodes, "body", inputs, [*outputs, *stacked])
+    ins = ["n", "", *(f"{s}0" for s in states)]
+    outs = [*(f"{s}_out" for s in states), *(f"all_{v.name}" for v in stacked)]
+    return model(
+        [node("Loop", ins, outs, "loop", body=body)],
+        [value("n", [], INT), *(value(f"{s}0", shape) for s, shape in states.items())],
+        [value(o) for o in outs],
+        **constants,
+    )
+
+
+def run(module, **inputs):
+    module.run(**inputs)
+    return [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+
+
+@pytest.fixture
+def residents(monkeypatch):
+    """The loops that went on in their program's memory."""
+    made = []
+    keep = Resident.__init__
+    monkeypatch.setattr(Resident, "__init__", lambda self, *a: (made.append(self), keep(self, *a))[1])
+    return made
+
+
+@pytest.mark.parametrize("devices", ["cpu:0", ["cpu:0", "tt:0"]], ids=str)
+def test_states_that_change_places_are_not_mixed_up(devices, residents):
+    swap = [
+        node("Add", ["a", "b"], ["b_"]),
+        node("Identity", ["b"], ["a_"]),
+        node("Identity", ["go"], ["on"]),
+    ]
+    module = gr.create(loop(swap, {"a": [2], "b": [2]}, condition="on"), devices=devices, compile=False)
+    a, b = np.array([0, 1], np.float32), np.array([1, 3], np.float32)
+    for n in (0, 1, 2, 3, 9, 20):
+        want_a, want_b = a, b
+        for _ in range(n):
+            want_a, want_b = want_b, want_a + want_b
+        got = run(module, n=np.array(n), a0=a, b0=b)
+        np.testing.assert_allclose(got[0], want_a, rtol=0.05)
+        np.testing.assert_allclose(got[1], want_b, rtol=0.05)
+    assert bool(residents) == (devices == "cpu:0")
+
+
+def test_a_state_that_is_rotated_around_three_places():
+    turn = [node("Identity", [s], [f"{t}_"]) for s, t in ("ab", "bc", "ca")]
+    shapes = {"a": [1], "b": [1], "c": [1]}
+    module = gr.create(loop([*turn, node("Identity", ["go"], ["on"])], shapes, condition="on"), compile=False)
+    for n in (1, 2, 3, 50):
+        got = run(module, n=np.array(n), **{f"{s}0": np.array([k], np.float32) for k, s in enumerate("abc")})
+        assert [int(v[0]) for v in got] == [(k - n) % 3 for k in range(3)]
+
+
+def test_a_loop_ends_when_its_body_says_so_and_counts_its_trips(residents):
+    nodes = [
+        node("Mul", ["x", "two"], ["x_"]),
+        node("ReduceMax", ["x_"], ["top"], keepdims=0),
+        node("Less", ["top", "limit"], ["on"]),
+        node("Cast", ["i"], ["trip"], to=FLOAT),
+        node("Add", ["x_", "trip"], ["seen"]),
+    ]
+    stacked = [value("seen", [3]), value("trip", [])]
+    constants = {"two": np.float32(2), "limit": np.float32(1000)}
+    module = gr.create(loop(nodes, {"x": [3]}, stacked, "on", **constants), compile=False)
+    x = np.array([1, 2, 3], np.float32)
+    for _ in range(2):
+        final, seen, trips = run(module, n=np.array(100), x0=x)
+        assert final.max() == 1536
+        assert trips.tolist() == list(range(9))
+        np.testing.assert_array_equal(seen, [x * 2.0 ** (k + 1) + k for k in range(9)])
+    assert residents
+    first = run(module, n=np.array(100), x0=x * 1000)
+    assert first[1].shape == (1, 3)
+
+
+@pytest.mark.parametrize("back", [0, 1])
+def test_a_scan_takes_rows_along_any_axis(back, residents):
+    body = helper.make_graph(
+        [node("Add", ["s", "x"], ["s_"]), node("Mul", ["s_", "x"], ["y"])],
+        "body",
+        [value("s", [4]), value("x", [4])],
+        [value("s_", [4]), value("y", [4])],
+    )
+    scan = node(
+        "Scan", ["s0", "xs"], ["s1", "ys"], "scan", body=body, num_scan_inputs=1,
+        scan_input_axes=[1], scan_input_directions=[back], scan_output_axes=[1],
+    )  # fmt: skip
+    graph = model([scan], [value("s0", [4]), value("xs", [4, "t"])], [value("s1"), value("ys")])
+    module = gr.create(graph, compile=False)
+    rng = np.random.default_rng(3)
+    for steps in (20, 33):
+        s, xs = rng.standard_normal(4).astype(np.float32), rng.standard_normal((4, steps)).astype(np.float32)
+        order = xs[:, ::-1] if back else xs
+        sums = s[:, None] + np.cumsum(order, axis=1)
+        state, ys = run(module, s0=s, xs=xs)
+        np.testing.assert_allclose(state, sums[:, -1], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(ys, sums * order, rtol=1e-4, atol=1e-5)
+    assert residents
+
+
+def _endless(**options):
+    nodes = [node("Add", ["x", "one"], ["x_"]), node("Identity", ["go"], ["on"])]
+    made = loop(nodes, {"x": [1]}, condition="on", one=np.ones(1, np.float32))
+    return gr.create(made, compile=False, **options)
+
+
+def test_a_loop_without_end_stops_at_the_bound_and_at_ctrl_c():
+    module = _endless(most_steps=1000)
+    with pytest.raises(GraphError, match="'loop' has run 1000 iterations"):
+        run(module, n=np.array(2**62), x0=np.zeros(1, np.float32))
+    module = _endless(most_steps=2**60)
+    timer = threading.Timer(0.3, lambda: signal.raise_signal(signal.SIGINT))
+    start = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        run(module, n=np.array(2**62), x0=np.zeros(1, np.float32))
+    assert time.monotonic() - start < 5
+    assert run(module, n=np.array(7), x0=np.zeros(1, np.float32))[0] == [7]
+
+
+def test_results_that_the_host_has_no_room_for_end_the_loop(monkeypatch):
+    from graph_runtime.run.flows import flow
+
+    monkeypatch.setattr(flow, "host_bytes", lambda: 80_000)
+    nodes = [
+        node("Add", ["x", "x"], ["x_"]),
+        node("Identity", ["x"], ["y"]),
+        node("Identity", ["go"], ["on"]),
+    ]
+    module = gr.create(loop(nodes, {"x": [10]}, [value("y", [10])], "on"), compile=False)
+    zeros = np.zeros(10, np.float32)
+    with pytest.raises(DeviceMemoryError, match="'loop' would keep"):
+        run(module, n=np.array(10_000), x0=zeros)
+    assert run(module, n=np.array(100), x0=zeros)[1].shape == (100, 10)
