@@ -70,8 +70,10 @@ def measure(
     limit_zero_time_iterations: int = 100,
     cooldown_s: float = 0,
     repeats_to_cooldown: int = 1,
+    before: Callable[[], object] | None = None,
 ) -> BenchmarkResult:
     """Time ``call``. One call is made first and not measured; parameters are those of GraphModule.benchmark.
+    ``before`` is called before each repeat and not measured.
 
     Raises InputError for a repeat, number or repeats_to_cooldown below 1.
     """
@@ -81,6 +83,8 @@ def measure(
     call()
     results = []
     for i in range(repeat):
+        if before is not None:
+            before()
         seconds, number = _one_repeat(call, number, min_repeat_ms / 1e3, limit_zero_time_iterations)
         results.append(seconds)
         if cooldown_s > 0 and i % repeats_to_cooldown == 0:

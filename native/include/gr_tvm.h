@@ -20,7 +20,7 @@ int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out);
 int32_t gr_tvm_publish(void);
 /* The functions that system libraries have registered when they were opened. */
 gr_tvm_module *gr_tvm_system(void);
-/* child's functions become visible to parent's TVMBackendGetFuncFromEnv. */
+/* child's functions become visible to parent's TVMBackendGetFuncFromEnv. GR_ERR_ARGUMENT for a circle. */
 int32_t gr_tvm_import(gr_tvm_module *parent, gr_tvm_module *child);
 /* The packed function of that name, NULL if there is none; with_imports: also in imports, recursively. */
 void *gr_tvm_function(gr_tvm_module *module, const char *name, int32_t with_imports);

@@ -1,7 +1,7 @@
 /* arguments.h: what the runtime's own packed functions read of their arguments, with an error text for what is
  * not as it has to be.
  *
- * Read by sort.c, random.c, products.c and threadpool.c.
+ * Read by sort.c, random.c, products.c, threadpool.c and caches.c.
  * defines: TVM_PARAMETERS, TVM_CALL, tvm_tensor_arg, tvm_int_arg, tvm_float_arg, tvm_string_arg, tvm_size, tvm_data, tvm_is
  */
 #ifndef GR_TVM_ARGUMENTS_H

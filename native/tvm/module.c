@@ -96,7 +96,9 @@ static function *imported_function(gr_tvm_module *m, const char *name) {
 int32_t TVMBackendGetFuncFromEnv(void *module_ctx, const char *name, void **func) {
   gr_tvm_module *m = module_ctx;
   pthread_mutex_lock(&registry.lock);
+  pthread_mutex_lock(&registry.system_lock);
   function *f = m ? imported_function(m, name) : NULL;
+  pthread_mutex_unlock(&registry.system_lock);
   if (!f) f = find(registry.globals, name);
   if (f && !atomic_load(&f->fn)) f = NULL;       /* it was taken away */
   pthread_mutex_unlock(&registry.lock);
@@ -250,8 +252,18 @@ int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out) {
 
 gr_tvm_module *gr_tvm_system(void) { return &registry.system; }
 
+static int reaches(const gr_tvm_module *from, const gr_tvm_module *to) {
+  for (int32_t i = 0; from != to && i < from->num_imports; ++i)
+    if (reaches(from->imports[i], to)) return 1;
+  return from == to;
+}
+
 int32_t gr_tvm_import(gr_tvm_module *parent, gr_tvm_module *child) {
   pthread_mutex_lock(&registry.lock);
+  if (reaches(child, parent)) {
+    pthread_mutex_unlock(&registry.lock);
+    return gr_fail(GR_ERR_ARGUMENT, "the module imports its importer: imports in a circle are not possible");
+  }
   for (int32_t i = 0; i < parent->num_imports; ++i)
     if (parent->imports[i] == child) {
       pthread_mutex_unlock(&registry.lock);

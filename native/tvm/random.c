@@ -143,27 +143,29 @@ static int32_t normal(TVM_PARAMETERS) {
   return 0;
 }
 
-/* The bits of a number from 8 to 16 as float16. */
-static uint16_t half_of(double value) {
-  int32_t exponent = value >= 16 ? 4 : 3;
-  return (uint16_t)((exponent + 15) << 10 | (int32_t)nearbyint((value / (1 << exponent) - 1) * 1024));
+/* The bits of a number from 1 to 10 as float16: halves go to even. */
+static uint16_t half_of(float value) {
+  int32_t exponent = value >= 8 ? 3 : value >= 4 ? 2 : value >= 2;
+  int32_t mantissa = (int32_t)nearbyintf((value / (float)(1 << exponent) - 1) * 1024);   /* 1024: the next power */
+  return (uint16_t)(((exponent + 15) << 10) + mantissa);
 }
 
-/* Numbers from 8 to 16, in floats of the element's width, whole ones in elements of 8 bits and less. */
+/* Numbers from 1 to 10, in floats of the element's width, whole ones in elements of 8 bits and less; of 4 bits a byte
+ * has two that are not 0. */
 static int32_t fill(TVM_PARAMETERS) {
   TVM_CALL("tvm.contrib.random.random_fill");
   tvm_tensor *out = tvm_tensor_arg(&call, 0);
   if (!out) return -1;
-  int64_t size = tvm_size(out) * out->dtype_lanes;
   int32_t bits = out->dtype_bits;
   void *data = tvm_data(out);
   if (bits != 1 && bits != 4 && bits != 8 && bits != 16 && bits != 32 && bits != 64)
     return gr_fail(GR_ERR_KERNEL, "%s: cannot fill elements of %d bits", call.name, bits), -1;
-  for (int64_t i = 0, count = bits == 4 ? size / 2 : size; i < count; ++i) {
-    double value = draw_double() * 8 + 8;
+  for (int64_t i = 0, size = tvm_size(out) * out->dtype_lanes; i < size; ++i) {
+    double drawn = draw_double(), value = drawn * 9 + 1;
     if (bits == 1) ((uint8_t *)data)[i] = 1;
-    else if (bits <= 8) ((uint8_t *)data)[i] = (uint8_t)value;
-    else if (bits == 16) ((uint16_t *)data)[i] = half_of(value);
+    else if (bits == 4) ((uint8_t *)data)[i] = (uint8_t)(drawn * 13 + 17);
+    else if (bits == 8) ((uint8_t *)data)[i] = (uint8_t)value;
+    else if (bits == 16) ((uint16_t *)data)[i] = half_of((float)value);
     else if (bits == 32) ((float *)data)[i] = (float)value;
     else ((double *)data)[i] = value;
   }

@@ -1,5 +1,6 @@
 """Single-file libraries and plain ones, as their holders run them."""
 
+import mmap
 import tarfile
 
 import numpy as np
@@ -55,6 +56,25 @@ def test_a_single_file_gives_tvms_answer(tvm_library, blobs, io, name, key):
     np.testing.assert_allclose(
         answers(library["default"](gr.cpu(0)), io(name)), io(name)["output0"], rtol=1e-5, atol=1e-6
     )
+
+
+def test_parameters_that_were_copied_leave_the_memory(tvm_library, blobs, golden):
+    """The file's pages, not their values."""
+    library = load_module(tvm_library("LLVM", blob=blobs.model("mlp")))
+    params = library.get_graph_params()
+    first = params["p0"].ctypes.data // mmap.PAGESIZE * mmap.PAGESIZE + mmap.PAGESIZE
+
+    def resident():
+        with open("/proc/self/pagemap", "rb") as pages:
+            pages.seek(first // mmap.PAGESIZE * 8)
+            return int.from_bytes(pages.read(8), "little") >> 63
+
+    sums = {name: array.sum() for name, array in params.items()}
+    assert resident()
+    module = library["default"](gr.cpu(0))
+    assert not resident()
+    assert {name: array.sum() for name, array in params.items()} == sums
+    np.testing.assert_array_equal(module.get_input("p0").numpy(), params["p0"])
 
 
 def test_factory_functions(tvm_library, blobs, golden, io):

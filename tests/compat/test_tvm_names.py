@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+import unittest
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -196,6 +198,105 @@ def test_functions_by_name_take_and_get_ndarrays():
     assert tvm.get_global_func("tests.names.double", allow_missing=True) is None
     with pytest.raises(ValueError, match="Cannot find global function"):
         tvm.get_global_func("tests.names.double")
+
+
+def test_functions_of_modules_by_name(graph, packed_library):
+    make = tvm.get_global_func("tvm.graph_executor.create")
+    load = tvm.get_global_func("runtime.ModuleLoadFromFile")
+    module = graph_executor.GraphModule(make(graph, load(packed_library, "so"), 1, 0))
+    module.run(x=[1, 2, 3, 4])
+    assert module.get_output(0).numpy().tolist() == [2, 3, 4, 5]
+    assert "tvm.graph_executor.create" in tvm._ffi.list_global_func_names()
+    with pytest.raises(ValueError, match="types and ids in turn"):
+        make(graph, load(packed_library), 1)
+    raw = tvm.get_global_func("tvm.graph_executor_debug.create")(graph, load(packed_library), 1, 0)
+    assert raw.type_key == "GraphExecutorDebug"
+    assert tvm.runtime.convert([3, len])[1]("four") == 4
+
+
+def test_a_module_of_python_functions(graph):
+    proxy = tvm.support.FrontendTestModule()
+    seen = []
+
+    def add(x, y):
+        seen.append(x)
+        y.copyfrom(x.numpy() + 1)
+
+    proxy["myadd"] = add
+    module = debug_executor.create(graph, proxy, tvm.cpu(0))
+    module.set_input(x=np.zeros(4, "float32"))
+    assert module.run_individual_node(1, repeat=3).mean > 0
+    assert module.run_individual_node(0).mean == 0
+    assert module.get_output(0).numpy().tolist() == [1] * 4
+    assert isinstance(seen[0], tvm.nd.NDArray)
+    assert proxy["myadd"] is not None
+    with pytest.raises(AttributeError, match="no function 'fly'"):
+        proxy["fly"]
+    with pytest.raises(ValueError, match="'f' is a int, not a function"):
+        proxy["f"] = 1
+    with pytest.raises(tvm._ffi.base.TVMError):
+        module.run_individual_node(2)
+
+    def fails(x, y):
+        raise KeyError("oh")
+
+    proxy["myadd"] = fails
+    with pytest.raises(tvm.TVMError, match=r"node 'myadd_1' .* KeyError: 'oh'"):
+        graph_executor.create(graph, proxy, tvm.cpu(0)).run()
+    assert module.run() is None  # as it was made
+    with pytest.raises(tvm.TVMError, match="takes no imports"):
+        proxy.import_module(proxy)
+
+
+def test_libraries_import_each_other(tvm_library, document, tmp_path):
+    first, second = (tvm.runtime.load_module(tvm_library("LLVM", *more)) for more in ((), ("IMPORTED",)))
+    assert not first.implements_function("imported_only", True)
+    first.import_module(second)
+    assert first.imported_modules == [second]
+    copied = first.library.path.read_bytes()
+    with pytest.raises(tvm.TVMError, match="imports in a circle"):
+        second.import_module(first)
+    with pytest.raises(tvm.TVMError, match="export_library copies its file"):
+        first.export_library(tmp_path / "copy.so")
+    path = second.export_library(tmp_path / "copy.so")
+    assert Path(path).read_bytes() == second.library.path.read_bytes() != copied
+    with pytest.raises(tvm.TVMError, match="does not support SaveToFile"):
+        second.save(tmp_path / "x.o")
+
+
+def test_a_session_with_this_machine(graph, packed_library, tmp_path):
+    remote = tvm.rpc.LocalSession()
+    remote.upload(packed_library, "ops.so")
+    remote.upload(b"abc", "text")
+    assert (remote.listdir(), bytes(remote.download("text"))) == ("ops.so,text", b"abc")
+    module = graph_executor.create(graph, remote.load_module("ops.so"), remote.cpu(0))
+    module.run(x=np.zeros(4, "float32"))
+    assert module.get_output(0).numpy().tolist() == [1] * 4
+    remote.remove("text")
+    assert remote.listdir() == "ops.so"
+    assert remote.device("cuda", 1) == remote.cuda(1) == tvm.cuda(1)
+
+
+def test_names_that_the_graph_has_not_are_left_out(graph, packed_library):
+    module = graph_executor.create(graph, tvm.runtime.load_module(packed_library), tvm.cpu(0))
+    with pytest.warns(UserWarning, match="no inputs for 'X': they were left out"):
+        module.set_input("x", [1, 1, 1, 1], X=np.zeros(3))
+    module.run()
+    assert module.get_output(0).numpy().tolist() == [2] * 4
+
+
+def test_marks_of_tests():
+    def test():
+        return 1
+
+    assert tvm.testing.uses_gpu(test)() == tvm.testing.requires_llvm(test)() == 1
+    assert tvm.testing.requires_package("numpy")(test)() == 1
+    for mark in (tvm.testing.requires_cuda, tvm.testing.requires_package("no_such_package")):
+        with pytest.raises(unittest.SkipTest):
+            mark(test)()
+    assert tvm.testing.enabled_targets() == [("llvm", tvm.cpu(0))]
+    assert tvm.testing.device_enabled("llvm -mcpu=x")
+    assert not tvm.testing.device_enabled("cuda")
 
 
 def test_a_system_library_that_ctypes_opened(tvm_library, document, tmp_path):

@@ -7,12 +7,11 @@ import re
 import string
 from typing import Any
 
-from .elf import SharedObject
+from .elf import BLOB, SharedObject
 
 __all__ = ["asked", "way_out"]
 
 _ASK = "TVMBackendGetFuncFromEnv"
-_BLOB = "__tvm_dev_mblob"  # parameters and a graph, which may be most of the file
 # how names of TVM's global functions begin, and what one is
 _BEGINS = tuple(f"{word}.".encode() for word in "tvm runtime device_api vm relay topi ethos hexagon".split())
 _NAME = re.compile(rb"[A-Za-z_]+(\.[A-Za-z_]\w*)+")
@@ -45,7 +44,7 @@ def asked(shared: SharedObject, data: memoryview) -> list[str]:
         return []
     found: set[str] = set()
     whole: Any = data.obj  # an mmap and bytes find fast, which views cannot
-    for first, last in _parts(shared, len(data)):
+    for first, last in shared.beside(BLOB, len(data)):
         part = data[first:last]
         source, shift = (whole, first) if len(whole) == len(data) else (bytes(part), 0)
         for begin in _BEGINS:
@@ -56,16 +55,6 @@ def asked(shared: SharedObject, data: memoryview) -> list[str]:
                     found.add(name.decode())
                 at = source.find(begin, at + 1, shift + len(part))
     return sorted(found - set(shared.functions))
-
-
-def _parts(shared: SharedObject, size: int) -> list[tuple[int, int]]:
-    """The ranges of the file beside its blob."""
-    value, nbytes = shared.objects.get(_BLOB, (0, 0))
-    for first, in_file, offset in shared.segments:
-        if nbytes and first <= value < first + in_file:
-            begin = offset + value - first
-            return [(0, begin), (min(begin + nbytes, size), size)]
-    return [(0, size)]
 
 
 def _whole(source: Any, at: int) -> bytes:

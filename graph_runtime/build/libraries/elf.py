@@ -12,9 +12,11 @@ from pathlib import Path
 from ...base.errors import ForeignMachineError, LibraryError
 from . import isa
 
-__all__ = ["Bytes", "SharedObject", "read_elf"]
+__all__ = ["BLOB", "Bytes", "SharedObject", "read_elf"]
 
 Bytes = bytes | mmap.mmap | memoryview
+
+BLOB = "__tvm_dev_mblob"  # of a library of TVM's: parameters and a graph, which may be most of the file
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -50,6 +52,16 @@ class SharedObject:
                 left, begin = first + in_file - value, offset + value - first
                 return memoryview(data)[begin : begin + (min(left, size) if size else left)].toreadonly()
         return memoryview(b"")
+
+    def beside(self, name: str, size: int) -> list[tuple[int, int]]:
+        """The ranges, first byte and first behind, of a file of ``size`` bytes that a data symbol does not
+        cover: the whole file where it has none of that name."""
+        value, nbytes = self.objects.get(name, (0, 0))
+        for first, in_file, offset in self.segments:
+            if nbytes and first <= value < first + in_file:
+                begin = offset + value - first
+                return [(0, begin), (min(begin + nbytes, size), size)]
+        return [(0, size)]
 
 
 def read_elf(path: Path, data: Bytes) -> SharedObject:

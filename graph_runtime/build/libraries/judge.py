@@ -22,7 +22,7 @@ from ...base.machine.descriptors import HOST_KERNELS
 from ...base.mapped import open_file
 from . import isa
 from .asked import asked
-from .elf import SharedObject, read_elf
+from .elf import BLOB, SharedObject, read_elf
 from .manifest import KernelEntry, Manifest, manifest_in
 from .sealed import Sealed
 
@@ -129,8 +129,8 @@ def _mapped(path: Path) -> mmap.mmap:
 def _judge(
     path: Path, data: mmap.mmap | memoryview, sealed: Sealed | None, signature: str | None
 ) -> LibraryFile:
-    manifest = manifest_in(path, data)
     shared = read_elf(path, data)
+    manifest = manifest_in(path, data, shared.beside(BLOB, len(data)))
     if manifest is not None:
         _check_manifest(path, manifest, shared)
     else:

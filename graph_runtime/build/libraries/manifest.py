@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -102,9 +103,12 @@ def find_manifest(path: str | os.PathLike[str]) -> Manifest | None:
         raise LibraryError(f"cannot read library {path}: {error}", got=str(path)) from None
 
 
-def manifest_in(path: Path, data: mmap.mmap | memoryview) -> Manifest | None:
-    """As find_manifest, for the bytes of a library; ``path`` is what errors call it."""
-    body = _locate(path, data)
+def manifest_in(
+    path: Path, data: mmap.mmap | memoryview, ranges: Sequence[tuple[int, int]] | None = None
+) -> Manifest | None:
+    """As find_manifest, for the bytes of a library; ``path`` is what errors call it. ``ranges`` (first byte,
+    first behind) in which it may begin: anywhere by default."""
+    body = _locate(path, data, ranges or [(0, len(data))])
     return None if body is None else _parse(path, body)
 
 
@@ -119,8 +123,8 @@ def read_manifest(path: str | os.PathLike[str]) -> Manifest:
     return manifest
 
 
-def _locate(path: Path, data: mmap.mmap | memoryview) -> bytes | None:
-    at = _find(data, MAGIC)
+def _locate(path: Path, data: mmap.mmap | memoryview, ranges: Sequence[tuple[int, int]]) -> bytes | None:
+    at = next((at for first, last in ranges if (at := _find(data, MAGIC, first, last)) >= 0), -1)
     if at < 0:
         return None
     start = at + len(MAGIC) + 8
@@ -135,9 +139,10 @@ def _locate(path: Path, data: mmap.mmap | memoryview) -> bytes | None:
     return bytes(data[start : start + size])
 
 
-def _find(data: mmap.mmap | memoryview, wanted: bytes) -> int:
-    """Where bytes stand first, -1 where they do not. A memoryview has no find: a pattern looks for them."""
-    found = re.search(re.escape(wanted), data)
+def _find(data: mmap.mmap | memoryview, wanted: bytes, first: int, last: int) -> int:
+    """Where bytes stand first in a range, -1 where they do not. A memoryview has no find: a pattern looks for
+    them."""
+    found = re.compile(re.escape(wanted)).search(data, first, last)
     return found.start() if found else -1
 
 

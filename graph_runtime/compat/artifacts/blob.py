@@ -21,9 +21,7 @@ from ...base.cursor import Cursor
 from ...base.errors import LibraryError
 from ...ir.documents.params import read_array
 
-__all__ = ["BLOB", "Blob", "ConstLoader", "Factory", "LibrarySlot", "Record", "parse_blob"]
-
-BLOB = "__tvm_dev_mblob"  # the symbol that has it
+__all__ = ["Blob", "ConstLoader", "Factory", "LibrarySlot", "Record", "parse_blob"]
 
 # what cannot run here, and what a holder of such a library can do
 _WAYS_OUT = {

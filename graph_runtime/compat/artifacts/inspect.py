@@ -16,9 +16,9 @@ from ...base.errors import LibraryError
 from ...base.machine.devices import DL_NAMES
 from ...base.mapped import map_file
 from ...build.libraries.asked import asked, way_out
-from ...build.libraries.elf import SharedObject, read_elf
+from ...build.libraries.elf import BLOB, SharedObject, read_elf
 from ...run.library import missing_functions
-from .blob import BLOB, Blob, Factory, parse_blob
+from .blob import Blob, Factory, parse_blob
 
 __all__ = ["describe"]
 

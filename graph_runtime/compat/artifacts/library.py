@@ -10,13 +10,14 @@ them, so they are held once.
 from __future__ import annotations
 
 import atexit
+import mmap
 import os
 import tarfile
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,12 +25,13 @@ from ...base.errors import CompileError, LibraryError, did_you_mean
 from ...base.machine.devices import Device
 from ...base.mapped import open_file
 from ...build.libraries.asked import way_out
+from ...build.libraries.elf import BLOB
 from ...run import core
 from ...run.factory import create
 from ...run.library import Library, load_library, missing_functions
 from ...run.module import GraphModule
 from ...run.tensors.host_values import aligned_empty
-from .blob import BLOB, Blob, ConstLoader, Factory, parse_blob
+from .blob import Blob, ConstLoader, Factory, parse_blob
 from .debugger import create_debug
 from .packed_values import call_packed, dl_tensors
 
@@ -52,8 +54,14 @@ class TvmModule:
     factory: Factory | None
     library: Library
 
-    def __init__(self, library: Library, blob: Blob | None, factory: Factory | None):
-        self.library, self.blob, self.factory = library, blob, factory
+    def __init__(
+        self,
+        library: Library,
+        blob: Blob | None,
+        factory: Factory | None,
+        contents: memoryview | None = None,
+    ):
+        self.library, self.blob, self.factory, self._contents = library, blob, factory, contents
         self.options: dict[str, Any] = {}
 
     @property
@@ -103,14 +111,20 @@ class TvmModule:
 
     def create(self, *devices: Device | str | Sequence[Device | str], **options: Any) -> GraphModule:
         """A GraphModule on ``devices`` with the parameters set, biggest first. ``options`` as create()."""
+        return self._made(create, devices, options)
+
+    def _made(self, make: Callable[..., Any], devices: Sequence[Any], options: dict[str, Any]) -> Any:
         factory = self._only_factory()
-        return create(
+        made = make(
             factory.graph_json,
             self.library,
             _flat(devices),
             params=factory.params or None,
             **{**self.options, **options},
         )
+        if self._contents is not None:  # the parameters were read, and the file stays for a later reading
+            cast("mmap.mmap", self._contents.obj).madvise(mmap.MADV_DONTNEED)
+        return made
 
     def debug_create(self, name: str, *devices: Device | str, **options: Any) -> Any:
         """A debug executor of the model called ``name``."""
@@ -122,13 +136,7 @@ class TvmModule:
                 got=name,
                 wanted=factory.module_name,
             )
-        return create_debug(
-            factory.graph_json,
-            self.library,
-            _flat(devices),
-            params=factory.params or None,
-            **{**self.options, **options},
-        )
+        return self._made(create_debug, devices, options)
 
     def get_graph_json(self) -> str:
         """The graph of a factory."""
@@ -194,12 +202,13 @@ def load_module(path: str | os.PathLike[str]) -> TvmModule:
     if BLOB not in library.shared.objects:
         return TvmModule(library, None, None)
     # mapped, as it is in the file: that it has as many bytes as it says is for parse_blob to check
-    blob = parse_blob(library.shared.view(BLOB, library.contents()), str(library.path))
+    contents = library.contents()
+    blob = parse_blob(library.shared.view(BLOB, contents), str(library.path))
     _wire(library, blob)
     root = blob.modules[blob.root] if blob.root is not None else None
     factories = [m for m in blob.modules if isinstance(m, Factory)]
     factory = root if isinstance(root, Factory) else factories[0] if len(factories) == 1 else None
-    return TvmModule(library, blob, factory)
+    return TvmModule(library, blob, factory, contents)
 
 
 def _wire(library: Library, blob: Blob) -> None:

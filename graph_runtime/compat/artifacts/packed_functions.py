@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, overload
 
+import numpy as np
+
 from ...base.errors import InputError, KernelError, did_you_mean
 from ...run import core
 from ...run.core import ffi, lib
@@ -21,8 +23,10 @@ from .packed_values import STRING, call_packed, put_value, value_of
 
 __all__ = [
     "PackedFunction",
+    "flush_caches",
     "get_global_func",
     "list_global_func_names",
+    "packed_of",
     "register_func",
     "remove_global_func",
 ]
@@ -94,10 +98,8 @@ def register_func(
         return lambda function: register_func(name, function, override)
     if not callable(f):
         raise InputError(f"register_func({name!r}, f) takes a function, got {type(f).__name__}", got=name)
-    callback = ffi.callback(_SIGNATURE, _trampoline(name, f), error=-1)
-    if lib.gr_tvm_register(name.encode(), callback, override) != lib.GR_OK:
+    if lib.gr_tvm_register(name.encode(), packed_of(name, f), override) != lib.GR_OK:
         raise InputError(core.last_error(), got=name)
-    _kept.append(callback)
     return f
 
 
@@ -107,7 +109,19 @@ def remove_global_func(name: str) -> None:
     core.check(lib.gr_tvm_register(name.encode(), ffi.NULL, True))
 
 
+def flush_caches(nbytes: int) -> None:
+    """Fill the processor's caches with ``nbytes`` of other memory."""
+    np.copyto(np.empty(nbytes, np.uint8), np.zeros(nbytes, np.uint8))
+
+
 # **************** arguments ****************
+
+
+def packed_of(name: str, f: Callable[..., Any]) -> Any:
+    """A packed function that calls ``f``: a pointer, good to the end of the process. ``name``: for errors."""
+    made = ffi.callback(_SIGNATURE, _trampoline(name, f), error=-1)
+    _kept.append(made)
+    return made
 
 
 def _trampoline(name: str, f: Callable[..., Any]) -> Callable[..., int]:

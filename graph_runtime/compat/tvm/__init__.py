@@ -15,10 +15,11 @@ the root of which is ``TVMError``.
 
 from typing import Any
 
-from ...base.errors import GraphRuntimeError as TVMError
-from . import contrib, nd, rpc, runtime, testing
+from . import _ffi, contrib, error, nd, rpc, runtime, support, testing
 from .alias import name_missing as _name_missing
+from .error import TVMError
 from .missing import why as _why
+from .runtime import DataType, DataTypeCode
 from .runtime import device as device
 from .runtime.device import (
     cl,
@@ -49,15 +50,19 @@ __version__ = "0.19.0"  # the last release that had a graph executor
 _name_missing()
 
 __all__ = [
+    "DataType",
+    "DataTypeCode",
     "PackedFunc",
     "TVMContext",
     "TVMError",
+    "_ffi",
     "cl",
     "context",
     "contrib",
     "cpu",
     "cuda",
     "device",
+    "error",
     "ext_dev",
     "get_global_func",
     "gpu",
@@ -74,6 +79,7 @@ __all__ = [
     "rocm",
     "rpc",
     "runtime",
+    "support",
     "testing",
     "vpi",
     "vulkan",

@@ -6,7 +6,9 @@ from typing import Any
 
 from ....run.factory import create as _create
 from ..runtime.device import TvmDevice, as_device
-from ..runtime.executors import TvmGraphModule, checked
+from ..runtime.executors import ExecutorModule, TvmGraphModule, checked, devices_of, executor_of
+from ..runtime.global_functions import provide
+from ..runtime.module import libraries_of
 
 __all__ = ["GraphModule", "create", "get_device"]
 
@@ -20,7 +22,13 @@ def create(graph_json_str: Any, libmod: Any, device: Any = None, *, ctx: Any = N
     Raises ValueError for what is no device, and as graph_runtime.create.
     """
     devices = checked(ctx if device is None else device)
-    return TvmGraphModule(_create(graph_json_str, libmod, devices, unset_inputs="allow"))
+    return TvmGraphModule(_create(graph_json_str, libraries_of(libmod), devices, unset_inputs="allow"))
+
+
+@provide("tvm.graph_executor.create", "tvm.graph_runtime.create")
+def _raw(graph_json_str: str, libmod: Any, *numbers: int) -> ExecutorModule:
+    devices = devices_of(numbers)
+    return executor_of(_create(graph_json_str, libraries_of(libmod), devices, unset_inputs="allow"))
 
 
 def get_device(libmod: Any, device: Any) -> tuple[list[TvmDevice], int, list[int]]:

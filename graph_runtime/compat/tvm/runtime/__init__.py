@@ -4,9 +4,18 @@ from ....run.benchmark import BenchmarkResult
 from ....views.profile import Report
 from . import device as _devices
 from . import module, ndarray, params
+from .data_type import DataType, DataTypeCode
 from .device import TvmDevice, context, cpu, cuda, ext_dev, gpu, metal, opencl, rocm, vulkan
-from .global_functions import PackedFunc
-from .module import LibraryModule, PackedModule, enabled, load_module, num_threads, system_lib
+from .global_functions import PackedFunc, convert
+from .module import (
+    LibraryModule,
+    PackedModule,
+    enabled,
+    load_module,
+    load_static_library,
+    num_threads,
+    system_lib,
+)
 from .ndarray import NDArray, array, empty, from_dlpack
 from .params import load_param_dict, load_param_dict_from_file, save_param_dict, save_param_dict_to_file
 
@@ -16,6 +25,8 @@ device = _devices.device
 
 __all__ = [
     "BenchmarkResult",
+    "DataType",
+    "DataTypeCode",
     "Device",
     "LibraryModule",
     "Module",
@@ -25,6 +36,7 @@ __all__ = [
     "TVMContext",
     "array",
     "context",
+    "convert",
     "cpu",
     "cuda",
     "device",
@@ -36,6 +48,7 @@ __all__ = [
     "load_module",
     "load_param_dict",
     "load_param_dict_from_file",
+    "load_static_library",
     "metal",
     "module",
     "ndarray",

@@ -9,7 +9,7 @@ from typing import Any
 
 from ....base.machine.devices import DL_NAMES, Device, dl_kinds, dl_types, of_type
 
-__all__ = ["TvmDevice", "as_device", "context", "device", "opened"]
+__all__ = ["MAKERS", "TvmDevice", "as_device", "context", "device", "opened"]
 
 _NAMES = {number: name for name, number in DL_NAMES.items()} | {
     32: "aocl",
@@ -215,3 +215,7 @@ def micro_dev(dev_id: int = 0) -> TvmDevice:
 
 
 gpu, cl, mtl = cuda, opencl, metal
+MAKERS = {
+    one.__name__: one
+    for one in (cpu, cuda, opencl, vulkan, metal, vpi, rocm, ext_dev, webgpu, hexagon, opengl, micro_dev)
+} | {"gpu": gpu, "cl": cl, "mtl": mtl}

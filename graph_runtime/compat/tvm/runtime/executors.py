@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....base.errors import InputError, did_you_mean
@@ -22,6 +23,7 @@ __all__ = [
     "TvmGraphModule",
     "UnknownInputError",
     "checked",
+    "devices_of",
     "executor_of",
 ]
 
@@ -76,9 +78,15 @@ class _Shape:
         return converted(value, wanted.shape, wanted.dtype)
 
     def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
-        """As GraphModule.set_input; values that are no NDArray are converted to the input's dtype. Raises
-        UnknownInputError, ValueError for another shape."""
-        given = {name: self._value(name, one) for name, one in params.items()}
+        """As GraphModule.set_input; values that are no NDArray are converted to the input's dtype. Keywords
+        that are no inputs are left out, with a warning: scripts give all of a model's parameters. Raises
+        UnknownInputError for ``key``, ValueError for another shape."""
+        known = {name: one for name, one in params.items() if name in self._input_index}
+        if skipped := [name for name in params if name not in known]:
+            close = did_you_mean(skipped[0], self._input_index)
+            listed = ", ".join(map(repr, skipped[:10])) + (" ..." if len(skipped) > 10 else "")
+            warnings.warn(f"the graph has no inputs for {listed}: they were left out{close}", stacklevel=2)
+        given = {name: self._value(name, one) for name, one in known.items()}
         if key is not None:
             super().set_input(key, self._value(key, value))  # type: ignore[misc]
         for name in sorted(given, key=lambda name: -math.prod(given[name].shape)):
@@ -149,6 +157,14 @@ def executor_of(made: GraphModule) -> ExecutorModule:
     TVM."""
     made.params.clear()
     return ExecutorModule(_RawDebug(made) if isinstance(made, DebugModule) else TvmGraphModule(made))
+
+
+def devices_of(numbers: Sequence[int]) -> list[Device]:
+    """Devices of graph_runtime for types and ids in turn. Raises ValueError for an odd number of them,
+    DeviceError."""
+    if not numbers or len(numbers) % 2:
+        raise ValueError(f"devices are types and ids in turn, got {len(numbers)} numbers")
+    return [TvmDevice(*pair).opened() for pair in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def checked(devices: Any) -> Any:

@@ -7,26 +7,33 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
+from ....base.errors import InputError, did_you_mean
+from ....base.writing import write_whole
 from ....run import core
 from ....run.benchmark import BenchmarkResult
 from ....run.library import SystemLibrary
 from ...artifacts.library import TvmModule
 from ...artifacts.library import load_module as _load_module
+from ...artifacts.python_library import PythonLibrary
 from .device import device as _device
 from .device import opened
 from .executors import executor_of
+from .global_functions import provide, with_arrays
 from .ndarray import lent, tensor_of
 from .packed import PackedModule
 
 __all__ = [
     "BenchmarkResult",
+    "FrontendTestModule",
     "LibraryModule",
     "Module",
     "PackedModule",
     "enabled",
+    "libraries_of",
     "load_module",
+    "load_static_library",
     "num_threads",
     "system_lib",
 ]
@@ -39,8 +46,10 @@ class LibraryModule(PackedModule):
 
     is_dso_exportable = True
 
-    def __init__(self, artifact: TvmModule):
+    def __init__(self, artifact: TvmModule, whole: bool = True):
         self.artifact, self.library = artifact, artifact.library
+        self._whole = whole  # its file has what it is, and no more
+        self._imports: list[LibraryModule] = []
 
     @property
     def type_key(self) -> str:  # type: ignore[override]
@@ -48,10 +57,42 @@ class LibraryModule(PackedModule):
 
     @property
     def imported_modules(self) -> list[PackedModule]:
-        return [LibraryModule(one) for one in self.artifact.imported_modules]
+        return [*(LibraryModule(one) for one in self.artifact.imported_modules), *self._imports]
+
+    def import_module(self, module: PackedModule) -> None:
+        """As PackedModule.import_module. Raises InputError for libraries that would import each other in a
+        circle, too."""
+        if not isinstance(module, LibraryModule):
+            raise InputError(
+                f"{module!r} is no library, which only can be imported", got=type(module).__name__
+            )
+        core.tvm_import(self.library.handle, module.library.handle)
+        self._imports.append(module)
+
+    def export_library(self, file_name: Any, fcompile: Any = None, **_: Any) -> str:
+        """Copy the library's file to ``file_name``; returns the path. Raises InputError for what it has
+        not: imports that were added, parameters that were removed, another format."""
+        path = str(file_name)
+        if (
+            not self._whole
+            or self._imports
+            or not path.endswith(".so")
+            or not os.path.isfile(self.library.path)
+        ):
+            raise InputError(
+                f"{self!r} is a library that was loaded: export_library copies its file to a .so, as it was "
+                "loaded; what makes another one is TVM's compiler",
+                got=path,
+            )
+        write_whole(path, self.library.contents(), 0o777)
+        return path
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
         """A factory's function or an operator. Raises AttributeError."""
+        imports = self._imports if query_imports else []
+        holder = next((one for one in imports if one.implements_function(name, True)), None)
+        if holder is not None and not self.implements_function(name):
+            return holder.get_function(name, True)
         found = self.artifact.get_function(name, query_imports)
         factory = self.artifact.factory
         if factory is None or name not in (
@@ -64,16 +105,59 @@ class LibraryModule(PackedModule):
         if name == "get_graph_params":
             return lambda: lent(found())
         if name == "remove_params":
-            return lambda: LibraryModule(found())
+            return lambda: LibraryModule(found(), whole=False)
         return lambda *args: executor_of(found(*map(opened, args)))
 
     def __repr__(self) -> str:
         return f"Module({self.type_key}, {self.library.path})"
 
 
+class FrontendTestModule(PackedModule):
+    """A module of Python functions, ``module["name"] = f``, which get NDArrays."""
+
+    type_key = "frontend_test"
+
+    def __init__(self) -> None:
+        self.library = PythonLibrary()
+
+    def __setitem__(self, name: str, function: Callable[..., Any]) -> None:
+        self.library[name] = with_arrays(function) if callable(function) else function
+
+    def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
+        """The function. Raises AttributeError."""
+        if name not in self.library.callables:
+            raise AttributeError(
+                f"Module has no function {name!r}{did_you_mean(name, self.library.callables)}"
+            )
+        return self.library[name]
+
+    def __repr__(self) -> str:
+        return f"Module({self.type_key}, {id(self.library):x})"
+
+
 Module = PackedModule
 
 
+def libraries_of(module: Any) -> Any:
+    """What create() takes for a module, and for all that it imports; anything else stays."""
+    if not isinstance(module, LibraryModule):
+        return module
+    found = {id(module.library): module.library}
+    for one in module._imports:
+        found |= {id(library): library for library in libraries_of(one)}
+    return list(found.values())
+
+
+def load_static_library(path: Any, func_names: Any) -> NoReturn:
+    """Raises InputError: a static library becomes a part of another by TVM's compiler."""
+    raise InputError(
+        f"{path} is linked where a model is exported: compile with TVM elsewhere, or link its objects into a "
+        ".so by tvm.contrib.cc.create_shared",
+        got=str(path),
+    )
+
+
+@provide("runtime.ModuleLoadFromFile")
 def load_module(path: str | os.PathLike[str], fmt: str = "") -> LibraryModule:
     """Load a library; its executors compute with inputs that were never set, as TVM's do. Raises ValueError
     for a path where there is no file, and as graph_runtime.load_module."""
@@ -87,12 +171,14 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> LibraryModule:
 load = load_module  # its name up to TVM 0.6
 
 
+@provide("runtime.SystemLib")
 def system_lib(symbol_prefix: str = "") -> LibraryModule:
     """The functions that system libraries of this process have registered, opened by load_module or, with
     RTLD_GLOBAL or without, by ctypes.CDLL. ``symbol_prefix``: what their names begin with."""
     return LibraryModule(TvmModule(SystemLibrary(symbol_prefix), None, None))
 
 
+@provide("runtime.RuntimeEnabled")
 def enabled(target: str) -> bool:
     """Whether libraries for a target can run here."""
     try:
@@ -101,6 +187,7 @@ def enabled(target: str) -> bool:
         return False
 
 
+@provide("runtime.NumThreads")
 def num_threads() -> int:
     """Threads that one operator may use."""
     return core.pool_threads()

@@ -6,11 +6,13 @@ dtype, as in TVM.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from ....base.dtypes import to_numpy
+from ....base.errors import InputError
 from ....run.tensors.arrays import array as _make
 from ....run.tensors.arrays import borrow
 from ....run.tensors.arrays import empty as _empty
@@ -152,6 +154,15 @@ class NDArray:
         if not isinstance(target, NDArray):
             raise ValueError(f"Unsupported target type {type(target)}")
         return target.copyfrom(self)
+
+    def _create_view(self, shape: Any) -> NDArray:
+        """The same memory in another shape. Raises InputError for another number of elements."""
+        wanted = tuple(int(n) for n in shape)
+        if math.prod(wanted) != math.prod(self.shape):
+            raise InputError(
+                f"a view of {self.shape} cannot have the shape {wanted}", got=wanted, wanted=self.shape
+            )
+        return NDArray(borrow(np.asarray(self.tensor.__array__(copy=False)).reshape(wanted)), self._lent)
 
     def __setitem__(self, in_slice: Any, value: Any) -> None:
         if not isinstance(in_slice, slice) or in_slice.start is not None or in_slice.stop is not None:

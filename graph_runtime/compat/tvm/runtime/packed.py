@@ -7,7 +7,9 @@ from typing import Any
 
 from ....base.errors import InputError
 from ....run.benchmark import BenchmarkResult, measure
+from ...artifacts.packed_functions import flush_caches
 from .device import opened
+from .global_functions import get_global_func
 
 __all__ = ["PackedModule"]
 
@@ -53,6 +55,30 @@ class PackedModule:
     def imported_modules(self) -> list[PackedModule]:
         return []
 
+    def import_module(self, module: PackedModule) -> None:
+        """Let operators of this library find functions of another. Raises InputError for a module that is no
+        library."""
+        raise InputError(f"{self!r} takes no imports: only libraries do", got=self.type_key)
+
+    def get_source(self, fmt: str = "") -> str:
+        """Raises InputError: a library has no source."""
+        raise InputError(f"Module[{self.type_key}] does not support GetSource", got=self.type_key)
+
+    def export_library(self, file_name: Any, **_: Any) -> str:
+        """Raises InputError: a module that is no library has no file."""
+        raise InputError(
+            f"Module[{self.type_key}] cannot be exported: compile the model with TVM elsewhere",
+            got=self.type_key,
+        )
+
+    def save(self, file_name: Any, fmt: str = "") -> None:
+        """Raises InputError: object files come from TVM's compiler."""
+        raise InputError(
+            f"Module[{self.type_key}] does not support SaveToFile: object files come from TVM's compiler, "
+            "export_library copies a library",
+            got=self.type_key,
+        )
+
     def time_evaluator(
         self,
         func_name: str,
@@ -68,16 +94,22 @@ class PackedModule:
     ) -> Callable[..., BenchmarkResult]:
         """A function that calls ``func_name`` with its arguments and measures, as GraphModule.benchmark.
 
-        Raises AttributeError for a function that is not there, DeviceError for a device that is not here,
-        InputError for ``cache_flush_bytes`` and ``f_preproc``: caches are not flushed here.
+        Before each repeat ``f_preproc``, a global function, is called with the arguments, and
+        ``cache_flush_bytes`` are moved in memory. Raises AttributeError for a function that is not there,
+        DeviceError for a device that is not here, ValueError for an ``f_preproc`` that there is not.
         """
         call = self.get_function(func_name, True)
         opened(dev)
-        if cache_flush_bytes or f_preproc:
-            raise InputError("caches are not flushed here: leave cache_flush_bytes and f_preproc away")
+        before = get_global_func(f_preproc) if f_preproc else None
         limits = (min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms / 1e3, repeats_to_cooldown)
 
         def evaluator(*args: Any) -> BenchmarkResult:
-            return measure(lambda: call(*args), repeat, number, *limits)
+            def prepare() -> None:
+                if before is not None:
+                    before(*args)
+                if cache_flush_bytes:
+                    flush_caches(cache_flush_bytes)
+
+            return measure(lambda: call(*args), repeat, number, *limits, before=prepare)
 
         return evaluator

@@ -1,0 +1,6 @@
+"""tvm._ffi, of which scripts take errors and functions by name."""
+
+from ..runtime.global_functions import get_global_func, list_global_func_names, register_func
+from . import base
+
+__all__ = ["base", "get_global_func", "list_global_func_names", "register_func"]
