@@ -54,7 +54,7 @@ class LocalSession:
         """As tvm.runtime.system_lib."""
         return system_lib()
 
-    def get_function(self, name: str) -> PackedFunc:
+    def get_function(self, name: str) -> PackedFunc | None:
         """As tvm.get_global_func."""
         return get_global_func(name)
 
