@@ -58,9 +58,9 @@ def _product(
     """Cycles of products, strips and DRAM, for the cut of the grid that is fastest."""
     rows, columns = board.grid
     cores = rows * columns
-    sharded = product.batch > 1 or (layouts[0].memory == L1 and layouts[-1].memory == L1)
+    sharded = product.whole or (layouts[0].memory == L1 and layouts[-1].memory == L1)
     weights, found = gemm_weights(board.arch, rates_of(board)), []
-    for grid in ((1, 1),) if product.batch > 1 else ((rows, columns), (cores, 1), (1, cores)):
+    for grid in ((1, 1),) if product.whole else ((rows, columns), (cores, 1), (1, cores)):
         x = gemm_columns(
             m=product.m,
             k=product.k,
@@ -72,6 +72,6 @@ def _product(
             tuned=True,
         )
         found.append((float(gemm(weights, x)), tuple(map(float, gemm_parts(weights, x)[:3]))))
-    turns = math.ceil(product.batch / cores)
+    turns = product.turns(cores) if product.whole else 1
     products, strips, dram = min(found)[1]
     return products * turns, strips * turns, dram * turns

@@ -60,7 +60,7 @@ def tt_node_cost(
 def pass_cycles(one: Pass, format: str, fidelity: str, board: Descriptor, cores: int) -> Cost:
     """Cycles of the busiest core for its tiles."""
     tile = tile_cycles(one.op, board.arch, (format,) * (_OPERANDS.get(one.op, 1) + 1), fidelity)
-    return Cost(math.ceil(one.tiles / cores) * tile.cycles, tile.basis, tile.note)
+    return Cost(one.turns(cores) * tile.cycles, tile.basis, tile.note)
 
 
 def _moved(types: Types, layouts: tuple[Layout, ...], board: Descriptor, cores: int) -> Cost:
@@ -119,9 +119,8 @@ def _spread(product: Product, layouts: tuple[Layout, ...], fidelity: str, board:
             rates=rates,
         )
 
-    if product.batch > 1:
-        one = cut((1, 1), True)
-        turns = math.ceil(product.batch / cores)
+    if product.whole:
+        one, turns = cut((1, 1), True), product.turns(cores)
         return Cost(one.cycles * turns, worst(one.basis, "extrapolated"), f"{one.note}, {turns} in turn")
     in_l1 = left.memory == L1 and layouts[-1].memory == L1
     both, *others = (cut(grid, in_l1) for grid in ((rows, columns), (cores, 1), (1, cores)))

@@ -20,8 +20,8 @@ from ..base.machine.devices import HOST_KERNELS, kernels_of
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry
+from ..ir.ops.cells import CELLS, pack_recurrent, panels_of
 from ..ir.ops.packed import panel_type
-from ..ir.ops.recurrent import CELLS, pack_recurrent, panels_of
 from ..ir.ops.targets import panel_columns
 from .net import Net, NetNode, NetValue
 

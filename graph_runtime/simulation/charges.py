@@ -60,12 +60,12 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
     """How often a node's kernel reads each page of its inputs, and writes its outputs'."""
     graph, device = plan.graph, plan.devices[plan.did[nid]]
     func, out = graph.funcs[graph.func_id[nid]], int(graph.row_ptr[nid])
-    walk = walk_of(func.op or "")
-    if walk is None or device.descriptor.on_host or not graph.entry_type(out).size:
-        made = func.op is None or device.descriptor.on_host or graph.entry_type(out).size > 0
-        return Moves([int(made)] * len(reads), 1)
+    walk, made = walk_of(func.op or ""), range(out, int(graph.row_ptr[nid + 1]))
+    some = any(graph.entry_type(e).size for e in made)
+    if walk is None or device.descriptor.on_host or not some:
+        read = func.op is None or device.descriptor.on_host or some
+        return Moves([int(read)] * len(reads), 1)
     view, op = graph.node(nid), registry.require(func.op or "")
-    made = range(out, int(graph.row_ptr[nid + 1]))
     args = [KernelArg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, *made)]
     words = tuple(op.words(view.input_types, view.output_types, func.attrs)) if op.words else ()
     if op.bodies["tt"].numerics:

@@ -165,11 +165,11 @@ def _check_node(node: Any, path: str, made: set[str], later: set[str], outer: tu
 
 
 def free_dims(graph: Any) -> None:
-    """Name dimensions without a size, and those of -1, as some tools write what they do not know:
-    <input>.<axis>."""
+    """Name dimensions without a size, and those that some tools write as -1, "?" or "None" because they do
+    not know them: <input>.<axis>."""
     for info in chain(graph.input, graph.output):
         for axis, dim in enumerate(info.type.tensor_type.shape.dim):
-            unknown = dim.dim_value == -1 if dim.HasField("dim_value") else not dim.dim_param
+            unknown = dim.dim_value == -1 if dim.HasField("dim_value") else dim.dim_param in ("", "?", "None")
             if unknown:
                 dim.dim_param = f"{info.name}.{axis}"
 

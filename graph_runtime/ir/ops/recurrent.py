@@ -8,7 +8,7 @@ the last h, of lstm the last c. Gates lie as ONNX has them: lstm input, output, 
 reset, hidden; peepholes input, output, forget. Attribute words:
     [0] way: 0 forward, 1 reverse, 2 both [1] clip, the bits of a double [2] flags: 1 peepholes, 2 lengths,
     4 the forget gate is 1 - the input gate, 8 linear before reset [3] packed; then of each direction its
-    functions, three words each: code, alpha and beta as the bits of doubles
+    functions, three words each: code, alpha and beta as the bits of doubles; on tt then those of numerics.py
 A row whose sequence has ended keeps its state, and its y is 0. The formulas are those of ONNX's LSTM, GRU
 and RNN.
 """
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,11 +25,13 @@ import numpy as np
 from ...base import dtypes
 from ..graph import TensorType
 from . import rules
-from .packed import PANEL, packed_attr, refuse_panels, unpack
+from .cells import CELL_BYTES, CELL_ROWS, CELLS, flags_of, held_columns, panels_of, plain_of, round_up
+from .numerics import ATTRS
+from .packed import packed_attr, refuse_panels
 from .registry import Attr, Body, Case, Op, get, register, require
-from .work import Product, Work
+from .work import Pass, Product, Work
 
-__all__ = ["CELLS", "FUNCTIONS", "Cell", "function_attrs", "function_numbers", "pack_recurrent", "panels_of"]
+__all__ = ["FUNCTIONS", "function_attrs", "function_numbers"]
 
 _WAYS = ("forward", "reverse", "bidirectional")
 
@@ -63,29 +64,7 @@ def _apply(name: str, alpha: float, beta: float, x: np.ndarray) -> np.ndarray:
     return alpha * x + beta if name == "affine" else alpha * np.tanh(beta * x)
 
 
-@dataclass(frozen=True, slots=True)
-class Cell:
-    """``gates``, ``states``: how many. ``functions``: the names of those of one direction by default."""
-
-    gates: int
-    states: int
-    functions: tuple[str, ...]
-
-
-CELLS = {
-    "lstm": Cell(4, 2, ("sigmoid", "tanh", "tanh")),
-    "gru": Cell(3, 1, ("sigmoid", "tanh")),
-    "rnn": Cell(1, 1, ("tanh",)),
-}
-
-
 # ---------------------------------------------------------------- types and words
-
-
-def _flags(op: str, attrs) -> int:
-    """Which inputs follow the states, and how the cell computes."""
-    named = (("peepholes", 1), ("lengths", 2), ("input_forget", 4), ("linear_before_reset", 8))
-    return sum(bit for name, bit in named if attrs.get(name))
 
 
 def _functions(op: str, directions: int, attrs) -> list[tuple[str, float, float]]:
@@ -110,14 +89,14 @@ def _functions(op: str, directions: int, attrs) -> list[tuple[str, float, float]
 def _words(op, inputs, outputs, attrs):
     way = _WAYS.index(attrs["direction"])
     clip = math.inf if attrs["clip"] is None else attrs["clip"]
-    words = [way, rules.float_word(clip), _flags(op, attrs), int(attrs["packed"] > 0)]
+    words = [way, rules.float_word(clip), flags_of(attrs), int(attrs["packed"] > 0)]
     for name, alpha, beta in _functions(op, inputs[2].shape[0], attrs):
         words += [FUNCTIONS.index(name), rules.float_word(alpha), rules.float_word(beta)]
     return words
 
 
 def _infer(op, inputs, attrs):
-    cell, flags = CELLS[op], _flags(op, attrs)
+    cell, flags = CELLS[op], flags_of(attrs)
     count = 2 + cell.states + bin(flags & 11).count("1")
     if len(inputs) != count:
         rules.fail(op, f"with these attributes it takes {count} inputs, got {len(inputs)}", got=len(inputs))
@@ -149,44 +128,7 @@ def _infer(op, inputs, attrs):
     return [y, *[TensorType(dtype, h)] * cell.states]
 
 
-# ---------------------------------------------------------------- weights in panels
-
-
-def _parts(op: str, hidden: int) -> tuple[int, ...]:
-    """Columns that have panels of their own: a gru multiplies its hidden gate apart."""
-    return (2 * hidden, hidden) if op == "gru" else (CELLS[op].gates * hidden,)
-
-
-def panels_of(op: str, directions: int, hidden: int) -> TensorType:
-    """The type of weights in panels, those of one direction behind those of the other."""
-    panels = sum(-(-n // PANEL) for n in _parts(op, hidden))
-    return TensorType("float32", (directions * panels, hidden, PANEL))
-
-
-def pack_recurrent(op: str, weights: np.ndarray) -> np.ndarray:
-    """Panels of weights [D, G H, H]."""
-    hidden, found = weights.shape[2], []
-    for one in weights:
-        start = 0
-        for n in _parts(op, hidden):
-            padded = np.zeros((-(-n // PANEL) * PANEL, hidden), weights.dtype)
-            padded[:n] = one[start : start + n]
-            found.append(padded.reshape(-1, PANEL, hidden).transpose(0, 2, 1))
-            start += n
-    return np.ascontiguousarray(np.concatenate(found))
-
-
-def _plain(op: str, panels: np.ndarray, directions: int, hidden: int) -> np.ndarray:
-    """[D, G H, H] of panels."""
-    found, start = [], 0
-    for _ in range(directions):
-        rows = []
-        for n in _parts(op, hidden):
-            end = start + -(-n // PANEL)
-            rows.append(unpack(panels[start:end], n).T)
-            start = end
-        found.append(np.concatenate(rows))
-    return np.stack(found)
+# ---------------------------------------------------------------- memory
 
 
 def _scratch(op, i, o, a):
@@ -199,16 +141,27 @@ def _scratch(op, i, o, a):
     return size * floats
 
 
+def _refuse_on_tt(op, i, o, a):
+    if a["packed"]:
+        return "its weights are in panels, which a tt has no use for"
+    _, batch, hidden = i[2].shape
+    _, nbytes = held_columns(op, batch, hidden, flags_of(a))
+    if nbytes > CELL_BYTES:
+        states = f"the states of {min(CELL_ROWS, batch)} rows of {hidden}"
+        return f"{states} take {nbytes} B of a core, more than {CELL_BYTES}"
+    return None
+
+
 # ---------------------------------------------------------------- reference
 
 
 def _reference(op, arrays, attrs):
-    cell, flags = CELLS[op], _flags(op, attrs)
+    cell, flags = CELLS[op], flags_of(attrs)
     gates, weights, *states = (np.asarray(a) for a in arrays[: 2 + cell.states])
     rest = list(arrays[2 + cell.states :])
     directions, batch, hidden = states[0].shape
     if attrs["packed"]:
-        weights = _plain(op, weights, directions, hidden)
+        weights = plain_of(op, weights, directions, hidden)
     late = rest.pop(0) if flags & 8 else None
     peep = rest.pop(0) if flags & 1 else np.zeros((directions, 3 * hidden))
     steps = gates.shape[0]
@@ -275,14 +228,23 @@ def _flops(op, i, o, a):
 
 
 def _work(op, i, o, a):
-    steps, batch, width = i[0].shape
-    return Work(Product(steps, batch, i[2].shape[2], width))
+    """Steps one after the other, each direction of each 32 rows on a core of its own."""
+    steps = i[0].shape[0]
+    directions, batch, hidden = i[2].shape
+    blocks = -(-batch // CELL_ROWS)
+    cores, width = directions * blocks, CELLS[op].gates * hidden
+    product = Product(steps * cores, min(batch, CELL_ROWS), hidden, width, cores=cores)
+    states, gates = steps * cores * -(-hidden // 32), steps * cores * -(-width // 32)
+    passes = [Pass("add", gates, cores), Pass("sigmoid", gates, cores), Pass("multiply", 3 * states, cores)]
+    if held_columns(op, batch, hidden, flags_of(a))[0] < round_up(width):  # each step reads its weights
+        passes.append(Pass("nop", gates * -(-hidden // 32), cores))
+    return Work(product, tuple(passes))
 
 
 def _case(op: str, name: str, sizes: Sequence[int], dtype: str = "float32", **attrs: Any) -> Case:
     steps, batch, hidden = sizes
     cell, directions = CELLS[op], 2 if attrs.get("direction") == "bidirectional" else 1
-    flags, state = _flags(op, attrs), (dtype, (directions, batch, hidden))
+    flags, state = flags_of(attrs), (dtype, (directions, batch, hidden))
     weights: tuple[int, ...] = (directions, cell.gates * hidden, hidden)
     if attrs.get("packed"):
         weights = panels_of(op, directions, hidden).shape
@@ -295,7 +257,10 @@ def _case(op: str, name: str, sizes: Sequence[int], dtype: str = "float32", **at
     inputs += [(dtype, (directions, 3 * hidden))] if flags & 1 else []
     inputs += [("int32", (batch,))] if flags & 2 else []
     make = ("uniform",) * (len(inputs) - bool(flags & 2)) + (f"index:{steps + 1}",) * bool(flags & 2)
-    nmse = rules.SUMMED["float32"] | {"cpu": 1e-9 if dtypes.to_numpy(dtype).itemsize == 4 else 1e-22}
+    nmse = rules.SUMMED["float32"] | {
+        "cpu": 1e-9 if dtypes.to_numpy(dtype).itemsize == 4 else 1e-22,
+        "tt/f32": 1e-10,
+    }
     return Case(name, tuple(inputs), attrs, make=make, nmse=nmse)
 
 
@@ -364,13 +329,16 @@ def _register(op: str, doc: str) -> None:
                 Attr("lengths", "bool", False, "whether the lengths of the sequences follow"),
                 packed_attr("columns of all gates"),
                 *_OWN[op],
+                *ATTRS,
             ),
             words=partial(_words, op),
             bodies={
                 "cpu": Body(
                     op, ("float32", "float64"), rules.by_dtype, scratch=partial(_scratch, op), prebuilt=True
-                )
+                ),
+                "tt": Body(op, ("float32",), accepts=partial(_refuse_on_tt, op), numerics=True),
             },
+            walk="recurrent",
             pace={"cpu": "product"},
             work=partial(_work, op),
             weights=(1,),

@@ -18,22 +18,39 @@ __all__ = ["SOFTMAX", "Pass", "Passes", "Product", "Work", "each", "tiles_of", "
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """``tiles`` tiles through an op of costs.op_cycles, one core's kernel for each."""
+    """``tiles`` tiles through an op of costs.op_cycles, one core's kernel for each. ``cores``: the most that
+    may share them, 0: all of the board."""
 
     op: str
     tiles: int
+    cores: int = 0
+
+    def turns(self, cores: int) -> int:
+        """Tiles of the busiest of so many cores."""
+        return math.ceil(self.tiles / min(self.cores or cores, cores))
 
 
 @dataclass(frozen=True, slots=True)
 class Product:
     """``batch`` products of m x k by k x n elements. ``gathered``: rows of the left side are windows of an
-    image, read tap by tap."""
+    image, read tap by tap. ``cores``: the most that may share the batch, each of them whole products; 0: all
+    of the board, which cuts a single product."""
 
     batch: int
     m: int
     k: int
     n: int
     gathered: bool = False
+    cores: int = 0
+
+    @property
+    def whole(self) -> bool:
+        """Whether a core makes whole products."""
+        return self.batch > 1 or self.cores > 0
+
+    def turns(self, cores: int) -> int:
+        """Products of the busiest of so many cores, where cores make whole ones."""
+        return math.ceil(self.batch / min(self.cores or cores, cores))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from .gradients import GRADIENTS
 from .move import MOVES
 from .panels import PANELS
 from .product import blocks_of
+from .recurrent import recurrent
 from .reduce import REDUCTIONS
 from .volumes import VOLUMES
 
@@ -127,6 +128,7 @@ _WALKS: dict[str, Callable[[KernelCall], Moves]] = {
     "product_of_rows": _product_of_rows,
     "conv2d": _conv2d,
     "attention": attention,
+    "recurrent": recurrent,
     **GRADIENTS,
     **MOVES,
     **GATHERS,

@@ -7,22 +7,13 @@
  *
  * defines: gr_cpu_{lstm gru rnn}__<suffix>
  */
+#include "cells.h"
 #include "cpu/scalars.h"
 #ifdef GR_IS_F32
 #include "panels.h"
 #endif
 
 #define GR_TASK_ROWS 4 /* of a task, at least: each of them reads all weights anew */
-
-#ifndef GR_RECURRENT_H
-#define GR_RECURRENT_H
-enum gr_cell { GR_LSTM, GR_GRU, GR_RNN };
-enum { GR_REVERSE = 1, GR_BOTH = 2, GR_PEEPHOLES = 1, GR_LENGTHS = 2, GR_COUPLED = 4, GR_LATE = 8 };
-enum gr_activation {
-  GR_ACT_SIGMOID, GR_ACT_TANH, GR_ACT_RELU, GR_ACT_AFFINE, GR_ACT_LEAKY_RELU, GR_ACT_THRESHOLDED_RELU,
-  GR_ACT_SCALED_TANH, GR_ACT_HARD_SIGMOID, GR_ACT_ELU, GR_ACT_SOFTSIGN, GR_ACT_SOFTPLUS
-};
-#endif
 
 typedef struct GR_FN(recurrence) {
   const gr_call *call;
@@ -95,7 +86,7 @@ static void GR_FN(gate)(const GR_FN(recurrence) *p, int64_t d, int64_t index, GR
     GR_INDEPENDENT
     for (int64_t i = 0; i < n; i++) x[i] = x[i] < -most ? -most : x[i] > most ? most : x[i];
   }
-  GR_FN(activate)(p->call->attrs + 4 + 3 * (d * p->functions + index), x, n);
+  GR_FN(activate)(p->call->attrs + GR_CELL_WORDS + 3 * (d * p->functions + index), x, n);
 }
 
 /* ---------------------------------------------------------------- products */
@@ -145,7 +136,7 @@ static void GR_FN(lstm_row)(const GR_FN(recurrence) *p, int64_t d, GR_T *g, GR_T
     for (int64_t j = 0; j < n; j++) out[j] += peep[n + j] * c[j];
   GR_FN(gate)(p, d, 0, out, n);
   memcpy(cell, c, (size_t)n * sizeof(GR_T));
-  GR_FN(activate)(p->call->attrs + 4 + 3 * (d * p->functions + 2), cell, n);
+  GR_FN(activate)(p->call->attrs + GR_CELL_WORDS + 3 * (d * p->functions + 2), cell, n);
   GR_INDEPENDENT
   for (int64_t j = 0; j < n; j++) h[j] = out[j] * cell[j];
 }

@@ -53,34 +53,6 @@ static inline int64_t gr_tt_attention_layout(const gr_tt_attention_job *job, flo
 
 /* ---------------------------------------------------------------- products */
 
-/* C += A B of `cols` columns, tile by tile to the last bit; formats of A and B as they were stored. */
-GR_TT_APART void gr_tt_attention_exact(const gr_tt_words *words, const gr_gemm *g, int64_t cols, uint8_t format_a,
-                                       uint8_t format_b) {
-  uint32_t a[GR_TILE_ELEMENTS], b[GR_TILE_ELEMENTS], dst[GR_TILE_ELEMENTS];
-  for (int64_t r = 0; r < g->rows; r += 32)
-    for (int64_t c = 0; c < cols; c += 32) {
-      int64_t rows = gr_tt_lesser(32, g->rows - r), width = gr_tt_lesser(32, cols - c);
-      gr_exact_clear(dst);
-      for (int64_t k = 0; k < g->k; k += 32) {
-        int64_t depth = gr_tt_lesser(32, g->k - k);
-        memset(a, 0, sizeof a);
-        memset(b, 0, sizeof b);
-        for (int64_t i = 0; i < rows; ++i)
-          for (int64_t j = 0; j < depth; ++j)
-            a[32 * i + j] = gr_exact_source(format_a, gr_bits_of(g->a[(r + i) * g->a_row + k + j]));
-        for (int64_t i = 0; i < depth; ++i)
-          for (int64_t j = c; j < c + width; ++j) {
-            float x = g->b[j / GR_STRIPE * g->b_stripe + (k + i) * GR_STRIPE + j % GR_STRIPE];
-            b[32 * i + j - c] = gr_exact_source(format_b, gr_bits_of(x));
-          }
-        gr_exact_matmul_tile(dst, a, b, gr_tt_phases(words), words->dst_bits);
-      }
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < width; ++j)
-          g->c[(r + i) * g->c_row + c + j] += gr_float_of(gr_exact_packed(dst[32 * i + j], words->dst_bits));
-    }
-}
-
 /* C += A B; a_size, b_size: floats of a part of A, of B, in whose parts they are cut here. */
 static inline void gr_tt_attention_product(const gr_tt_arithmetic *how, gr_gemm g, int64_t cols, float *a,
                                            int64_t a_size, int cut_a, float *b, int64_t b_size) {
@@ -108,7 +80,7 @@ static inline int32_t gr_tt_attention_scores(const gr_tt_core *c, const gr_tt_at
       GR_TT_TRY(gr_tt_panel_load(c, &job->q, (gr_tt_rect){q_plane, at.r0, at.nr, d0, n}, 0, &q, l1->strip));
     GR_TT_TRY(gr_tt_panel_load(c, &job->k, (gr_tt_rect){k_plane, t0, keys, d0, n}, 1, &k, l1->strip));
     if (job->scores.words.exact)
-      gr_tt_attention_exact(&job->scores.words, &g, keys, job->q.arg->format, job->k.arg->format);
+      gr_tt_exact_products(&job->scores.words, &g, keys, job->q.arg->format, job->k.arg->format);
     else
       gr_tt_attention_product(&job->scores, g, keys, l1->q, job->rows * job->depth, anew, l1->k,
                               job->depth * job->keys);
@@ -125,7 +97,7 @@ static inline int32_t gr_tt_attention_sums(const gr_tt_core *c, const gr_tt_atte
                .b_stripe = GR_STRIPE * job->keys, .c = l1->sums, .c_row = job->width};
   GR_TT_TRY(gr_tt_panel_load(c, &job->v, (gr_tt_rect){plane, t0, keys, at.c0, at.nc}, 0, &v, l1->strip));
   if (job->sums.words.exact)
-    gr_tt_attention_exact(&job->sums.words, &g, at.nc, GR_F32, job->v.arg->format);
+    gr_tt_exact_products(&job->sums.words, &g, at.nc, GR_F32, job->v.arg->format);
   else
     gr_tt_attention_product(&job->sums, g, at.nc, l1->weights, job->rows * job->keys, 1, l1->v,
                             job->keys * job->width);

@@ -1,9 +1,9 @@
 /* operand.h: an operand of a product in a core's L1: loaded from tiles or rows straight to where gemm.h reads
  * it, cut to the parts that the fidelity's passes take, multiplied, and finished as Dst is.
  *
- * Included by: linear.h, conv.h. Thread: one core's task.
- * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_arithmetic, gr_tt_products, gr_tt_spill,
- * gr_tt_finish
+ * Included by: linear.h, conv.h, attention.h, recurrent.h. Thread: one core's task.
+ * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_arithmetic, gr_tt_products,
+ * gr_tt_exact_products, gr_tt_spill, gr_tt_finish
  */
 #ifndef GR_TT_OPERAND_H
 #define GR_TT_OPERAND_H
@@ -131,6 +131,34 @@ GR_TT_APART void gr_tt_products(const gr_tt_arithmetic *how, gr_gemm g, int64_t 
       gr_gemm_run(&g, how->kind);
     }
   }
+}
+
+/* C += A B of `cols` columns, tile by tile to the last bit; formats of A and B as they were stored. */
+GR_TT_APART void gr_tt_exact_products(const gr_tt_words *words, const gr_gemm *g, int64_t cols, uint8_t format_a,
+                                       uint8_t format_b) {
+  uint32_t a[GR_TILE_ELEMENTS], b[GR_TILE_ELEMENTS], dst[GR_TILE_ELEMENTS];
+  for (int64_t r = 0; r < g->rows; r += 32)
+    for (int64_t c = 0; c < cols; c += 32) {
+      int64_t rows = gr_tt_lesser(32, g->rows - r), width = gr_tt_lesser(32, cols - c);
+      gr_exact_clear(dst);
+      for (int64_t k = 0; k < g->k; k += 32) {
+        int64_t depth = gr_tt_lesser(32, g->k - k);
+        memset(a, 0, sizeof a);
+        memset(b, 0, sizeof b);
+        for (int64_t i = 0; i < rows; ++i)
+          for (int64_t j = 0; j < depth; ++j)
+            a[32 * i + j] = gr_exact_source(format_a, gr_bits_of(g->a[(r + i) * g->a_row + k + j]));
+        for (int64_t i = 0; i < depth; ++i)
+          for (int64_t j = c; j < c + width; ++j) {
+            float x = g->b[j / GR_STRIPE * g->b_stripe + (k + i) * GR_STRIPE + j % GR_STRIPE];
+            b[32 * i + j - c] = gr_exact_source(format_b, gr_bits_of(x));
+          }
+        gr_exact_matmul_tile(dst, a, b, gr_tt_phases(words), words->dst_bits);
+      }
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < width; ++j)
+          g->c[(r + i) * g->c_row + c + j] += gr_float_of(gr_exact_packed(dst[32 * i + j], words->dst_bits));
+    }
 }
 
 /* ---------------------------------------------------------------- Dst before it is packed */

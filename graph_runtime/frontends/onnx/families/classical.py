@@ -35,10 +35,11 @@ def _linear(ctx: Context, x: TapeValue, weights: np.ndarray, offset: Any) -> Tap
 
 
 def _matrix(ctx: Context, name: str, rows: int, columns: int) -> np.ndarray:
+    """Its first numbers, as ONNX Runtime reads them, which files with too many rely on."""
     found = np.array(ctx.attr(name), np.float32)
-    if found.size != rows * columns:
+    if found.size < rows * columns:
         ctx.fail(f"{name} has {found.size} numbers, {rows} x {columns} are wanted")
-    return found.reshape(rows, columns)
+    return found[: rows * columns].reshape(rows, columns)
 
 
 @converter("LinearRegressor", domain=CLASSICAL)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.ops.recurrent import CELLS
+from ....ir.ops.cells import CELLS
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 
