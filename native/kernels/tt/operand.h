@@ -2,7 +2,7 @@
  * it, cut to the parts that the fidelity's passes take, multiplied, and finished as Dst is.
  *
  * Included by: linear.h, conv.h, attention.h, recurrent.h. Thread: one core's task.
- * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_arithmetic, gr_tt_products,
+ * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_own, gr_tt_arithmetic, gr_tt_products,
  * gr_tt_exact_products, gr_tt_spill, gr_tt_finish
  */
 #ifndef GR_TT_OPERAND_H
@@ -93,6 +93,9 @@ GR_TT_APART void gr_tt_parts_take(const gr_passes *passes, int side, float *x, i
   if (first != GR_PART_RAW)
     for (int64_t i = 0; i < n; ++i) x[i] = gr_part_take(first, side, x[i]);
 }
+
+/* What a core has in L1 and no tensor: floats as the vector unit leaves them. */
+static const gr_arg gr_tt_own = {.format = GR_F32};
 
 /* How a product is computed: what the words say, and what the arguments' formats make of it. */
 typedef struct gr_tt_arithmetic {

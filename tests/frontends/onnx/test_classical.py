@@ -245,6 +245,14 @@ def test_whole_numbers_are_taken_as_floats():
         np.testing.assert_array_equal(_run(*_model(op, [whole], attrs))[0], wanted)
 
 
+def test_coefficients_beyond_the_features_are_not_read():
+    """As ONNX Runtime: a file of its own has twice as many as its input has features for."""
+    x, numbers = _rows(), list(map(float, range(1, 9)))
+    wanted = _run(*_model("LinearRegressor", [x], {"coefficients": numbers[:4]}))[0]
+    made = _run(*_model("LinearRegressor", [x], {"coefficients": numbers}))[0]
+    np.testing.assert_array_equal(made, wanted)
+
+
 def test_a_transform_of_version_5_has_the_number_that_onnx_gives_it():
     """1 is SOFTMAX; ONNX Runtime 1.32 takes it for LOGISTIC."""
     x = _rows()

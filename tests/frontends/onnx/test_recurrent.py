@@ -108,6 +108,28 @@ def test_as_onnx_runtime(case):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=2e-6)
 
 
+@pytest.mark.parametrize("way", ["forward", "bidirectional"])
+def test_weights_on_a_grid(way):
+    """com.microsoft.DynamicQuantizeLSTM, whose state stays in float32: as near as a grid of 8 bits is."""
+    ort = pytest.importorskip("onnxruntime")
+    model, values = _network("LSTM", direction=way, hidden=16, states=True)
+    graph = model.graph
+    node, made = graph.node[0], {w.name: numpy_helper.to_array(w) for w in graph.initializer}
+    for name in "wr":
+        weights = made[name].transpose(0, 2, 1)
+        scale = np.abs(weights).max(axis=(1, 2)) / 127
+        made[name] = np.round(weights / scale[:, None, None]).astype(np.int8)
+        made[name + "_scale"], made[name + "_zero"] = scale, np.zeros(len(scale), np.int8)
+    del graph.initializer[:]
+    graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in made.items())
+    node.op_type, node.domain = "DynamicQuantizeLSTM", "com.microsoft"
+    node.input.extend([""] * (8 - len(node.input)) + ["w_scale", "w_zero", "r_scale", "r_zero"])
+    model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    wanted = ort.InferenceSession(model.SerializeToString()).run(None, values)
+    for got, expected in zip(_run(model, values), wanted, strict=True):
+        assert np.abs(got - expected).max() < 0.02 * np.abs(expected).max()
+
+
 @pytest.mark.parametrize("op", _GATES)
 @pytest.mark.parametrize(("dtype", "rtol"), [("float64", 1e-6), ("float16", 1e-2)])
 def test_other_floats(op, dtype, rtol):

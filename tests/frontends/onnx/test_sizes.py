@@ -77,3 +77,13 @@ def test_an_attribute_that_stands_twice_is_refused(kit):
     proto.graph.node[0].attribute.append(onnx.helper.make_attribute("axis", 1))
     with pytest.raises(GraphError, match="stands twice"):
         kit.load(proto)
+
+
+def test_sizes_that_a_tool_does_not_know_are_no_name(kit):
+    """Paddle's exporter writes "?" for each of them, and they differ."""
+    proto = kit.make([("Relu", ["x"], ["y"])], {"x": (1, 3, 48, 192)}, ["y"])
+    for dim in proto.graph.input[0].type.tensor_type.shape.dim[2:]:
+        dim.dim_param = "?"
+    model = kit.load(proto, dims={"x.2": 4, "x.3": 5})
+    x = np.arange(60, dtype=np.float32).reshape(1, 3, 4, 5) - 30
+    np.testing.assert_array_equal(kit.run(model, {"x": x})[0], np.maximum(x, 0))

@@ -1,7 +1,8 @@
-"""RNN, GRU and LSTM: one product of all inputs by the weights, then the cell's op over all steps."""
+"""RNN, GRU and LSTM, also on a grid: the product of all inputs, then the cell's op over all steps."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,8 @@ import numpy as np
 from ....ir.ops.cells import CELLS
 from ..context import Context, Results, converter
 from ..tape import TapeValue
+from .contrib import CONTRIB
+from .quantize import _dynamic_grid
 
 # ONNX's activation -> (that of ir/ops/recurrent.py, how many numbers of activation_alpha and _beta it takes)
 _ACTIVATIONS = {
@@ -83,10 +86,40 @@ def _states(ctx: Context, count: int, shape: tuple[int, ...], dtype: str) -> lis
     return found
 
 
-def _cell(ctx: Context, op: str, **own: Any) -> Results:
+def _plain(ctx: Context) -> tuple[TapeValue, TapeValue, TapeValue]:
+    """x, the weights of the inputs [D, G H, I] and of the state [D, G H, H]."""
+    x, w, r = (ctx.input(i) for i in range(3))
+    return x, w, r
+
+
+def _from_grid(ctx: Context, index: int, scale_at: int) -> TapeValue:
+    """float32 [D, G H, I] of weights [D, I, G H] on a grid, which has a scale and a zero point for each
+    direction, or for each of its columns."""
+    given, numbers = ctx.input(index), []
+    for param in (ctx.input(scale_at), ctx.input(scale_at + 1)):
+        shape = (param.shape[0], 1, 1) if param.rank == 1 else (param.shape[0], 1, *param.shape[1:])
+        numbers.append(ctx.cast(ctx.reshape(param, shape), "float32"))
+    scale, zero = numbers
+    real = ctx.op("multiply", ctx.op("subtract", ctx.cast(given, "float32"), zero), scale)
+    return ctx.transpose(real, [0, 2, 1])
+
+
+def _on_grids(ctx: Context) -> tuple[TapeValue, TapeValue, TapeValue]:
+    """As _plain: x goes to the grid that fits it and back, weights come from theirs."""
+    on_grid, scale, zero = _dynamic_grid(ctx, ctx.input(0))
+    wide = ctx.op("subtract", ctx.cast(on_grid, "float32"), ctx.cast(zero, "float32"))
+    return ctx.op("multiply", wide, scale), _from_grid(ctx, 1, 8), _from_grid(ctx, 2, 10)
+
+
+def _cell(
+    ctx: Context,
+    op: str,
+    read: Callable[[Context], tuple[TapeValue, TapeValue, TapeValue]] = _plain,
+    **own: Any,
+) -> Results:
     cell, first = CELLS[op], bool(ctx.attr("layout", 0))
     way = ctx.attr("direction", "forward")
-    given, w, r = (ctx.input(i) for i in range(3))
+    given, w, r = read(ctx)
     dtype, (directions, _, hidden) = _wide(given), r.shape
     x = ctx.transpose(given, [1, 0, 2]) if first else given
     x, w, r = (ctx.cast(value, dtype) for value in (x, w, r))
@@ -126,5 +159,12 @@ def _gru(ctx: Context) -> Results:
 
 
 @converter("LSTM")
-def _lstm(ctx: Context) -> Results:
-    return _cell(ctx, "lstm", peepholes=ctx.has(7), input_forget=bool(ctx.attr("input_forget", 0)))
+def _lstm(ctx: Context, read: Any = _plain) -> Results:
+    own = {"peepholes": ctx.has(7), "input_forget": bool(ctx.attr("input_forget", 0))}
+    return _cell(ctx, "lstm", read, **own)
+
+
+@converter("DynamicQuantizeLSTM", domain=CONTRIB, limits="the state stays in float32")
+def _dynamic_lstm(ctx: Context) -> Results:
+    """ONNX Runtime brings the state to a grid in each step, too, which only loses precision."""
+    return _lstm(ctx, _on_grids)
