@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -54,8 +56,23 @@ def _kernel(op: Any, lower: bool) -> Any:
     return kernel
 
 
+def _bfloat16_by_default(plain: Callable[..., None]) -> Callable[..., None]:
+    """autocast.__init__: what set_autocast_dtype sets is the calling thread's, and float16 in all others."""
+
+    @functools.wraps(plain)
+    def init(self: Any, device_type: str, dtype: Any = None, *args: Any, **more: Any) -> None:
+        dtype = torch.bfloat16 if dtype is None and device_type == "tt" else dtype
+        plain(self, device_type, dtype, *args, **more)
+
+    return init
+
+
 def register(library: Any) -> None:
-    """Add the kernels of autocast to a torch.library.Library of aten."""
+    """Add the kernels of autocast to a torch.library.Library of aten, and let it lower to bfloat16."""
+    torch.set_autocast_dtype("tt", torch.bfloat16)
+    torch.amp.autocast_mode.autocast.__init__ = _bfloat16_by_default(
+        torch.amp.autocast_mode.autocast.__init__
+    )
     for names, lower in ((_LOWER, True), (_FLOAT32, False)):
         for name in names:
             packet, overload = name.split(".")

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, did_you_mean
-from ..base.machine.devices import parse
+from ..base.errors import InputError, PlanError, did_you_mean
+from ..base.machine.devices import cpu, parse
+from ..ir.ops.numerics import NAMES, options_error
+from ..plan.defaults import read_formats
+from .store import devices
 
 __all__ = ["BackendOptions", "read"]
 
 
 @dataclass(frozen=True)
 class BackendOptions:
-    """``fidelity`` of products on tt ("LoFi" to "HiFi4"), ``dst`` what their sums are kept in; ``formats``
-    {device or kind: format of its floats}, or one format for tt; ``placement`` {glob of op or node names:
-    device}; ``trace`` a folder for the predicted timeline of each program; ``fallback``: "cpu" (operations
-    without a kernel on tt run on the CPU, in the same program), "eager" (a graph that has one runs op by op)
-    or "error" (neither); ``max_programs`` of one graph, one for each set of sizes: more run op by op."""
+    """``fidelity`` of products on tt ("LoFi" to "HiFi4"), ``dst`` what their sums are kept in, ``numerics``
+    "fast" or "exact" arithmetic there; ``formats`` {device or kind: format of its floats}, or one format for
+    tt; ``placement`` {glob of op or node names: device}; ``trace`` a folder for the predicted timeline of
+    each program; ``fallback``: "cpu" (operations without a kernel on tt run on the CPU, in the same program),
+    "eager" (a graph that has one runs op by op) or "error" (neither); ``max_programs`` of one graph, one for
+    each set of sizes: more run op by op."""
 
     fidelity: str | None = None
     dst: str | None = None
+    numerics: str | None = None
     formats: Mapping[str, str] = field(default_factory=dict)
     placement: Mapping[str, str] = field(default_factory=dict)
     trace: Path | None = None
@@ -30,11 +36,9 @@ class BackendOptions:
     max_programs: int = 8
 
     @property
-    def numerics(self) -> dict[str, dict[str, str]]:
-        """As plan() takes them."""
-        said = {
-            key: value for key, value in (("fidelity", self.fidelity), ("dst", self.dst)) if value is not None
-        }
+    def arithmetic(self) -> dict[str, dict[str, str]]:
+        """Numerics as plan() takes them."""
+        said = {name: getattr(self, name) for name in NAMES if getattr(self, name) is not None}
         return {"tt": said} if said else {}
 
 
@@ -42,7 +46,8 @@ _FALLBACKS = ("cpu", "eager", "error")
 
 
 def read(given: Mapping[str, Any] | None) -> BackendOptions:
-    """Options of what a user gave. Raises InputError, with "did you mean"."""
+    """Options of what a user gave. Raises InputError for a name or a value that is none, with "did you mean",
+    DeviceError for a device that is none."""
     known = {f.name for f in fields(BackendOptions)}
     given = dict(given or {})
     for name in given:
@@ -52,14 +57,20 @@ def read(given: Mapping[str, Any] | None) -> BackendOptions:
                 got=name,
                 wanted=sorted(known),
             )
+    if reason := options_error({key: given[key] for key in NAMES if given.get(key) is not None}):
+        raise InputError(f"option {reason}", wanted=NAMES)
     if isinstance(given.get("formats"), str):
         given["formats"] = {"tt": given["formats"]}
     for name in ("formats", "placement"):
-        if name in given and not isinstance(given[name], Mapping):
-            raise InputError(
-                f"option {name} is a mapping, got {given[name]!r}", got=type(given[name]).__name__
-            )
+        given[name] = _names(name, given.get(name) or {})
+    try:
+        read_formats((*devices(), cpu(0)), given["formats"])
+    except PlanError as error:
+        raise InputError(f"option formats: {error}", got=given["formats"]) from error
+    given["placement"] = {glob: str(parse(device)) for glob, device in given["placement"].items()}
     if given.get("trace") is not None:
+        if not isinstance(given["trace"], (str, os.PathLike)):
+            raise InputError(f"option trace is a folder's path, got {given['trace']!r}", got=given["trace"])
         given["trace"] = Path(given["trace"])
     made = BackendOptions(**given)
     if made.fallback not in _FALLBACKS:
@@ -69,11 +80,18 @@ def read(given: Mapping[str, Any] | None) -> BackendOptions:
             got=made.fallback,
             wanted=_FALLBACKS,
         )
-    if not isinstance(made.max_programs, int) or made.max_programs < 1:
+    if type(made.max_programs) is not int or made.max_programs < 1:
         raise InputError(
             f"option max_programs is 1 or more, got {made.max_programs!r}", got=made.max_programs
         )
-    placed = {glob: str(parse(device)) for glob, device in made.placement.items()}
-    return BackendOptions(
-        **{**{f.name: getattr(made, f.name) for f in fields(BackendOptions)}, "placement": placed}
-    )
+    return made
+
+
+def _names(option: str, given: Any) -> dict[str, str]:
+    """An option that is a mapping of names. Raises InputError for another."""
+    if not isinstance(given, Mapping):
+        raise InputError(f"option {option} is a mapping, got {given!r}", got=type(given).__name__)
+    for key, value in given.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise InputError(f"option {option} has names for names, got {key!r}: {value!r}", got=value)
+    return dict(given)

@@ -21,13 +21,13 @@ from ..run.tensors.arrays import borrow
 from ..run.tensors.tensor import Tensor
 from ..simulation.simulation import simulate
 from ..views.trace import trace_json
-from . import content
+from . import clock, content
 from .backend_options import BackendOptions
 from .counters import Unsupported, count, note_host
 from .emitter import Lowered, Output
 from .kinds import array_of, kind_of, tensor_of, values_of
 from .rules.operands import name_of
-from .store import devices, store_of, wrap
+from .store import collect, devices, number_of, store_of, wrap
 from .submitter import HandleSubmitter
 from .wide import narrowed, widened
 
@@ -61,7 +61,7 @@ class CompiledGraph:
         if not graph.num_nodes or not len(graph.outputs):
             return
         self.plan = planned = plan(
-            graph, used, formats=_present(options.formats, used), numerics=_present(options.numerics, used)
+            graph, used, formats=_present(options.formats, used), numerics=_present(options.arithmetic, used)
         )
         numbers = {key: i for i, key in enumerate(graph.input_names)}
         arguments = [(argument, numbers[key]) for argument, key in lowered.inputs if key in numbers]
@@ -83,6 +83,7 @@ class CompiledGraph:
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made: Sequence[Tensor] = ()
+        collect()
         if self.plan is not None:
             for op, where, reason in self.on_cpu:
                 journal.refuse(op, where, (), f"{reason} (in {self.name})")
@@ -91,11 +92,21 @@ class CompiledGraph:
             for (op, where, reason), times in self.on_cpu.items():
                 journal.record(op, where, (), f"{reason} (in {self.name})", times=times)
             count("programs")
+            if clock.running.on:
+                self._tick()
             for x, value in zip((args[number] for number, _, _ in self._inputs), values, strict=True):
                 if x.device.type == "cpu" and isinstance(value, Tensor):
                     memory: Any = value.buffer  # what borrows has one
                     memory.wait(write=True)  # torch writes its memory as soon as we return
         return [self._result(output, made, args) for output in self.outputs]
+
+    def _tick(self) -> None:
+        """Let the clock of its device go on by its time."""
+        assert self.plan is not None
+        for device in self.plan.devices:
+            if device in devices():
+                clock.submitted(number_of(device), self.name, self.plan)
+                return
 
     # **************** arguments ****************
 

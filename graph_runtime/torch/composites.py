@@ -68,7 +68,10 @@ def group_norm(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """aten::native_group_norm of [batch, channels, ...]: (result, means and inverse deviations, both
     [batch, groups])."""
-    rows = x.reshape(batch, groups, -1)
+    if not batch:
+        none = x.new_empty(0, groups)
+        return torch.empty_like(x), none, none.clone()
+    rows = x.reshape(batch, groups, channels // groups * inner)
     variance, mean = torch.var_mean(rows, -1, correction=0, keepdim=True)
     inverse = torch.rsqrt(variance + eps)
     made = ((rows - mean) * inverse).reshape(x.shape)

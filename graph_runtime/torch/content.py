@@ -20,10 +20,11 @@ from ..run.single import apply as single
 from ..run.single.upload import push
 from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
+from . import clock
 from .counters import Unsupported, count, note_host
 from .geometry import box_of
 from .kinds import array_of, kind_of, tensor_of
-from .store import Store, collect, store_of
+from .store import Store, collect, number_of, store_of
 
 __all__ = ["apply", "assign", "cut", "fetch", "image", "put", "retype", "upload"]
 
@@ -33,7 +34,10 @@ def apply(op: str, attrs: tuple[tuple[str, Any], ...], *inputs: Tensor) -> Tenso
     if registry.get(op) is None:
         raise Unsupported(f"the registry has no op {op}")
     try:
-        return single.apply(op, attrs, *inputs)
+        made = single.apply(op, attrs, *inputs)
+        if clock.running.on:
+            clock.launched(number_of(inputs[0].device), op, attrs, inputs)
+        return made
     except single.Refused as refused:
         if isinstance(refused.error, DeviceMemoryError):
             collect()
@@ -200,6 +204,7 @@ def upload(values: torch.Tensor, store: Store) -> Tensor:
     array = array_of(values)
     kind = kind_of(values.dtype)
     spec = default_spec(store.device, TensorType(kind.stored, array.shape))
+    collect()
     try:
         return push(array, spec)
     except DeviceMemoryError:

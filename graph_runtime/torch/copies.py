@@ -17,6 +17,7 @@ __all__ = ["KERNELS", "duplicate", "move"]
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+_COMPOSITE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
 # **************** making ****************
@@ -141,6 +142,14 @@ def duplicate(tensor: torch.Tensor) -> torch.Tensor:
     )
 
 
+def to_copy(
+    source: torch.Tensor, *, pin_memory: Any = None, non_blocking: bool = False, **more: Any
+) -> torch.Tensor:
+    """aten::_to_copy. A copy to the CPU is over when it returns: for another torch wants pinned
+    memory."""
+    return aten._to_copy.default.redispatch(_COMPOSITE, source, **more)
+
+
 def copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     """aten::_copy_from_and_resize"""
     if target.shape != source.shape:
@@ -216,6 +225,7 @@ KERNELS = {
     "_efficientzerotensor": zeros,
     "_copy_from": copy_from,
     "_copy_from_and_resize": copy_from_and_resize,
+    "_to_copy": to_copy,
     "_local_scalar_dense": local_scalar_dense,
     "set_.source_Storage_storage_offset": set_storage_offset,
     "set_.source_Storage": set_storage,

@@ -1,133 +1,131 @@
-"""torch.tt: what torch asks a device's module for, and memory statistics."""
+"""torch.tt: the module that torch, and users, ask about the device. Its functions are those of the modules
+here: devices (this one), memory, streams, generators."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
+from types import ModuleType
+from typing import Any, NamedTuple
 
 import torch
 
-from ..run import core
-from ..run.queues.limbo import sweep
+from . import generators, memory, streams
 from .required import TorchDeviceError
-from .store import collect, current, device_of, devices, live, torch_device
+from .store import current, device_of, devices, torch_device
 
-__all__ = ["DeviceModule", "refuse_in_child"]
+__all__ = ["make_module", "refuse_in_child"]
 
 _pid = os.getpid()
 
 
-class _DeviceContext:
-    """``with torch.tt.device(1):`` "tt" means tt:1 inside."""
+class Properties(NamedTuple):
+    """A device as torch.cuda describes one: ``name`` of the board, ``device`` the runtime's name,
+    ``total_memory`` bytes of main memory, ``multi_processor_count`` cores, ``clock_mhz`` theirs."""
+
+    name: str
+    device: str
+    arch: str
+    total_memory: int
+    multi_processor_count: int
+    clock_mhz: int
+    formats: tuple[str, ...]
+
+
+class _Chosen:
+    """``with torch.tt.device(1):`` "tt" means tt:1 inside; None or a negative number changes nothing."""
 
     def __init__(self, device: Any):
-        self._index, self._before = device_of(device), 0
+        self.idx = self._find(device)
+        self.prev_idx = 0
+
+    def _find(self, device: Any) -> int | None:
+        unchanged = device is None or (isinstance(device, int) and device < 0)
+        return None if unchanged else device_of(device)
 
     def __enter__(self) -> None:
-        self._before, current[0] = current[0], self._index
+        self.prev_idx = current.index
+        if self.idx is not None:
+            current.index = self.idx
 
     def __exit__(self, *_: object) -> None:
-        current[0] = self._before
+        current.index = self.prev_idx
 
 
-class DeviceModule:
-    """The module torch.tt. Bytes of memory are what the device's main memory really gives: padded tiles and
-    pages of all banks, whatever holds them."""
+class _OfTensor(_Chosen):
+    """``with torch.tt.device_of(x):`` "tt" means the device of a tensor; one on the CPU changes nothing."""
 
-    __name__ = "torch.tt"
-    device = _DeviceContext
+    def _find(self, device: Any) -> int | None:
+        return device.device.index if device.device.type == "tt" else None
 
-    def is_initialized(self) -> bool:
-        return True
 
-    def is_available(self) -> bool:
-        return True
+def is_initialized() -> bool:
+    return True
 
-    def _is_in_bad_fork(self) -> bool:
-        """Whether this is a child of fork: the simulated device's threads are its parent's."""
-        return os.getpid() != _pid
 
-    def _lazy_init(self) -> None:
-        """Nothing: devices are opened at first use."""
+def is_available() -> bool:
+    return True
 
-    def current_device(self) -> int:
-        return current[0]
 
-    def set_device(self, device: Any) -> None:
-        current[0] = device_of(device)
+def is_in_bad_fork() -> bool:
+    """Whether this is a child of fork: the simulated device's threads are its parent's."""
+    return os.getpid() != _pid
 
-    def device_count(self) -> int:
-        return len(devices())
 
-    def get_device_name(self, device: Any = None) -> str:
-        """The board, as "wormhole_b0/n150"."""
-        return devices()[device_of(device)].descriptor.name
+def init() -> None:
+    """Nothing: devices are opened at first use."""
 
-    def synchronize(self, device: Any = None) -> None:
-        """Wait until the values of all tensors on a device are there."""
-        index = device_of(device)
-        for store in live():
-            if store.index == index and store.base is not None:
-                store.base.wait()
 
-    # **************** random numbers: made on the host ****************
+def current_device() -> int:
+    """The number of what "tt" means, in this thread."""
+    return current.index
 
-    def manual_seed(self, seed: int) -> None:
-        torch.default_generator.manual_seed(seed)
 
-    def manual_seed_all(self, seed: int) -> None:
-        self.manual_seed(seed)
+def set_device(device: Any) -> None:
+    """Let "tt" mean this device, in this thread. A negative number changes nothing."""
+    if not (isinstance(device, int) and device < 0):
+        current.index = device_of(device)
 
-    def get_rng_state(self, device: Any = None) -> torch.Tensor:
-        return torch.default_generator.get_state()
 
-    def set_rng_state(self, state: torch.Tensor, device: Any = None) -> None:
-        torch.default_generator.set_state(state)
+def exchange_device(device: int) -> int:
+    """set_device, and the number before."""
+    before = current.index
+    set_device(device)
+    return before
 
-    # **************** autocast ****************
 
-    def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        return [torch.bfloat16]
+def device_count() -> int:
+    return len(devices())
 
-    # **************** memory ****************
 
-    def memory_stats(self, device: Any = None) -> dict[str, int]:
-        """Bytes of the device's main memory: {"allocated", "free", "largest_free", "allocations", "idle"}.
-        ``idle``: given back, and kept for the next taker."""
-        collect()
-        sweep()
-        handle = core.open_device(devices()[device_of(device)])
-        banks = handle.device.main_memory.banks
-        stats, idle = handle.stats(0), core.lib.gr_buffers_idle(handle.pointer, 0)
-        return {
-            "allocated": (stats.allocated - idle) * banks,
-            "free": stats.free * banks,
-            "largest_free": stats.largest_free * banks,
-            "allocations": stats.allocations,
-            "idle": idle * banks,
-        }
+def get_device_name(device: Any = None) -> str:
+    """The board, as "n150"."""
+    return devices()[device_of(device)].descriptor.name
 
-    def memory_allocated(self, device: Any = None) -> int:
-        """Bytes that tensors, programs and sessions hold, padding counted."""
-        return self.memory_stats(device)["allocated"]
 
-    def memory_reserved(self, device: Any = None) -> int:
-        """memory_allocated, and what is kept for the next taker."""
-        stats = self.memory_stats(device)
-        return stats["allocated"] + stats["idle"]
+def get_device_properties(device: Any = None) -> Properties:
+    found = devices()[device_of(device)]
+    at, main = found.descriptor, found.main_memory
+    total = main.banks * (main.bank_bytes - main.base)
+    cores = at.grid[0] * at.grid[1]
+    return Properties(at.name, str(found), at.arch, total, cores, at.clock_mhz, at.formats)
 
-    def mem_get_info(self, device: Any = None) -> tuple[int, int]:
-        """(free bytes, bytes in all)."""
-        stats = self.memory_stats(device)
-        free = stats["free"] + stats["idle"]
-        return free, free + stats["allocated"]
 
-    def empty_cache(self) -> None:
-        """Give idle memory back to the devices."""
-        collect()
-        sweep()
-        for device in devices():
-            core.lib.gr_reclaim(core.open_device(device).pointer, 0, 0)
+def get_device_capability(device: Any = None) -> dict[str, Any]:
+    """What torch.accelerator.get_device_capability says: {"supported_dtypes": set of torch dtypes} that a
+    device computes with."""
+    from .kinds import computed
+
+    device_of(device)
+    return {"supported_dtypes": computed()}
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    return True
+
+
+def get_amp_supported_dtype() -> list[torch.dtype]:
+    """What torch.autocast("tt") may lower products to."""
+    return [torch.bfloat16]
 
 
 def refuse_in_child() -> None:
@@ -138,3 +136,34 @@ def refuse_in_child() -> None:
             "workers that use tt by spawn, or keep what they make on the CPU",
             device=str(torch_device(0)),
         )
+
+
+_OWN = (
+    is_initialized,
+    is_available,
+    init,
+    current_device,
+    set_device,
+    exchange_device,
+    device_count,
+    get_device_name,
+    get_device_properties,
+    get_device_capability,
+    is_bf16_supported,
+    get_amp_supported_dtype,
+)
+
+
+def make_module() -> ModuleType:
+    """The module torch.tt."""
+    module = ModuleType("torch.tt", __doc__)
+    for part in (memory, streams, generators):
+        for name in part.__all__:
+            setattr(module, name, getattr(part, name))
+    for function in _OWN:
+        setattr(module, function.__name__, function)
+    module.device, module.device_of = _Chosen, _OfTensor  # type: ignore[attr-defined]
+    module.maybe_exchange_device = exchange_device  # type: ignore[attr-defined]
+    module._is_in_bad_fork, module._lazy_init = is_in_bad_fork, init  # type: ignore[attr-defined]
+    module._DeviceGuard = _Chosen  # type: ignore[attr-defined]
+    return module

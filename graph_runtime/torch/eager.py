@@ -16,13 +16,13 @@ from ..base.errors import GraphRuntimeError
 from ..run.single import verification
 from ..run.single.apply import ready_call
 from ..run.tensors.tensor import Tensor
-from . import content, rules
+from . import clock, content, rules
 from .counters import Unsupported, count
 from .device_module import refuse_in_child
 from .direct import Eager
 from .host import check_devices, on_host
 from .kinds import kind_of, torch_dtype
-from .store import store_of, wrap
+from .store import collect, store_of, wrap
 from .wide import narrowed, widened
 
 __all__ = ["Operation", "fallback"]
@@ -63,6 +63,7 @@ class Operation:
     def again(self, args: tuple[Any, ...]) -> tuple[Tensor, torch.dtype, int]:
         """(result, its dtype, number of the device) of a call whose signature came to one launch before.
         Raises LookupError where it did not."""
+        collect()
         key: list[Any] = []
         given: list[Any] = []
         index = 0
@@ -84,6 +85,8 @@ class Operation:
         launcher = call.launcher
         made = launcher.launch_pair(*inputs) if len(inputs) == 2 else launcher.launch(tuple(inputs))
         count("device")
+        if clock.running.on:
+            clock.launched(index, call.op.name, call.given, inputs)
         return made, dtype, index
 
     def remember(self, args: tuple[Any, ...], emitter: Eager, made: Any) -> None:
@@ -189,6 +192,7 @@ def prepare(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any])
     """(emitter, arguments with values for tensors, the same of keywords). Raises Unsupported, and torch's
     error for tensors on several devices."""
     refuse_in_child()
+    collect()
     index = check_devices(operation.op, args, kwargs)
     if index is None:
         raise Unsupported("it has no tensor among its arguments")

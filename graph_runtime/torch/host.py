@@ -12,6 +12,7 @@ from . import content
 from .copies import empty_strided, set_tensor
 from .counters import type_of
 from .kinds import kind_of
+from .refused_layouts import no_layout
 from .required import TorchDeviceError
 from .store import device_of, devices, torch_device
 
@@ -172,6 +173,8 @@ def _placed(result: Any, swap: _Swap, index: int) -> Any:
 
 def to_device(tensor: torch.Tensor, index: int) -> torch.Tensor:
     """A CPU tensor's values on a device, with its strides where they are dense."""
+    if tensor.layout != torch.strided:
+        raise no_layout(f"{tensor.layout}".removeprefix("torch."))
     kind_of(tensor.dtype)
     strides = tensor.stride() if _dense(tensor) else tensor.contiguous().stride()
     made = empty_strided(tensor.size(), strides, dtype=tensor.dtype, device=torch_device(index))

@@ -14,7 +14,7 @@ import torch
 from ..base import dtypes
 from ..base.machine.devices import parse
 
-__all__ = ["Kind", "array_of", "kind_of", "tensor_of", "torch_dtype", "values_of"]
+__all__ = ["Kind", "array_of", "computed", "kind_of", "tensor_of", "torch_dtype", "values_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,11 @@ def kind_of(dtype: torch.dtype) -> Kind:
     if found is None:
         raise TypeError(f"the device tt holds no {dtype}")
     return found
+
+
+def computed() -> set[torch.dtype]:
+    """The dtypes that a device computes with."""
+    return set(_OF_STORED.values())
 
 
 def torch_dtype(stored: str) -> torch.dtype:

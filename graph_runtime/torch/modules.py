@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from .required import TorchDeviceError
 from .store import device_of, torch_device
 
 __all__ = ["register"]
 
 _HOME = "_graph_runtime_home"
 _plain_to, _plain_cpu = nn.Module.to, nn.Module.cpu
+_plain_parallel = nn.DataParallel.__init__
 
 
 def _gathered(x: Any, home: torch.device) -> Any:
@@ -97,7 +99,23 @@ def _tt(self: nn.Module, device: Any = None) -> nn.Module:
     return self.to(torch_device(device_of(device)))
 
 
+def _in_parallel(self: nn.DataParallel, module: nn.Module, *args: Any, **more: Any) -> None:
+    """nn.DataParallel.__init__: where there is no other accelerator, the module runs as it is. torch splits
+    batches over the devices of CUDA alone. Raises TorchDeviceError for a module on tt."""
+    if torch._utils._get_available_device_type() != "tt":
+        _plain_parallel(self, module, *args, **more)
+        return
+    if _about_tt(module, None):
+        raise TorchDeviceError(
+            "nn.DataParallel splits batches over devices of CUDA: over those of tt use "
+            'torch.nn.parallel.DistributedDataParallel, with init_process_group("tt") (docs/torch.md)'
+        )
+    nn.Module.__init__(self)
+    self.module, self.device_ids = module, []
+
+
 def register() -> None:
-    """Let nn.Module.to, cpu and tt do so."""
+    """Let nn.Module.to, cpu and tt do so, and nn.DataParallel leave modules of the CPU alone."""
+    nn.DataParallel.__init__ = _in_parallel
     _to.__doc__, _cpu.__doc__ = _plain_to.__doc__, _plain_cpu.__doc__
     nn.Module.to, nn.Module.cpu, nn.Module.tt = _to, _cpu, _tt

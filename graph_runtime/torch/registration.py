@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from typing import Any
 
 import torch
 from torch.utils import backend_registration
 
-from . import autocast, backward, modules, rules, serialization
+from ..base.errors import DeviceMemoryError
+from . import (
+    accelerator,
+    autocast,
+    backward,
+    modules,
+    pinned,
+    processes,
+    profiling,
+    refused_layouts,
+    rules,
+    safetensors_reader,
+    serialization,
+)
 from .composites import COMPOSITES, EAGER
 from .copies import KERNELS
 from .decompositions import eager_kernels
-from .device_module import DeviceModule
+from .device_module import make_module
 from .eager import Operation, fallback
 from .recurrent import CELLS
 
@@ -22,6 +36,8 @@ _libraries: list[Any] = []  # kernels go when their Library does
 _KEY = torch._C.DispatchKey
 # redirected by torch's own kernels to others that we have; ours would be in the way of autograd
 _COMPOSITE = (_KEY.CompositeImplicitAutograd,)
+# whose kernels of torch's know the devices that they serve by name
+_CHECKED = (torch.ops.aten.mode.values,)
 _METADATA = frozenset(
     {
         "view",
@@ -73,11 +89,18 @@ def register() -> None:
     if _libraries:
         return
     backend_registration._setup_privateuseone_for_python_backend(
-        "tt", backend_module=DeviceModule(), device_guard=backward.Guard()
+        "tt", backend_module=make_module(), device_guard=backward.Guard()
     )
     aten, rest = torch.library.Library("aten", "IMPL"), torch.library.Library("_", "IMPL")
     _libraries.extend([aten, rest])
-    for name, kernel in {**KERNELS, **COMPOSITES, **EAGER, **CELLS, **eager_kernels()}.items():
+    for name, kernel in {
+        **KERNELS,
+        **refused_layouts.KERNELS,
+        **COMPOSITES,
+        **EAGER,
+        **CELLS,
+        **eager_kernels(),
+    }.items():
         aten.impl(name, kernel, "PrivateUse1")
     for op, rule in _overloads():
         aten.impl(
@@ -85,14 +108,28 @@ def register() -> None:
             Operation(op, rule),
             "PrivateUse1",
         )
+    for name, kernel in pinned.KERNELS.items():
+        aten.impl(name, kernel, "CPU")
     for key in ("Conjugate", "Negative"):  # torch resolves such views by this very copy
         aten.impl("_copy_from", KERNELS["_copy_from"], key)
     rest.fallback(fallback, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
+    refused_layouts.register(rest)
+    for op in _CHECKED:
+        aten.impl(
+            f"{op._schema.name.removeprefix('aten::')}.{op._overloadname}",
+            functools.partial(fallback, op),
+            "PrivateUse1",
+        )
     autocast.register(aten)
     serialization.register()
     modules.register()
     backward.register()
+    accelerator.register()
+    safetensors_reader.register()
+    processes.register()
+    profiling.register()
+    DeviceMemoryError.__bases__ = (*DeviceMemoryError.__bases__, torch.OutOfMemoryError)
     torch._tensor_str._tensor_str = _shown_on_host(torch._tensor_str._tensor_str)
     sys.modules.setdefault("torch.tt", torch.tt)
 

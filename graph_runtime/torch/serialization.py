@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from . import content
+from .required import TorchDeviceError
 from .store import device_of, empty, storage_of, twin
 
 __all__ = ["register"]
@@ -40,9 +41,12 @@ def register() -> None:
     torch.serialization.register_package(_PRIORITY, _tag, _restore)
     torch.UntypedStorage.__new__ = _new
     torch.UntypedStorage.clone = _clone
+    torch.UntypedStorage.resize_ = _resize
+    torch.UntypedStorage.nbytes = torch.UntypedStorage.size = torch.UntypedStorage.__len__ = _nbytes
 
 
 _plain_new, _plain_clone = torch.UntypedStorage.__new__, torch.UntypedStorage.clone
+_plain_resize, _plain_nbytes = torch.UntypedStorage.resize_, torch.UntypedStorage.nbytes
 
 
 def _new(cls: type, *args: Any, device: Any = None, **more: Any) -> Any:
@@ -60,3 +64,29 @@ def _clone(storage: Any) -> Any:
     """A storage with the same bytes; values are shared until one of the two is written."""
     found = storage_of(storage.data_ptr()) if storage.device.type == "tt" else None
     return _plain_clone(storage) if found is None else twin(found).untyped_storage()
+
+
+def _resize(storage: Any, nbytes: int) -> Any:
+    """Let a storage have 0 bytes, or as many again as it was made with, undefined. With 0 its memory is given
+    back, and tensors over it keep their shapes: so torch's FSDP frees parameters. Raises TorchDeviceError for
+    other sizes."""
+    found = storage_of(storage.data_ptr()) if storage.device.type == "tt" else None
+    if found is None:
+        return _plain_resize(storage, nbytes)
+    made_with = _plain_nbytes(storage)
+    if nbytes not in (0, made_with):
+        raise TorchDeviceError(
+            f"a storage on tt has 0 bytes or those that it was made with, {made_with}, not {nbytes}: "
+            "x.resize_() gives a tensor another storage",
+            got=nbytes,
+            wanted=(0, made_with),
+        )
+    if nbytes != found.nbytes:
+        found.clear(nbytes)
+    return storage
+
+
+def _nbytes(storage: Any) -> int:
+    """How many bytes a storage has: of one on tt, since resize_."""
+    found = storage_of(storage.data_ptr()) if storage.device.type == "tt" else None
+    return _plain_nbytes(storage) if found is None else found.nbytes

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 from collections import OrderedDict
 from typing import Any
 
@@ -34,10 +35,12 @@ from .required import TorchDeviceError
 __all__ = [
     "Store",
     "collect",
+    "current",
     "device_of",
     "devices",
     "empty",
     "live",
+    "number_of",
     "reserve",
     "store_of",
     "torch_device",
@@ -74,6 +77,12 @@ class Store:
         """The storage holds these values from now on."""
         self.base, self.dtype, self.images = base, dtype, OrderedDict()
 
+    def clear(self, nbytes: int) -> None:
+        """The storage has this many bytes, and undefined values. Raises DeviceMemoryError."""
+        self.nbytes, self.base, self.images = nbytes, None, OrderedDict()
+        if nbytes:
+            self.base = reserve(kind_of(self.dtype), (nbytes // self.dtype.itemsize,), self.device)
+
     def keep(self, key: Any, image: Tensor) -> Tensor:
         """Remember what a view shows; the one that was asked for longest ago goes."""
         self.images[key] = image
@@ -95,6 +104,11 @@ def devices() -> tuple[Device, ...]:
     return _devices
 
 
+def number_of(device: Device) -> int:
+    """torch's number of a device of the runtime."""
+    return devices().index(device)
+
+
 def torch_device(index: int) -> torch.device:
     """torch's name of device number ``index``."""
     return torch.device("tt", index)
@@ -105,7 +119,7 @@ def device_of(device: torch.device | str | int | None) -> int:
     that is not there."""
     place = torch.device(device) if isinstance(device, str) else device
     index = place.index if isinstance(place, torch.device) else place
-    index = current[0] if index is None else index
+    index = current.index if index is None else index
     if not 0 <= index < len(devices()):
         raise TorchDeviceError(
             f"there is no device tt:{index}: torch sees {len(devices())}, named by GR_TORCH_DEVICES",
@@ -115,7 +129,13 @@ def device_of(device: torch.device | str | int | None) -> int:
     return index
 
 
-current = [0]  # the index of what "tt" means
+class _Current(threading.local):
+    """Of a thread: the number of what "tt" means."""
+
+    index = 0
+
+
+current = _Current()
 
 
 # **************** storages ****************
@@ -126,18 +146,15 @@ _gone = ffi.new("uint64_t[256]")
 
 
 def collect() -> bool:
-    """Give back the memory of storages that torch has dropped; whether there were any."""
+    """Give back the memory of storages that torch has dropped; whether there were any. What makes a tensor on
+    a device does so before."""
     with _lock:
-        return _collect_locked()
-
-
-def _collect_locked() -> bool:
-    count = _collect(_gone, 256)
-    some = bool(count)
-    while count:
-        for address in _gone[0:count]:
-            _stores.pop(address, None)
         count = _collect(_gone, 256)
+        some = bool(count)
+        while count:
+            for address in _gone[0:count]:
+                _stores.pop(address, None)
+            count = _collect(_gone, 256)
     return some
 
 
@@ -154,7 +171,6 @@ def _new(kind: Kind, shape: Any, strides: Any, store: Store) -> torch.Tensor:
     dims = ffi.new("int64_t[]", shape) if shape else ffi.NULL
     steps = ffi.NULL if strides is None or not shape else ffi.new("int64_t[]", strides)
     with _lock:
-        _collect_locked()
         managed = _export(store.index, kind.code, kind.bits, len(shape), dims, steps)
         if managed == ffi.NULL:
             raise DeviceMemoryError(core.last_error(), device=str(store.device))
@@ -182,6 +198,7 @@ def empty(
 
 def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
     """Memory for values of a kind, undefined. Raises DeviceMemoryError."""
+    collect()
     spec = default_spec(device, TensorType(kind.stored, stored_shape(kind, shape)))
     try:
         return allocate(spec.type, device, spec.layout, f"torch {kind.dtype} {list(shape)}")

@@ -68,6 +68,7 @@ typedef struct gr_device_memory {
   _Atomic uint64_t bytes_in, bytes_out, pages_read, pages_written;
   _Atomic uint64_t *traffic;   /* [2 * banks] bytes out of and into each bank, by copies and kernels */
   uint64_t idle;               /* bytes per bank of idle buffers; under gr_async_lock */
+  uint64_t most_used, most_held;   /* bytes per bank at once, without idle blocks and with; under gr_async_lock */
 } gr_device_memory;
 
 struct gr_device {

@@ -96,12 +96,16 @@ static gr_buffer *reuse(idle_class *class) {
   return buffer;
 }
 
-gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write) {
-  if (memory < 0 || memory >= device->num_memories) {
-    gr_fail(GR_ERR_ARGUMENT, "device %s has memories 0 to %d, not %d", device->name, device->num_memories - 1,
-            memory);
-    return NULL;
-  }
+/* Under gr_async_lock: keeps the most bytes a bank that a memory held, and that were in use: idle blocks are not. */
+static void note_use(gr_device_memory *m, gr_device *device, int32_t anew) {
+  pthread_mutex_lock(&device->lock);
+  uint64_t held = m->ledger.held;
+  pthread_mutex_unlock(&device->lock);
+  if (anew || held > m->most_held) m->most_held = held;
+  if (anew || held - m->idle > m->most_used) m->most_used = held - m->idle;
+}
+
+static gr_buffer *take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write) {
   idle_class *class = class_of(device, memory, extent);
   if (class && class->oldest && (are_many(class, to_write) || !gr_buffer_in_use(class->oldest))) return reuse(class);
   uint64_t addr;
@@ -109,6 +113,17 @@ gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, co
   gr_buffer *buffer = gr_buffer_make(device, memory, addr, extent, 1);
   if (!buffer) gr_device_free(device, memory, addr);
   else if (device->memories[memory].desc.kind == GR_HOST) gr_guard_close(addr);
+  return buffer;
+}
+
+gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write) {
+  if (memory < 0 || memory >= device->num_memories) {
+    gr_fail(GR_ERR_ARGUMENT, "device %s has memories 0 to %d, not %d", device->name, device->num_memories - 1,
+            memory);
+    return NULL;
+  }
+  gr_buffer *buffer = take(device, memory, extent, holder, to_write);
+  if (buffer) note_use(device->memories + memory, device, 0);
   return buffer;
 }
 
@@ -187,6 +202,19 @@ uint64_t gr_buffers_idle(gr_device *device, int32_t memory) {
   uint64_t idle = device->memories[memory].idle;
   pthread_mutex_unlock(&gr_async_lock);
   return idle;
+}
+
+int32_t gr_buffers_most(gr_device *device, int32_t memory, int32_t reset, uint64_t *out) {
+  if (memory < 0 || memory >= device->num_memories)
+    return gr_fail(GR_ERR_ARGUMENT, "device %s has no memory %d", device->name, memory);
+  gr_device_memory *m = device->memories + memory;
+  pthread_mutex_lock(&gr_async_lock);
+  note_use(m, device, 0);
+  out[0] = m->most_used;
+  out[1] = m->most_held;
+  if (reset) note_use(m, device, 1);
+  pthread_mutex_unlock(&gr_async_lock);
+  return GR_OK;
 }
 
 void gr_buffers_abandon(void) {

@@ -76,6 +76,9 @@ void gr_buffer_written(gr_buffer *buffer);
 int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns);
 /* Bytes (per bank) that idle buffers hold: counted as allocated by gr_device_stats. */
 uint64_t gr_buffers_idle(gr_device *device, int32_t memory);
+/* The most bytes (per bank) of a memory since the device was made or this was last reset (reset = 1: from now on):
+ * out[0] in use at once, idle buffers not counted, out[1] with them. */
+int32_t gr_buffers_most(gr_device *device, int32_t memory, int32_t reset, uint64_t *out);
 /* What idle buffers of a device hold goes back: at once, or as soon as no queued work needs it. */
 void gr_buffers_let_go(gr_device *device);
 

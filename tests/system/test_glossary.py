@@ -52,6 +52,7 @@ NOUNS = {
 }
 TWICE = {
     "Stats": "public names both: of graph_runtime.runtime; of graph_runtime.torch",
+    "Stream": "of tiles between cores of a grid; what torch names so, of torch.tt",
 }
 
 

@@ -28,5 +28,8 @@ def test_examples_run_as_they_stand(code, tmp_path):
         timeout=110,
         check=False,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    said = [
+        line for line in done.stderr.splitlines() if not line.startswith("USDT:")
+    ]  # torch's profiler does
+    assert (done.returncode, said) == (0, [])
     assert done.stdout

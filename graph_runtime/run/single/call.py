@@ -33,18 +33,19 @@ Attrs = tuple[tuple[str, Any], ...]
 
 
 class CachedCall:
-    """``op`` the registry's entry, ``attrs`` decoded, ``inputs`` and ``output`` specs, ``launcher`` the
-    program of one kernel (None: it cannot be done on the device, ``reason`` says why), ``alias``: a reshape
-    that leaves the bytes where they are. ``verified``: its first result was compared with the reference.
+    """``op`` the registry's entry, ``attrs`` decoded from what was ``given``, ``inputs`` and ``output``
+    specs, ``launcher`` the program of one kernel (None: it cannot be done on the device, ``reason`` says
+    why), ``alias``: a reshape that leaves the bytes where they are. ``verified``: its first result was
+    compared with the reference.
 
     ``error`` is the exception behind ``reason``, if there is one.
     """
 
     __slots__ = (
-        "_given",
         "alias",
         "attrs",
         "error",
+        "given",
         "inputs",
         "launcher",
         "op",
@@ -58,7 +59,7 @@ class CachedCall:
     alias: bool
 
     def __init__(self, op: registry.Op, given: Attrs, inputs: tuple[TensorSpec, ...]):
-        self.op, self._given, self.attrs, self.inputs = op, given, op.decode(dict(given)), inputs
+        self.op, self.given, self.attrs, self.inputs = op, given, op.decode(dict(given)), inputs
         self.output: TensorSpec  # _select gives it before anything reads it
         self.launcher: Launcher | None = None
         self.alias = self.verified = False
@@ -83,7 +84,7 @@ class CachedCall:
                 return again
             except Moved:  # an input was evicted meanwhile
                 specs = tuple([source.spec for source in inputs])
-                return find(self.op.name, self._given, specs).make_again(tensor, inputs)
+                return find(self.op.name, self.given, specs).make_again(tensor, inputs)
             except KernelError as error:
                 cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
         reason = f"run error: {cause}" if self.reason is None else self.reason

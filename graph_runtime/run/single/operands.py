@@ -3,6 +3,7 @@ there."""
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict
 from typing import Any
 
@@ -19,11 +20,22 @@ from .apply import Refused, apply
 from .promotion import common
 from .upload import push
 
-__all__ = ["axes_of", "cast", "device_of", "dtype_key", "dtype_name", "on_device", "tensor", "together"]
+__all__ = [
+    "axes_of",
+    "cast",
+    "constant_bytes",
+    "device_of",
+    "dtype_key",
+    "dtype_name",
+    "on_device",
+    "tensor",
+    "together",
+]
 
 _MOST_CONSTANTS = 1024
 _constants: OrderedDict[tuple[Device, str, str], Tensor] = OrderedDict()
 _lock = new_lock()
+_alive: set[tuple[int, Device, int]] = set()  # (id, device, bytes) of constants, those held elsewhere, too
 
 
 def tensor(value: Any) -> Tensor:
@@ -116,9 +128,18 @@ def _constant(value: np.ndarray, device: Device, dtype: str) -> Tensor:
         if found is not None and found.is_allocated:  # a close of the device ends it, too
             _constants.move_to_end(key)
             return found
-    made = push(value, default_spec(device, TensorType(dtype, ())))
+    spec = default_spec(device, TensorType(dtype, ()))
+    made = push(value, spec)
+    entry = (id(made), device, spec.extent * device.main_memory.banks)
+    _alive.add(entry)
+    weakref.finalize(made, _alive.discard, entry).atexit = False  # type: ignore[misc]
     with _lock:
         _constants[key] = made
         while len(_constants) > _MOST_CONSTANTS:
             _constants.popitem(last=False)
     return made
+
+
+def constant_bytes(device: Device) -> int:
+    """Bytes of a device's main memory, padding counted, that scalars take which are kept to be used again."""
+    return sum(nbytes for _, where, nbytes in tuple(_alive) if where == device)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from ...base import dtypes
 from ..counters import Unsupported
 from .operands import cast, reshape, scalar_like
 from .table import rule
@@ -295,5 +296,6 @@ def two(given: Any) -> tuple[int, int]:
 
 @rule("native_dropout_backward")
 def native_dropout_backward(e: Any, grad: Any, mask: Any, scale: float) -> Any:
+    grad = cast(e, grad, "float32") if dtypes.is_integer(grad.dtype) else grad
     made = e.op("multiply", grad, cast(e, mask, grad.dtype))
     return made if scale == 1 else e.op("multiply", made, scalar_like(e, scale, made))

@@ -1,0 +1,77 @@
+"""torch.profiler with activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]: the simulated time of
+each operation on a device (clock.py) is its device time. The host's time is that of the simulation."""
+
+from __future__ import annotations
+
+import functools
+from bisect import bisect_right
+from contextlib import ExitStack
+from typing import Any
+
+from torch.autograd import DeviceType
+from torch.autograd.profiler import profile
+from torch.autograd.profiler_util import FunctionEvent
+
+from . import clock
+
+__all__ = ["register"]
+
+
+def _attach(events: list[FunctionEvent], launches: list[clock.Launch], start_ns: int) -> None:
+    """Add an event of the device for each launch, and give it to the event of the host that began last of
+    those that were going on then."""
+    ordered = sorted((e for e in events if not e.is_async), key=lambda e: e.time_range.start)
+    starts = [e.time_range.start for e in ordered]
+    for launch in launches:
+        at, took = (launch.when - start_ns) / 1e3, launch.ns / 1e3
+        for position in range(bisect_right(starts, at) - 1, -1, -1):
+            if ordered[position].time_range.end >= at:
+                ordered[position].append_kernel(launch.name, launch.number, took)
+                break
+        events.append(_of_device(launch, at, took))
+
+
+def _of_device(launch: clock.Launch, start_us: float, took_us: float) -> FunctionEvent:
+    return FunctionEvent(
+        id=-1,
+        name=launch.name,
+        thread=0,
+        start_us=start_us,
+        end_us=start_us + took_us,
+        stack=[],
+        use_device="tt",
+        device_type=DeviceType.PrivateUse1,
+        device_index=launch.number,
+    )
+
+
+def register() -> None:
+    """Let profiles of the device record what is launched, and attribute it."""
+    plain_start, plain_exit, plain_parse = (
+        profile._start_trace,
+        profile.__exit__,
+        profile._parse_kineto_results,
+    )
+
+    @functools.wraps(plain_start)
+    def start(self: Any) -> None:
+        if self.use_device == "tt":
+            self._tt_recording = ExitStack()
+            self._tt_launches = self._tt_recording.enter_context(clock.recorded())
+        plain_start(self)
+
+    @functools.wraps(plain_exit)
+    def leave(self: Any, *error: Any) -> Any:
+        try:
+            return plain_exit(self, *error)
+        finally:
+            if hasattr(self, "_tt_recording"):
+                self._tt_recording.close()
+
+    @functools.wraps(plain_parse)
+    def parse(self: Any, result: Any, *args: Any, **more: Any) -> list[FunctionEvent]:
+        events = plain_parse(self, result, *args, **more)
+        _attach(events, getattr(self, "_tt_launches", []), result.trace_start_ns())
+        return events
+
+    profile._start_trace, profile.__exit__, profile._parse_kineto_results = start, leave, parse

@@ -1,0 +1,60 @@
+"""Tensors that tt does not have: sparse, nested and quantized ones. Making one there, or moving one there, is
+refused, with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .required import TorchDeviceError
+
+__all__ = ["KERNELS", "no_layout", "register"]
+
+_INSTEAD = {
+    "sparse": "keep it on the CPU (x.cpu().to_sparse()), and make embeddings with sparse=False: their "
+    "gradients are dense then",
+    "nested": "pad the sequences and give a mask; of nn.TransformerEncoder leave mask_check on, or say "
+    "enable_nested_tensor=False",
+    "quantized": "keep it on the CPU, or choose a format of the device (option formats of "
+    'torch.compile(backend="tt"))',
+}
+_KEYS = {
+    "SparsePrivateUse1": "sparse",
+    "SparseCsrPrivateUse1": "sparse",
+    "NestedTensorPrivateUse1": "nested",
+    "QuantizedPrivateUse1": "quantized",
+}
+
+
+def no_layout(layout: str) -> TorchDeviceError:
+    """The error for a tensor of a layout, named by torch or by one of these words."""
+    kind = "nested" if layout == "jagged" else "sparse" if layout.startswith("sparse") else layout
+    return TorchDeviceError(
+        f"the device tt has no {kind} tensors: {_INSTEAD.get(kind, _INSTEAD['sparse'])}", got=layout
+    )
+
+
+def _refusing(kind: str) -> Callable[..., Any]:
+    def kernel(op: Any, *args: Any, **more: Any) -> Any:
+        error = no_layout(kind)
+        error.op = op._schema.name
+        raise error
+
+    return kernel
+
+
+def _not_aligned(x: torch.Tensor, mask: torch.Tensor) -> bool:
+    """aten::_nested_tensor_from_mask_left_aligned, by which nn.TransformerEncoder asks whether to make nested
+    tensors of padded ones: here it shall go on with the padded ones."""
+    return False
+
+
+KERNELS = {"_nested_tensor_from_mask_left_aligned": _not_aligned}
+
+
+def register(rest: Any) -> None:
+    """Add the kernels that refuse to a torch.library.Library of all namespaces."""
+    for key, kind in _KEYS.items():
+        rest.fallback(_refusing(kind), key)

@@ -1,0 +1,219 @@
+"""Streams and events of torch.tt. Work on a device is ordered by the data that it reads and writes, so a
+stream orders nothing more: all streams of a device are over when its work is.
+
+An event with ``enable_timing`` reads two clocks when it is recorded, after the work before it is over:
+``elapsed_time`` is simulated time, what the device would have taken (clock.py); ``elapsed_wall_time`` is the
+time of the host that simulates it. Both are milliseconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from typing import Any
+
+import torch
+
+from . import clock
+from .required import TorchDeviceError
+from .store import current, device_of, live, torch_device
+
+__all__ = [
+    "Event",
+    "Stream",
+    "StreamContext",
+    "current_stream",
+    "default_stream",
+    "set_stream",
+    "stream",
+    "synchronize",
+]
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until the values of all tensors on a device are there."""
+    _wait(device_of(device))
+
+
+def _wait(index: int) -> None:
+    for store in live():
+        if store.index == index and store.base is not None:
+            store.base.wait()
+
+
+def _is_done(index: int) -> bool:
+    return all(s.base is None or s.base.ready for s in live() if s.index == index)
+
+
+_ids = itertools.count(1)
+TYPE = int(torch._C._autograd.DeviceType.PrivateUse1)  # as C++ numbers devices
+
+
+class Stream(torch.Stream):
+    """torch.tt.Stream(device, priority): ``with stream:`` makes its device the current one, too."""
+
+    def __new__(cls, device: Any = None, priority: int = 0, **more: Any) -> Stream:
+        if "stream_id" not in more:
+            index = device_of(device)
+            more = {"stream_id": next(_ids), "device_index": index, "device_type": TYPE}
+        return super().__new__(cls, **more)
+
+    def synchronize(self) -> None:
+        """Wait for all work on the device."""
+        _wait(self.device_index)
+
+    def query(self) -> bool:
+        """Whether all work on the device is over."""
+        return _is_done(self.device_index)
+
+    def wait_stream(self, stream: Any) -> None:
+        """Nothing: what is read is waited for."""
+
+    def wait_event(self, event: Any) -> None:
+        """Nothing: what is read is waited for."""
+
+    def record_event(self, event: Any = None) -> Any:
+        """The event, a new one by default, recorded."""
+        made = Event(device=self.device) if event is None else event
+        made.record(self)
+        return made
+
+    def __enter__(self) -> Stream:
+        _entered.stack.append((current.index, _entered.streams.get(self.device_index)))
+        current.index = self.device_index
+        _entered.streams[self.device_index] = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        current.index, before = _entered.stack.pop()
+        if before is None:
+            _entered.streams.pop(self.device_index, None)
+        else:
+            _entered.streams[self.device_index] = before
+
+
+class _Entered(threading.local):
+    """Of a thread: the streams that are the current ones of their devices, and what was before."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Stream] = {}
+        self.stack: list[tuple[int, Stream | None]] = []
+
+
+_entered = _Entered()
+_defaults: dict[int, Stream] = {}
+
+
+class StreamContext:
+    """``with torch.tt.stream(s):``; None changes nothing."""
+
+    def __init__(self, stream: Stream | None):
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *_: object) -> None:
+        if self.stream is not None:
+            self.stream.__exit__()
+
+
+stream = StreamContext
+
+
+def default_stream(device: Any = None) -> Stream:
+    index = device_of(device)
+    return _defaults.setdefault(index, Stream(index))
+
+
+def current_stream(device: Any = None) -> Stream:
+    index = device_of(device)
+    return _entered.streams.get(index) or default_stream(index)
+
+
+def set_stream(stream: Stream) -> None:
+    """Let a stream be the current one of its device, and that the current device, in this thread."""
+    current.index = stream.device_index
+    _entered.streams[stream.device_index] = stream
+
+
+class Event(torch.Event):
+    """torch.tt.Event(enable_timing=True): a moment in a device's work.
+
+    Raises TorchDeviceError, a RuntimeError, where the time between events is asked for of one that was made
+    without ``enable_timing``, not recorded, or is of another device."""
+
+    def __new__(
+        cls,
+        device: Any = None,
+        *,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+    ) -> Event:
+        if interprocess:
+            raise TorchDeviceError("events of tt are one process's: leave interprocess out")
+        made = super().__new__(cls, device=torch_device(device_of(device)), enable_timing=enable_timing)
+        made._index, made._timed, made._at = device_of(device), enable_timing, None
+        if enable_timing:
+            clock.start()
+        return made
+
+    _index: int
+    _timed: bool
+    _at: tuple[int, int] | None  # simulated and wall ns
+    _recorded = False
+
+    @property
+    def device(self) -> torch.device:
+        return torch_device(self._index)
+
+    def record(self, stream: Any = None) -> None:
+        """The moment is now. With timing the work before it is waited for."""
+        if stream is not None:
+            self._index = stream.device_index
+        self._recorded = True
+        if self._timed:
+            _wait(self._index)
+            self._at = clock.now(self._index), time.perf_counter_ns()
+
+    def wait(self, stream: Any = None) -> None:
+        """Nothing: what is read is waited for."""
+
+    def query(self) -> bool:
+        """Whether the work before it is over."""
+        return not self._recorded or self._at is not None or _is_done(self._index)
+
+    def synchronize(self) -> None:
+        """Wait for the work before it."""
+        if self._recorded and self._at is None:
+            _wait(self._index)
+
+    def elapsed_time(self, end_event: Any) -> float:
+        """Simulated ms from this event to another: what the device would have taken."""
+        start, end = self._times(end_event)
+        return (end[0] - start[0]) / 1e6
+
+    def elapsed_wall_time(self, end_event: Any) -> float:
+        """ms of the host that simulates the device, from this event to another."""
+        start, end = self._times(end_event)
+        return (end[1] - start[1]) / 1e6
+
+    def _times(self, other: Any) -> tuple[tuple[int, int], tuple[int, int]]:
+        for event in (self, other):
+            if not isinstance(event, Event) or not event._timed:
+                raise TorchDeviceError("both events must be made with enable_timing=True, on tt")
+        for event in (self, other):
+            if event._at is None:
+                raise TorchDeviceError("both events must be recorded before the time between them is known")
+        if self._index != other._index:
+            raise TorchDeviceError(
+                "both events must be of one device: each has a clock of its own",
+                got=[str(self.device), str(other.device)],
+            )
+        return self._at, other._at  # type: ignore[return-value]  # looked at above
+
+    def __repr__(self) -> str:
+        return f"<torch.tt.Event {self.device}, timing={self._timed}, recorded={self._recorded}>"
