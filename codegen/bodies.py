@@ -5,6 +5,8 @@
     /* gr-functions: cpu : f32 f64 */             as gr-kernel, for each function of kernels/functions.h
     /* gr-functions: tt */
     /* gr-pairs: tt */  /* gr-triples: tt */      likewise for those of two, and of three floats
+    /* gr-folds: tt */                            likewise for each reduction of kernels/folds.h, by
+    /* gr-number-folds: tt */  /* gr-float-folds: tt */      which of them take what
 
 Standard library only: the wheel's build uses it too.
 """
@@ -21,18 +23,23 @@ __all__ = ["Instance", "find_bodies", "generic_table", "includes"]
 # Large code once for each instruction set, which is compiled once a unit.
 INNER_LOOPS = ("panels.h", "gemm.h")
 _INCLUDE = re.compile(r'^#include "([\w/]+\.h)"', re.M)
-_ANNOUNCES = re.compile(r"\bgr-(?:kernel|functions|pairs|triples)\b")
-_LINE = re.compile(
-    r"/\* gr-(?:kernel: (\w+)/(\w+)|(functions|pairs|triples): (\w+))\s*(?::\s*([\w ]+?))?\s*\*/"
-)
-FUNCTIONS = "functions.h"
-_COMMENT = re.compile(r"/\*.*?\*/", re.S)
-_LINES = {  # of functions.h, by what announces them
-    "functions": re.compile(r"GR_(?:FUNCTION\((\w+)|STEP_FUNCTION\((\w+), \d+), [0-2], (?:1|16), .+\)"),
-    "pairs": re.compile(r"GR_PAIR\((\w+), (?:1|16), .+\)"),
-    "triples": re.compile(r"GR_TRIPLE\((\w+), [01], (?:1|16), .+\)"),
+# {what announces bodies: (the list of their names, its lines of those)}
+_LISTED = {
+    "functions": (
+        "functions.h",
+        re.compile(r"GR_(?:FUNCTION\((\w+)|STEP_FUNCTION\((\w+), \d+), [0-2], (?:1|16), .+\)"),
+    ),
+    "pairs": ("functions.h", re.compile(r"GR_PAIR\((\w+), (?:1|16), .+\)")),
+    "triples": ("functions.h", re.compile(r"GR_TRIPLE\((\w+), [01], (?:1|16), .+\)")),
+    "folds": ("folds.h", re.compile(r"GR_FOLD\((\w+), .+, .+, .+, .+\)")),
+    "number-folds": ("folds.h", re.compile(r"GR_NUMBER_FOLD\((\w+), .+, .+, .+, .+\)")),
+    "float-folds": ("folds.h", re.compile(r"GR_FLOAT_FOLD\((\w+), .+, .+, .+, .+\)")),
 }
-_NUMBER = re.compile(r"GR_(?:NUMBER\(\w+|STEP_NUMBER\(\w+, \d+), [0-2], .+\)")
+# lines that bodies by hand read
+_BY_HAND = re.compile(r"GR_(?:NUMBER\(\w+|STEP_NUMBER\(\w+, \d+), [0-2], .+\)")
+_ANNOUNCES = re.compile(rf"\bgr-(?:kernel|{'|'.join(_LISTED)})\b")
+_LINE = re.compile(rf"/\* gr-(?:kernel: (\w+)/(\w+)|({'|'.join(_LISTED)}): (\w+))\s*(?::\s*([\w ]+?))?\s*\*/")
+_COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -70,7 +77,7 @@ def find_bodies(kernels: Path) -> list[Instance]:
             if match is None:
                 raise ValueError(f"{place}: no announcing line of codegen/bodies.py: {line.strip()}")
             kind, name, made, every, suffixes = match.groups()
-            names = {name: place} if name else _functions(kernels)[made]
+            names = {name: place} if name else _listed(kernels, made)
             for one, where in names.items():
                 for suffix in (suffixes or "").split() or [""]:
                     body = Instance(kind or every, relative, suffix, one)
@@ -81,27 +88,28 @@ def find_bodies(kernels: Path) -> list[Instance]:
     return sorted(found)
 
 
-def _functions(kernels: Path) -> dict[str, dict[str, str]]:
-    """By what announces them, the names in functions.h and where each is."""
-    found: dict[str, dict[str, str]] = {made: {} for made in _LINES}
+def _listed(kernels: Path, made: str) -> dict[str, str]:
+    """The names in a list that are announced so, and where each is."""
+    name = _LISTED[made][0]
+    found: dict[str, dict[str, str]] = {m: {} for m, (of, _) in _LISTED.items() if of == name}
     places: dict[str, str] = {}
-    text = _COMMENT.sub(lambda m: "\n" * m[0].count("\n"), (kernels / FUNCTIONS).read_text())
+    text = _COMMENT.sub(lambda m: "\n" * m[0].count("\n"), (kernels / name).read_text())
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
-        place = f"{FUNCTIONS}:{number}"
-        if not line or line.startswith("#") or _NUMBER.fullmatch(line):
+        place = f"{name}:{number}"
+        if not line or line.startswith("#") or _BY_HAND.fullmatch(line):
             continue
-        for made, allowed in _LINES.items():
-            match = allowed.fullmatch(line)
+        for kind, names in found.items():
+            match = _LISTED[kind][1].fullmatch(line)
             if match is None:
                 continue
-            name = next(filter(None, match.groups()))
-            if name in places:
-                raise ValueError(f"{place}: {name} is at {places[name]}, too")
-            found[made][name] = places[name] = place
+            one = next(filter(None, match.groups()))
+            if one in places:
+                raise ValueError(f"{place}: {one} is at {places[one]}, too")
+            names[one] = places[one] = place
             break
         else:
             raise ValueError(f"{place}: no line that its comment allows: {line}")
-    return found
+    return found[made]
 
 
 def includes(kind: str, header: str, suffix: str) -> list[str]:

@@ -55,6 +55,41 @@ def test_pairs_and_triples_have_lines_of_their_own(kernels):
     assert found == ["cpu/hypot/f16", "cpu/hypot/f32", "cpu/lerp/f64", "tt/ceil", "tt/elu", "tt/lerp"]
 
 
+FOLDS = """/* GR_FOLD(told, 0, x, a, of in a comment) */
+GR_FOLD(max, GR_LOWEST, x, (GR_E)a >= (GR_E)b || GR_IS_NAN(a) ? a : b, a)
+GR_NUMBER_FOLD(sum, 0, x, a + b, a)
+GR_FLOAT_FOLD(mean, 0, x, a + b, a / n)
+"""
+
+
+def test_reductions_have_a_list_of_their_own(kernels):
+    cpu = "/* gr-folds: cpu : f32 bool */\n/* gr-number-folds: cpu : f32 i32 */\n"
+    cpu += "/* gr-float-folds: cpu : f32 */\n"
+    folder = kernels(cpu=cpu, tt="/* gr-folds: tt */\n/* gr-float-folds: tt */\n")
+    (folder / "folds.h").write_text(FOLDS)
+    found = ["cpu/max/bool", "cpu/max/f32", "cpu/mean/f32", "cpu/sum/f32", "cpu/sum/i32", "tt/max", "tt/mean"]
+    assert sorted(generic(folder)) == found
+    (folder / "folds.h").write_text(FOLDS + "GR_NUMBER_FOLD(norm1, 0, GR_ABS(x), a + b, a)\n")
+    assert sorted(set(generic(folder)) - set(found)) == ["cpu/norm1/f32", "cpu/norm1/i32"]
+
+
+@pytest.mark.parametrize(
+    "line", ["GR_FOLD(least, 0, x, a)", "GR_FOLD(least, 0, x, a, a);", "GR_PAIR(least, 1, a)", "least"]
+)
+def test_a_malformed_fold_is_refused_with_its_place(kernels, line):
+    folder = kernels(cpu="/* gr-folds: cpu : f32 */\n")
+    (folder / "folds.h").write_text(FOLDS + line + "\n")
+    with pytest.raises(ValueError, match=r"^folds.h:5: no line that its comment allows"):
+        find_bodies(folder)
+
+
+def test_a_fold_that_is_there_twice_is_refused(kernels):
+    folder = kernels(cpu="/* gr-folds: cpu : f32 */\n")
+    (folder / "folds.h").write_text(FOLDS + "GR_FOLD(sum, 0, x, a + b, a)\n")
+    with pytest.raises(ValueError, match=r"^folds.h:5: sum is at folds.h:3, too$"):
+        find_bodies(folder)
+
+
 def test_a_folder_without_such_a_line_needs_no_list(kernels):
     folder = kernels(cpu="/* gr-kernel: cpu/add : f32 */\n", tt="/* gr-kernel: tt/add */\n")
     (folder / "functions.h").unlink()
@@ -113,5 +148,10 @@ def test_a_name_that_is_there_twice_is_refused(kernels):
 
 def test_the_functions_of_the_tree_are_units_of_their_headers():
     units = generic_table(native_folder() / "kernels")
-    for unit, function in (("cpu_unary", "gr_cpu_silu__bf16"), ("tt_unary", "gr_tt_silu")):
+    for unit, function in (
+        ("cpu_unary", "gr_cpu_silu__bf16"),
+        ("tt_unary", "gr_tt_silu"),
+        ("cpu_reduce", "gr_cpu_max__bool"),
+        ("tt_reduce", "gr_tt_mean"),
+    ):
         assert f"{{ return {function}(call); }}" in units[f"generic_{unit}.c"]

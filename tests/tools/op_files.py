@@ -60,15 +60,22 @@ _OTHER_WORDS: dict[str, tuple[str, ...]] = {
 _EMITS = ("op", "each", "call", "add")  # methods that make a node: ctx.op("exp", x)
 
 
+# {a list of kernels/ with a line of each op: the headers of a kind that make bodies of all of its lines}
+_LISTS = {"functions.h": ("unary", "pairs"), "folds.h": ("reduce",)}
+
+
 def c_files(op: Op) -> set[str]:
     """The files of native/kernels with a body of its own, or its formula."""
     own = {body.name for kind in op.bodies for body in op.all_bodies(kind)}
     found = {f"native/kernels/{b.header}" for b in find_bodies(KERNELS) if b.name in own | {op.name}}
-    formulas = KERNELS / "functions.h"
-    if formulas.exists() and re.search(rf"^GR_\w+\({op.name},", formulas.read_text(), re.M):
-        # the families that read the line say nothing about it
-        found -= {f"native/kernels/{kind}/{made}.h" for kind in ("cpu", "tt") for made in ("unary", "pairs")}
-        found.add("native/kernels/functions.h")
+    for listed, readers in _LISTS.items():
+        lines = KERNELS / listed
+        if lines.exists() and re.search(
+            rf"^GR_\w+\((?:{'|'.join(own | {op.name})}),", lines.read_text(), re.M
+        ):
+            # the families that read the line say nothing about it
+            found -= {f"native/kernels/{kind}/{made}.h" for kind in ("cpu", "tt") for made in readers}
+            found.add(f"native/kernels/{listed}")
     return found
 
 

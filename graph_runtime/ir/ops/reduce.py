@@ -1,8 +1,8 @@
-"""Reductions: sum mean prod max min, all any.
+"""Reductions: sum mean prod max min, all any. A line of native/kernels/folds.h is what each does in C.
 
 C contract (args are the input, then the output). Attribute words:
     [0] mask of the reduced axes: bit d is set for axis d (keepdims shows in the output's shape only)
-Floats are summed and multiplied in a wider type than they are stored in; integers wrap. max and min are NaN
+Floats are joined in a wider type than they are stored in; integers wrap. max and min are NaN
 where any element is. all and any run the bodies of min and max.
 """
 
@@ -26,8 +26,10 @@ def _axes(op, attrs, ndim):
     return tuple(sorted(rules.axes_of(op, given, ndim)))
 
 
-def _reduction(op, doc, compute, allowed, empty_ok, tt=(), body=None, **traits):
-    """``body``: the kernels' name where it is not the op's."""
+def _reduction(op, doc, compute, allowed, tt=(), empty_ok=True, exact=False, body=None, **traits):
+    """A reduction of the dtypes ``allowed``, on tt of ``tt``. ``compute``: numpy's, of array, axis, keepdims.
+    ``empty_ok``: no elements have a result, the fold's start. ``exact``: a result is one of the elements.
+    ``body``: the kernels' name where it is not the op's."""
 
     def infer(inputs, attrs):
         (x,) = inputs
@@ -50,7 +52,6 @@ def _reduction(op, doc, compute, allowed, empty_ok, tt=(), body=None, **traits):
             )
         return [rules.narrow(y, x.dtype.name)]
 
-    exact = op in ("max", "min", "all", "any")
     bodies = {"cpu": Body(body or op, allowed, rules.by_dtype)}
     if tt:
         bodies["tt"] = Body(body or op, tt)
@@ -99,10 +100,12 @@ def _reduction_cases(allowed, exact, empty_ok):
 
 _NUMBERS = rules.FLOATS + rules.INTS
 _TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
-_reduction("sum", "sum over axes", np.sum, _NUMBERS, True, _TT_NUMBERS, sums=True)
-_reduction("mean", "mean over axes", np.mean, rules.FLOATS, False, rules.TT_FLOATS, sums=True)
-_reduction("prod", "product over axes", np.prod, _NUMBERS, True, _TT_NUMBERS)
-_reduction("max", "greatest element over axes", np.max, rules.ALL, False, rules.TT_MOVED)
-_reduction("min", "least element over axes", np.min, rules.ALL, False, rules.TT_MOVED)
-_reduction("all", "whether all elements are true", np.all, ("bool",), True, ("bool",), "min")
-_reduction("any", "whether any element is true", np.any, ("bool",), True, ("bool",), "max")
+_reduction("sum", "sum over axes", np.sum, _NUMBERS, _TT_NUMBERS, sums=True)
+_reduction("mean", "mean over axes", np.mean, rules.FLOATS, rules.TT_FLOATS, empty_ok=False, sums=True)
+_reduction("prod", "product over axes", np.prod, _NUMBERS, _TT_NUMBERS)
+_EXTREME = {"allowed": rules.ALL, "tt": rules.TT_MOVED, "empty_ok": False, "exact": True}
+_reduction("max", "greatest element over axes", np.max, **_EXTREME)
+_reduction("min", "least element over axes", np.min, **_EXTREME)
+_BOOLS = {"allowed": ("bool",), "tt": ("bool",), "exact": True}
+_reduction("all", "whether all elements are true", np.all, **_BOOLS, body="min")
+_reduction("any", "whether any element is true", np.any, **_BOOLS, body="max")

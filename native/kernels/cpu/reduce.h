@@ -1,18 +1,29 @@
-/* reduce.h: sum mean prod max min over axes. Template over all types. Floats are summed in double, integers wrap.
+/* reduce.h: the reductions of folds.h over axes. Template over all types. Floats are joined in double, integers wrap.
  *
- * Dimensions are merged to runs that are kept or reduced. If the last run is kept, CHUNK sums run side by
- * side; if it is reduced, it is summed in LANES partial sums, so that the order of additions does not depend
- * on the machine. The innermost loops are one a kind; what walks to them is shared.
+ * Dimensions are merged to runs that are kept or reduced. If the last run is kept, CHUNK totals run side by
+ * side; if it is reduced, it is joined in LANES totals, so that the order of additions does not depend
+ * on the machine. The innermost loops are one a fold; what walks to them is shared.
  *
- * defines: gr_cpu_{sum,mean,prod,max,min}__<suffix>
+ * defines: gr_cpu_{names of folds.h}__<suffix>
  */
 #define GR_CHUNK 32
 #define GR_LANES 8
-#define GR_SUM 0
-#define GR_MEAN 1
-#define GR_MAX 2
-#define GR_MIN 3
-#define GR_PROD 4
+#define GR_E GR_C
+#define GR_LOWEST ((GR_WIDE)GR_LEAST)
+#if GR_FLOAT
+#define GR_HIGHEST ((GR_WIDE)INFINITY)
+#else
+#define GR_HIGHEST ((GR_WIDE)(GR_C)~GR_LEAST)
+#endif
+
+/* A line of folds.h: a run of n contiguous elements onto a total, a row of them each onto its own, and the results of
+ * width totals, each of n elements. */
+typedef struct GR_FN(fold) {
+  GR_WIDE start;
+  GR_WIDE (*run)(GR_WIDE total, const GR_T *x, int64_t n);
+  void (*row)(GR_WIDE *total, const GR_T *x, int64_t width);
+  void (*end)(GR_T *out, const GR_WIDE *total, int64_t width, int64_t n);
+} GR_FN(fold);
 
 typedef struct GR_FN(reduction) {
   const GR_T *x;
@@ -22,62 +33,31 @@ typedef struct GR_FN(reduction) {
   int64_t reduced_shape[GR_MAX_DIMS], reduced_step[GR_MAX_DIMS];
   int64_t rows;                /* positions of the reduced odometer */
   int64_t n;                   /* the last run */
-  int64_t total;               /* elements behind one result */
-  int kind;
+  int64_t count;               /* elements behind one result */
+  const GR_FN(fold) *fold;
 } GR_FN(reduction);
 
-/* The neutral element; a maximum or minimum starts at its first element instead. */
-GR_INLINE GR_WIDE GR_FN(reduce_start)(const GR_T *x, int kind) {
-  return kind == GR_MAX || kind == GR_MIN ? (GR_WIDE)GR_LOAD(*x) : kind == GR_PROD;
-}
+typedef GR_WIDE (*GR_FN(element))(GR_WIDE x);
+typedef GR_WIDE (*GR_FN(joined))(GR_WIDE a, GR_WIDE b);
 
-GR_INLINE GR_WIDE GR_FN(reduce_step)(GR_WIDE a, GR_WIDE b, int kind) {
-  if (kind == GR_PROD) return a * b;
-  if (kind == GR_MAX) return (GR_C)a >= (GR_C)b || GR_IS_NAN(a) ? a : b;
-  if (kind == GR_MIN) return (GR_C)a <= (GR_C)b || GR_IS_NAN(a) ? a : b;
-  return a + b;
-}
-
-GR_INLINE GR_T GR_FN(reduce_end)(GR_WIDE value, int64_t total, int kind) {
-  return GR_STORE((GR_C)(kind == GR_MEAN ? value / (GR_WIDE)total : value));
-}
-
-/* n contiguous elements onto `start`. */
-GR_INLINE GR_WIDE GR_FN(reduce_run_of)(GR_WIDE start, const GR_T *x, int64_t n, int kind) {
+GR_INLINE GR_WIDE GR_FN(reduce_run)(GR_WIDE total, const GR_T *x, int64_t n, GR_FN(element) element,
+                                    GR_FN(joined) joined) {
   int64_t i = 0;
   if (n >= 2 * GR_LANES) {
     GR_WIDE lane[GR_LANES];
-    for (int l = 0; l < GR_LANES; l++) lane[l] = GR_LOAD(x[l]);
+    for (int l = 0; l < GR_LANES; l++) lane[l] = element(GR_LOAD(x[l]));
     for (i = GR_LANES; i + GR_LANES <= n; i += GR_LANES) {
-      for (int l = 0; l < GR_LANES; l++) lane[l] = GR_FN(reduce_step)(lane[l], GR_LOAD(x[i + l]), kind);
+      for (int l = 0; l < GR_LANES; l++) lane[l] = joined(lane[l], element(GR_LOAD(x[i + l])));
     }
-    for (int l = 0; l < GR_LANES; l++) start = GR_FN(reduce_step)(start, lane[l], kind);
+    for (int l = 0; l < GR_LANES; l++) total = joined(total, lane[l]);
   }
-  for (; i < n; i++) start = GR_FN(reduce_step)(start, GR_LOAD(x[i]), kind);
-  return start;
+  for (; i < n; i++) total = joined(total, element(GR_LOAD(x[i])));
+  return total;
 }
 
-/* width elements, each onto its own value. */
-GR_INLINE void GR_FN(reduce_row_of)(GR_WIDE *restrict value, const GR_T *x, int64_t width, int kind) {
-  for (int64_t c = 0; c < width; c++) value[c] = GR_FN(reduce_step)(value[c], GR_LOAD(x[c]), kind);
-}
-
-static __attribute__((noinline)) GR_WIDE GR_FN(reduce_run)(GR_WIDE start, const GR_T *x, int64_t n, int kind) {
-  if (kind == GR_MAX) return GR_FN(reduce_run_of)(start, x, n, GR_MAX);
-  if (kind == GR_MIN) return GR_FN(reduce_run_of)(start, x, n, GR_MIN);
-  if (kind == GR_PROD) return GR_FN(reduce_run_of)(start, x, n, GR_PROD);
-  return GR_FN(reduce_run_of)(start, x, n, GR_SUM);
-}
-
-static __attribute__((noinline)) void GR_FN(reduce_row)(GR_WIDE *value, const GR_T *x, int64_t width, int kind) {
-  if (kind == GR_MAX)
-    GR_FN(reduce_row_of)(value, x, width, GR_MAX);
-  else if (kind == GR_MIN)
-    GR_FN(reduce_row_of)(value, x, width, GR_MIN);
-  else if (kind == GR_PROD)
-    GR_FN(reduce_row_of)(value, x, width, GR_PROD);
-  else
-    GR_FN(reduce_row_of)(value, x, width, GR_SUM);
+GR_INLINE void GR_FN(reduce_row)(GR_WIDE *restrict total, const GR_T *x, int64_t width, GR_FN(element) element,
+                                 GR_FN(joined) joined) {
+  for (int64_t c = 0; c < width; c++) total[c] = joined(total[c], element(GR_LOAD(x[c])));
 }
 
 /* Results first .. last-1, where the last run is reduced. */
@@ -87,12 +67,12 @@ static int32_t GR_FN(reduce_inner)(void *ctx, int64_t first, int64_t last) {
   gr_seek(first, r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
   for (int64_t i = first; i < last; i++) {
     gr_seek(0, r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
-    GR_WIDE value = GR_FN(reduce_start)(r->x + base, r->kind);
+    GR_WIDE total = r->fold->start;
     for (int64_t row = 0; row < r->rows; row++) {
-      value = GR_FN(reduce_run)(value, r->x + base + at, r->n, r->kind);
+      total = r->fold->run(total, r->x + base + at, r->n);
       gr_advance(r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
     }
-    r->out[i] = GR_FN(reduce_end)(value, r->total, r->kind);
+    r->fold->end(r->out + i, &total, 1, r->count);
     gr_advance(r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
   }
   return GR_OK;
@@ -107,16 +87,14 @@ static int32_t GR_FN(reduce_outer)(void *ctx, int64_t first, int64_t last) {
     for (int64_t j = 0; j < r->n; j += GR_CHUNK) {
       const GR_T *x = r->x + base + j;
       int64_t width = gr_min(GR_CHUNK, r->n - j);
-      GR_WIDE value[GR_CHUNK];
-      for (int64_t c = 0; c < width; c++) value[c] = GR_FN(reduce_start)(x + c, r->kind);
+      GR_WIDE total[GR_CHUNK];
+      for (int64_t c = 0; c < width; c++) total[c] = r->fold->start;
       gr_seek(0, r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
       for (int64_t row = 0; row < r->rows; row++) {
-        GR_FN(reduce_row)(value, x + at, width, r->kind);
+        r->fold->row(total, x + at, width);
         gr_advance(r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
       }
-      for (int64_t c = 0; c < width; c++) {
-        r->out[i * r->n + j + c] = GR_FN(reduce_end)(value[c], r->total, r->kind);
-      }
+      r->fold->end(r->out + i * r->n + j, total, width, r->count);
     }
     gr_advance(r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
   }
@@ -146,7 +124,7 @@ static int GR_FN(reduce_split)(GR_FN(reduction) *r, const gr_arg *x, int64_t mas
   r->n = run[runs - 1];
   r->rows = 1;
   for (int32_t k = 0; k < runs - 1; k++) r->rows *= is_reduced[k] ? run[k] : 1;
-  r->total = r->rows * (is_reduced[runs - 1] ? r->n : 1);
+  r->count = r->rows * (is_reduced[runs - 1] ? r->n : 1);
   for (int32_t k = 0; k < runs - 1; k++) {
     step = 1;
     for (int32_t j = k + 1; j < runs; j++) step *= run[j];
@@ -161,59 +139,62 @@ static int GR_FN(reduce_split)(GR_FN(reduction) *r, const gr_arg *x, int64_t mas
   return is_reduced[runs - 1];
 }
 
-/* ``nothing``: the reduction of no elements. Not GR_INLINE: all reductions of a dtype share it. */
-static int32_t GR_FN(reduce)(const gr_call *call, int kind, GR_T nothing) {
+/* Not GR_INLINE: all reductions of a dtype share it. */
+static int32_t GR_FN(reduce)(const gr_call *call, const GR_FN(fold) *fold) {
   const gr_arg *x = &call->args[0], *out = &call->args[1];
   int64_t results = gr_size(out), size = gr_size(x);
   GR_FN(reduction) r;
-  r.kind = kind;
+  r.fold = fold;
   r.x = gr_ptr(x);
   r.out = gr_ptr(out);
   if (results == 0) return GR_OK;
   if (size == 0) {
-    for (int64_t i = 0; i < results; i++) r.out[i] = nothing;
+    for (int64_t i = 0; i < results; i++) fold->end(r.out + i, &fold->start, 1, 0);
     return GR_OK;
   }
   if (GR_FN(reduce_split)(&r, x, call->attrs[0])) {
-    return gr_parallel(call->env, results, gr_ceil_div(GR_GRAIN, r.total), GR_FN(reduce_inner), &r);
+    return gr_parallel(call->env, results, gr_ceil_div(GR_GRAIN, r.count), GR_FN(reduce_inner), &r);
   }
-  return gr_parallel(call->env, results / r.n, gr_ceil_div(GR_GRAIN, r.total * r.n), GR_FN(reduce_outer), &r);
+  return gr_parallel(call->env, results / r.n, gr_ceil_div(GR_GRAIN, r.count * r.n), GR_FN(reduce_outer), &r);
 }
 
+#define GR_FOLD_BODY(name, start, element, joined, result)                                                    \
+  GR_INLINE GR_WIDE GR_FN(name##_element)(GR_WIDE x) { return element; }                                      \
+  GR_INLINE GR_WIDE GR_FN(name##_joined)(GR_WIDE a, GR_WIDE b) { return joined; }                             \
+  static __attribute__((noinline)) GR_WIDE GR_FN(name##_run)(GR_WIDE total, const GR_T *x, int64_t n) {       \
+    return GR_FN(reduce_run)(total, x, n, GR_FN(name##_element), GR_FN(name##_joined));                       \
+  }                                                                                                           \
+  static __attribute__((noinline)) void GR_FN(name##_row)(GR_WIDE *total, const GR_T *x, int64_t width) {     \
+    GR_FN(reduce_row)(total, x, width, GR_FN(name##_element), GR_FN(name##_joined));                          \
+  }                                                                                                           \
+  static void GR_FN(name##_end)(GR_T *out, const GR_WIDE *total, int64_t width, int64_t count) {              \
+    GR_WIDE n = (GR_WIDE)count;                                                                               \
+    (void)n;                                                                                                  \
+    for (int64_t c = 0; c < width; c++) {                                                                     \
+      GR_WIDE a = total[c];                                                                                   \
+      out[c] = GR_STORE((GR_C)(result));                                                                      \
+    }                                                                                                         \
+  }                                                                                                           \
+  static inline int32_t GR_BODY(name)(const gr_call *call) {                                                  \
+    static const GR_FN(fold) fold = {start, GR_FN(name##_run), GR_FN(name##_row), GR_FN(name##_end)};         \
+    return GR_FN(reduce)(call, &fold);                                                                        \
+  }
+
+/* gr-folds: cpu : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool */
+#define GR_FOLD GR_FOLD_BODY
 #if !GR_IS_BOOL
-/* gr-kernel: cpu/sum : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
-static inline int32_t GR_BODY(sum)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_SUM, GR_STORE((GR_C)0));
-}
-
-/* gr-kernel: cpu/prod : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
-static inline int32_t GR_BODY(prod)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_PROD, GR_STORE((GR_C)1));
-}
+/* gr-number-folds: cpu : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 */
+#define GR_NUMBER_FOLD GR_FOLD_BODY
 #endif
-
 #if GR_FLOAT
-/* gr-kernel: cpu/mean : f32 f64 f16 bf16 */
-static inline int32_t GR_BODY(mean)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_MEAN, GR_STORE((GR_C)0));
-}
+/* gr-float-folds: cpu : f32 f64 f16 bf16 */
+#define GR_FLOAT_FOLD GR_FOLD_BODY
 #endif
-
-/* Of no elements: what bools have (any: false, all: true); the ops' rules refuse numbers then. */
-/* gr-kernel: cpu/max : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool */
-static inline int32_t GR_BODY(max)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_MAX, GR_STORE((GR_C)0));
-}
-
-/* gr-kernel: cpu/min : f32 f64 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool */
-static inline int32_t GR_BODY(min)(const gr_call *call) {
-  return GR_FN(reduce)(call, GR_MIN, GR_STORE((GR_C)1));
-}
+#include "folds.h"
 
 #undef GR_CHUNK
 #undef GR_LANES
-#undef GR_SUM
-#undef GR_MEAN
-#undef GR_MAX
-#undef GR_MIN
-#undef GR_PROD
+#undef GR_E
+#undef GR_LOWEST
+#undef GR_HIGHEST
+#undef GR_FOLD_BODY

@@ -17,11 +17,11 @@ static inline int gr_tt_arg_better(const gr_tt_reduce_job *job, double x, double
   if (found != found) return x != x && job->of_equals;
   if (x != x) return 1;
   if (x == found) return job->of_equals;
-  return job->kind == GR_TT_MOST ? x > found : x < found;
+  return job->greatest ? x > found : x < found;
 }
 
-static inline void gr_tt_fold_arg(const gr_tt_reduce_job *job, gr_tt_total *all, uint32_t *found, const uint32_t *x,
-                                  int64_t n, int64_t at) {
+static inline void gr_tt_bring_arg(const gr_tt_reduce_job *job, gr_tt_total *all, uint32_t *found, const uint32_t *x,
+                                   int64_t n, int64_t at) {
   int floats = gr_tt_is_float(job->in.arg->format);
   for (int64_t k = 0; k < n; ++k) {
     int64_t target = job->last ? 0 : k, index = job->last ? at + k : at;
@@ -32,16 +32,17 @@ static inline void gr_tt_fold_arg(const gr_tt_reduce_job *job, gr_tt_total *all,
   }
 }
 
-static inline int32_t gr_tt_arg(const gr_call *call, int kind) {
-  gr_tt_reduce_job job = {.kind = kind, .fold = gr_tt_fold_arg, .finds = 1, .of_equals = call->attrs[1] != 0};
-  return gr_tt_reduce_run(call, (uint64_t)1 << call->attrs[0], job, 0);
+static inline int32_t gr_tt_arg(const gr_call *call, int greatest) {
+  static const gr_tt_fold fold = {.bring = gr_tt_bring_arg};
+  gr_tt_reduce_job job = {.fold = &fold, .greatest = greatest, .of_equals = call->attrs[1] != 0};
+  return gr_tt_reduce_run(call, (uint64_t)1 << call->attrs[0], job);
 }
 
 /* gr-kernel: tt/argmax */
-static inline int32_t gr_tt_argmax(const gr_call *call) { return gr_tt_arg(call, GR_TT_MOST); }
+static inline int32_t gr_tt_argmax(const gr_call *call) { return gr_tt_arg(call, 1); }
 
 /* gr-kernel: tt/argmin */
-static inline int32_t gr_tt_argmin(const gr_call *call) { return gr_tt_arg(call, GR_TT_LEAST); }
+static inline int32_t gr_tt_argmin(const gr_call *call) { return gr_tt_arg(call, 0); }
 
 /* ---------------------------------------------------------------- cumsum */
 
