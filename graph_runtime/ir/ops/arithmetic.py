@@ -24,11 +24,9 @@ from . import rules
 from .pointwise import binary, numpy_name, unary
 from .registry import Attr, Body, Case, Op, alias, register
 
-_NUMBERS = rules.FLOATS + rules.INTS
-_BITS = (*rules.INTS, "bool")
-_BOOL = ("bool",)
+_BOOL = rules.BOOL
+_BITS = (*rules.INTS, *_BOOL)
 _TT_BITS = tuple(t for t in rules.TT_MOVED if t not in rules.TT_FLOATS)
-_TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
 _SIMPLE = ("simple", "nop")  # pace of what takes one input
 
 
@@ -71,7 +69,7 @@ _plain(
     "abs",
     "the magnitude; the least integer stays",
     np.abs,
-    _NUMBERS,
+    rules.NUMBERS,
     rules.TT_ARITH,
     pace=("simple", "abs"),
     step=23,
@@ -83,7 +81,7 @@ _plain(
     "negative",
     "-x; integers wrap",
     np.negative,
-    _NUMBERS,
+    rules.NUMBERS,
     rules.TT_ARITH,
     pace=_SIMPLE,
     step=24,
@@ -95,7 +93,7 @@ _plain(
     "square",
     "x * x; integers wrap",
     np.square,
-    _NUMBERS,
+    rules.NUMBERS,
     rules.TT_ARITH,
     pace=("simple", "square"),
     step=33,
@@ -105,7 +103,7 @@ _plain(
     "sign",
     "-1, 0 or 1; NaN stays",
     np.sign,
-    _NUMBERS,
+    rules.NUMBERS,
     rules.TT_ARITH,
     pace=_SIMPLE,
     onnx="Sign",
@@ -129,7 +127,7 @@ unary(
     "clip",
     "min(max(x, min), max); where min is above max: max",
     lambda x, a: _clip(x, "float64" if x.dtype.kind == "f" else x.dtype.name, a),
-    allowed=_NUMBERS,
+    allowed=rules.NUMBERS,
     attrs=(
         Attr("min", "float", None, "least result; none by default"),
         Attr("max", "float", None, "greatest result; none by default"),
@@ -187,7 +185,7 @@ binary(
     "mod",
     "what is left of a / b, with the sign of b",
     _mod,
-    _TT_NUMBERS,
+    rules.TT_NUMBERS,
     make=("normal", "positive"),
     flops=4,
     nmse=_ONCE,
@@ -242,7 +240,7 @@ for _name, _doc, _compute in (
         _name,
         _doc,
         lambda a, b, attrs, f=_compute: f(a, b),
-        tt=tuple(t for t in _TT_BITS if t != "bool"),
+        tt=tuple(t for t in _TT_BITS if t not in _BOOL),
         allowed=rules.INTS,
         make=("normal", "shift"),
         pace=("simple", "add"),
@@ -296,7 +294,7 @@ alias("hardtanh", "clip", min=-1.0, max=1.0)
 
 def _where_infer(inputs, attrs):
     cond = inputs[0]
-    if cond.dtype != "bool":
+    if cond.dtype not in _BOOL:
         rules.fail("where", f"input 0 (cond) must be bool, got {cond}; compare it with 0", got=cond.dtype)
     dtype = rules.one_dtype("where", inputs[1:], rules.ALL)
     return [TensorType(dtype, rules.broadcast("where", *(t.shape for t in inputs)))]

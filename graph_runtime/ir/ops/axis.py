@@ -19,13 +19,11 @@ from . import indices, rules
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 from .work import Passes
 
-_NUMBERS = rules.FLOATS + rules.INTS
-_TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
 _AXIS = Attr("axis", "int", 0, "the axis to go along")
 
 
 def _axis(op, inputs, attrs):
-    rules.one_dtype(op, inputs, _NUMBERS)
+    rules.one_dtype(op, inputs, rules.NUMBERS)
     return rules.axis_of(op, attrs["axis"], len(inputs[0].shape))
 
 
@@ -45,7 +43,7 @@ def _arg_cases():
         for dtype in ("int64", "int32"):
             attrs_of = attrs | {"dtype": dtype}
             yield Case(f"{name}_{dtype}", (("float32", shape),), attrs_of, make=("digits",), nmse=rules.EXACT)
-    for t in _NUMBERS:
+    for t in rules.NUMBERS:
         yield Case(t, ((t, (3, 33, 5)),), {"axis": 1, "dtype": "int32"}, nmse=rules.EXACT)
 
 
@@ -83,8 +81,8 @@ def _arg(op: str, doc: str, compute) -> None:
             ),
             words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["select_last_index"])],
             bodies={
-                "cpu": Body(op, _NUMBERS, rules.by_dtype),
-                "tt": Body(op, _TT_NUMBERS, accepts=indices.narrow_found),
+                "cpu": Body(op, rules.NUMBERS, rules.by_dtype),
+                "tt": Body(op, rules.TT_NUMBERS, accepts=indices.narrow_found),
             },
             kind="reduction",
             parts="arg",
@@ -132,8 +130,8 @@ register(
         ),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["exclusive"]), int(a["reverse"])],
         bodies={
-            "cpu": Body("cumsum", _NUMBERS, rules.by_dtype),
-            "tt": Body("cumsum", _TT_NUMBERS),
+            "cpu": Body("cumsum", rules.NUMBERS, rules.by_dtype),
+            "tt": Body("cumsum", rules.TT_NUMBERS),
         },
         pace={"cpu": "simple"},
         work=Passes(("matmul",)),  # with a triangle of ones
@@ -152,7 +150,7 @@ register(
             ),
             *(
                 Case(t, ((t, (3, 33, 5)),), {"axis": 1}, nmse=rules.SUMMED.get(t, rules.EXACT))
-                for t in _NUMBERS[1:]
+                for t in rules.NUMBERS[1:]
             ),
         ),
     )
@@ -210,8 +208,8 @@ register(
         ),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["largest"])],
         bodies={
-            "cpu": Body("topk", _NUMBERS, rules.by_dtype),
-            "tt": Body("topk", _TT_NUMBERS, accepts=_topk_tt),
+            "cpu": Body("topk", rules.NUMBERS, rules.by_dtype),
+            "tt": Body("topk", rules.TT_NUMBERS, accepts=_topk_tt),
         },
         kind="reduction",
         parts="moved",
@@ -231,7 +229,10 @@ register(
                     ("none", (33,), {"k": 0}, "normal"),
                 )
             ),
-            *(Case(t, ((t, (3, 33)),), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED) for t in _NUMBERS[1:]),
+            *(
+                Case(t, ((t, (3, 33)),), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED)
+                for t in rules.NUMBERS[1:]
+            ),
         ),
     )
 )

@@ -15,10 +15,12 @@ from ..graph import TensorType
 
 __all__ = [
     "ALL",
+    "BOOL",
     "EXACT",
     "FLOATS",
     "INTS",
     "MOVED",
+    "NUMBERS",
     "ROUNDED",
     "SIGNED",
     "SUMMED",
@@ -26,6 +28,7 @@ __all__ = [
     "TT_COMPARED",
     "TT_FLOATS",
     "TT_MOVED",
+    "TT_NUMBERS",
     "axes_mask",
     "axes_of",
     "axis_of",
@@ -47,11 +50,18 @@ __all__ = [
 FLOATS = dtypes.FLOATS
 SIGNED = tuple(dtype for dtype, f in dtypes.BY_DTYPE.items() if f.kind == "int")
 INTS = (*SIGNED, *(dtype for dtype, f in dtypes.BY_DTYPE.items() if f.kind == "uint"))
+NUMBERS = (*FLOATS, *INTS)
+BOOL = tuple(dtype for dtype, f in dtypes.BY_DTYPE.items() if f.kind == "bool")
 ALL = tuple(dtypes.BY_DTYPE)
 TT_FLOATS = dtypes.TILED
 TT_ARITH = (*TT_FLOATS, "int32")
-TT_COMPARED = (*TT_ARITH, "int16", "uint16", "int8", "uint8", "bool")  # all that fit an int32, and floats
-TT_MOVED = (*TT_FLOATS, "int32", "uint32", "int16", "uint16", "int8", "uint8", "bool")
+# kernels of tt hold an element in four bytes: the widest integers first
+_HELD = sorted(
+    (f for f in dtypes.BY_DTYPE.values() if f.kind != "float" and f.itemsize <= 4), key=lambda f: -f.itemsize
+)
+TT_COMPARED = (*TT_FLOATS, *(f.dtype for f in _HELD if f.digits < 32))  # those that fit an int32
+TT_MOVED = (*TT_FLOATS, *(f.dtype for f in _HELD))
+TT_NUMBERS = tuple(t for t in TT_MOVED if t not in BOOL)
 
 MAX_DIMS = 16  # GR_MAX_DIMS of native/kernels/cpu/common.h
 
