@@ -15,6 +15,7 @@
  *   GR_LOWEST      the least number there is, or -infinity
  *   GR_HIGHEST     the greatest, or infinity
  *   GR_IS_NAN(a)   0 for integers
+ *   GR_ABS(x)      without its sign
  * Comparisons are written so that a NaN stays.
  *
  * defines: nothing; the macros end here
@@ -30,6 +31,8 @@
 #endif
 
 GR_NUMBER_FOLD(sum, 0, x, a + b, a)
+GR_NUMBER_FOLD(sum_abs, 0, GR_ABS(x), a + b, a)
+GR_NUMBER_FOLD(sum_squares, 0, x * x, a + b, a)
 GR_FLOAT_FOLD(mean, 0, x, a + b, a / n)
 GR_NUMBER_FOLD(prod, 1, x, a * b, a)
 GR_FOLD(max, GR_LOWEST, x, (GR_E)a >= (GR_E)b || GR_IS_NAN(a) ? a : b, a)

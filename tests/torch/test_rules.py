@@ -79,6 +79,7 @@ ACTIVATIONS = {
     "binary cross entropy": lambda x: functional.binary_cross_entropy(x.sigmoid(), x.detach().sigmoid()),
     "group norm": lambda x: functional.group_norm(x, 2),
     "deviation": lambda x: x.std(1) + x.norm(),
+    "first norm": lambda x: torch.linalg.vector_norm(x, 1, dim=(1, 3), keepdim=True) + x.norm(1),
     "mask": lambda x: (x * 1).masked_fill(x > 0, 2.0) + x.clone().index_put((x < 0,), torch.tensor(0.5)),
     "columns": lambda x: x.detach()[:, [2, 0]] * x.sum(),
 }

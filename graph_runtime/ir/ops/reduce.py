@@ -1,4 +1,5 @@
-"""Reductions: sum mean prod max min, all any. A line of native/kernels/folds.h is what each does in C.
+"""Reductions: sum sum_abs sum_squares mean prod max min, all any. What each does in C is a line of
+native/kernels/folds.h.
 
 C contract (args are the input, then the output). Attribute words:
     [0] mask of the reduced axes: bit d is set for axis d (keepdims shows in the output's shape only)
@@ -14,10 +15,7 @@ from ..graph import TensorType
 from . import rules
 from .registry import Attr, Body, Case, Op, register
 
-_NMSE = rules.SUMMED | dict.fromkeys((*rules.INTS, "bool"), rules.EXACT)
-
-
-# ---------------------------------------------------------------- sum mean prod max min all any
+_NMSE = rules.SUMMED | dict.fromkeys((*rules.INTS, *rules.BOOL), rules.EXACT)
 
 
 def _axes(op, attrs, ndim):
@@ -26,10 +24,10 @@ def _axes(op, attrs, ndim):
     return tuple(sorted(rules.axes_of(op, given, ndim)))
 
 
-def _reduction(op, doc, compute, allowed, tt=(), empty_ok=True, exact=False, body=None, **traits):
+def _reduction(op, doc, compute, allowed, tt=(), empty_ok=True, exact=False, body=None, onnx="", **traits):
     """A reduction of the dtypes ``allowed``, on tt of ``tt``. ``compute``: numpy's, of array, axis, keepdims.
     ``empty_ok``: no elements have a result, the fold's start. ``exact``: a result is one of the elements.
-    ``body``: the kernels' name where it is not the op's."""
+    ``body``: the kernels' name where it is not the op's. ``onnx``: its name there."""
 
     def infer(inputs, attrs):
         (x,) = inputs
@@ -71,6 +69,7 @@ def _reduction(op, doc, compute, allowed, tt=(), empty_ok=True, exact=False, bod
             bodies=bodies,
             kind="reduction",
             walk="reduce",
+            onnx={onnx: {"keepdims": "keepdims"}} if onnx else {},
             **traits,
             cases=tuple(_reduction_cases(allowed, exact, empty_ok)),
         )
@@ -98,14 +97,29 @@ def _reduction_cases(allowed, exact, empty_ok):
         yield Case(t, ((t, (3, 33, 20)),), {"axes": (0, 2)}, nmse=rules.EXACT if exact else _NMSE[t])
 
 
-_NUMBERS = rules.FLOATS + rules.INTS
-_TT_NUMBERS = tuple(t for t in rules.TT_MOVED if t != "bool")
-_reduction("sum", "sum over axes", np.sum, _NUMBERS, _TT_NUMBERS, sums=True)
-_reduction("mean", "mean over axes", np.mean, rules.FLOATS, rules.TT_FLOATS, empty_ok=False, sums=True)
-_reduction("prod", "product over axes", np.prod, _NUMBERS, _TT_NUMBERS)
+def _summed(of):
+    """The sum over axes of what ``of`` makes of each element, which integers wrap in."""
+    return lambda x, axis, keepdims: np.sum(of(x), axis=axis, keepdims=keepdims)
+
+
+_SUM = {"allowed": rules.NUMBERS, "tt": rules.TT_NUMBERS, "sums": True}
+_reduction("sum", "sum over axes", np.sum, **_SUM, onnx="ReduceSum")
+_reduction("sum_abs", "sum of |x| over axes", _summed(np.abs), **_SUM, onnx="ReduceL1")
+_reduction("sum_squares", "sum of x * x over axes", _summed(np.square), **_SUM, onnx="ReduceSumSquare")
+_reduction(
+    "mean",
+    "mean over axes",
+    np.mean,
+    rules.FLOATS,
+    rules.TT_FLOATS,
+    empty_ok=False,
+    onnx="ReduceMean",
+    sums=True,
+)
+_reduction("prod", "product over axes", np.prod, rules.NUMBERS, rules.TT_NUMBERS, onnx="ReduceProd")
 _EXTREME = {"allowed": rules.ALL, "tt": rules.TT_MOVED, "empty_ok": False, "exact": True}
-_reduction("max", "greatest element over axes", np.max, **_EXTREME)
-_reduction("min", "least element over axes", np.min, **_EXTREME)
-_BOOLS = {"allowed": ("bool",), "tt": ("bool",), "exact": True}
+_reduction("max", "greatest element over axes", np.max, **_EXTREME, onnx="ReduceMax")
+_reduction("min", "least element over axes", np.min, **_EXTREME, onnx="ReduceMin")
+_BOOLS = {"allowed": rules.BOOL, "tt": rules.BOOL, "exact": True}
 _reduction("all", "whether all elements are true", np.all, **_BOOLS, body="min")
 _reduction("any", "whether any element is true", np.any, **_BOOLS, body="max")

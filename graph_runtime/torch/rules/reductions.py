@@ -193,9 +193,15 @@ def log_softmax_backward(e: Any, grad: Any, made: Any, dim: int, input_dtype: An
 def vector_norm(
     e: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 ) -> Any:
-    if ord != 2 or dtype is not None or not is_float(x):
-        raise Unsupported("norms other than the Euclidean are the host's")
-    return e.op("sqrt", _over(e, "sum", e.op("multiply", x, x), dim, keepdim))
+    if ord not in (1, 2) or dtype is not None or not is_float(x):
+        raise Unsupported("norms other than the first two are the host's")
+    if not x.shape:
+        return e.op("abs", x)
+    return (
+        _over(e, "sum_abs", x, dim, keepdim)
+        if ord == 1
+        else e.op("sqrt", _over(e, "sum_squares", x, dim, keepdim))
+    )
 
 
 @rule("norm")

@@ -12,8 +12,10 @@
 #define GR_LOWEST ((GR_WIDE)GR_LEAST)
 #if GR_FLOAT
 #define GR_HIGHEST ((GR_WIDE)INFINITY)
+#define GR_ABS(x) fabs(x)
 #else
 #define GR_HIGHEST ((GR_WIDE)(GR_C)~GR_LEAST)
+#define GR_ABS(x) (GR_SIGNED && (int64_t)(GR_C)(x) < 0 ? -(x) : (x))
 #endif
 
 /* A line of folds.h: a run of n contiguous elements onto a total, a row of them each onto its own, and the results of
@@ -57,6 +59,7 @@ GR_INLINE GR_WIDE GR_FN(reduce_run)(GR_WIDE total, const GR_T *x, int64_t n, GR_
 
 GR_INLINE void GR_FN(reduce_row)(GR_WIDE *restrict total, const GR_T *x, int64_t width, GR_FN(element) element,
                                  GR_FN(joined) joined) {
+  if (width > GR_CHUNK) __builtin_unreachable(); /* so that the loop is unrolled */
   for (int64_t c = 0; c < width; c++) total[c] = joined(total[c], element(GR_LOAD(x[c])));
 }
 
@@ -197,4 +200,5 @@ static int32_t GR_FN(reduce)(const gr_call *call, const GR_FN(fold) *fold) {
 #undef GR_E
 #undef GR_LOWEST
 #undef GR_HIGHEST
+#undef GR_ABS
 #undef GR_FOLD_BODY

@@ -10,6 +10,12 @@
 #include "tt/normalize.h"
 #include "tt/reduce.h"
 
+/* An element in its four-byte form as a number. */
+static inline double gr_tt_number(const gr_arg *arg, uint32_t word) {
+  if (gr_tt_is_float(arg->format)) return gr_float_of(word);
+  return arg->dtype == GR_U32 ? (double)word : (double)(int32_t)word;
+}
+
 /* ---------------------------------------------------------------- argmax, argmin */
 
 /* Whether x comes before the one found: NaN before all. */
@@ -22,10 +28,9 @@ static inline int gr_tt_arg_better(const gr_tt_reduce_job *job, double x, double
 
 static inline void gr_tt_bring_arg(const gr_tt_reduce_job *job, gr_tt_total *all, uint32_t *found, const uint32_t *x,
                                    int64_t n, int64_t at) {
-  int floats = gr_tt_is_float(job->in.arg->format);
   for (int64_t k = 0; k < n; ++k) {
     int64_t target = job->last ? 0 : k, index = job->last ? at + k : at;
-    double value = floats ? gr_float_of(x[k]) : (double)gr_tt_reduce_integer(job, x[k]);
+    double value = gr_tt_number(job->in.arg, x[k]);
     if (index > 0 && !gr_tt_arg_better(job, value, all[target].real)) continue;
     all[target].real = value;
     found[target] = (uint32_t)index;
@@ -143,12 +148,6 @@ typedef struct gr_tt_topk_job {
   int64_t across;            /* units beside each other, 32 columns each; 1: a unit has whole rows */
   int largest, keep;
 } gr_tt_topk_job;
-
-/* An element in its four-byte form as a number. */
-static inline double gr_tt_number(const gr_arg *arg, uint32_t word) {
-  if (gr_tt_is_float(arg->format)) return gr_float_of(word);
-  return arg->dtype == GR_U32 ? (double)word : (double)(int32_t)word;
-}
 
 /* Whether x comes before y, which lies before it in the tensor: not if they are equal. NaN is the greatest. */
 static inline int gr_tt_topk_before(int largest, double x, double y) {

@@ -30,9 +30,10 @@ typedef void (*gr_tt_bring)(const gr_tt_reduce_job *job, gr_tt_total *all, uint3
 
 /* What is made of the elements. */
 typedef struct gr_tt_fold {
-  gr_tt_total start;                               /* what nothing is reduced to */
+  gr_tt_total start;        /* what nothing is reduced to */
   gr_tt_bring bring;
-  uint32_t (*end)(gr_tt_total all, int64_t count);  /* NULL: bring writes the results itself */
+  /* the results of width targets, each of count elements; NULL: bring writes them itself */
+  void (*end)(uint32_t *out, const gr_tt_total *all, int64_t width, int64_t count);
 } gr_tt_fold;
 
 struct gr_tt_reduce_job {
@@ -56,11 +57,6 @@ static inline int64_t gr_tt_reduce_row(const gr_tt_reduce_job *job, int64_t kept
     stride *= n;
   }
   return row;
-}
-
-/* An integer or bool from its four-byte form. */
-static inline int64_t gr_tt_reduce_integer(const gr_tt_reduce_job *job, uint32_t word) {
-  return job->in.arg->dtype == GR_U32 ? (int64_t)word : (int64_t)(int32_t)word;
 }
 
 /* Brings input columns c0 .. c0+nc-1 into the targets of one panel: a row goes to a row, or all of it to one
@@ -97,7 +93,7 @@ static inline int32_t gr_tt_reduce_panel(const gr_tt_core *c, const void *ctx, c
     }
   else
     GR_TT_TRY(gr_tt_reduce_columns(c, job, cut, at, at.c0, at.nc, &rows, all, out));
-  for (int64_t i = 0; i < elements && job->fold->end; ++i) out[i] = job->fold->end(all[i], job->count);
+  if (job->fold->end) job->fold->end(out, all, elements, job->count);
   return gr_tt_store(c, &cut->view, at, out, cut->width, 0);
 }
 
@@ -124,8 +120,9 @@ static inline int32_t gr_tt_reduce_run(const gr_call *call, uint64_t mask, gr_tt
 #define GR_E double
 #define GR_LOWEST (-(double)INFINITY)
 #define GR_HIGHEST ((double)INFINITY)
+#define GR_ABS(x) fabs(x)
 #define GR_IS_NAN(a) ((a) != (a))
-#define GR_ELEMENT(job, word) gr_float_of(word)
+#define GR_ELEMENT(word, is_u32) gr_float_of(word)
 #define GR_MEMBER real
 #define GR_RESULT(a) gr_bits_of((float)(a))
 #define GR_NAMED(name) gr_tt_##name##_floats
@@ -136,8 +133,9 @@ static inline int32_t gr_tt_reduce_run(const gr_call *call, uint64_t mask, gr_tt
 #define GR_E int64_t
 #define GR_LOWEST ((uint64_t)INT64_MIN)
 #define GR_HIGHEST ((uint64_t)INT64_MAX)
+#define GR_ABS(x) ((int64_t)(x) < 0 ? -(x) : (x))
 #define GR_IS_NAN(a) 0
-#define GR_ELEMENT(job, word) (uint64_t)gr_tt_reduce_integer(job, word)
+#define GR_ELEMENT(word, is_u32) ((is_u32) ? (uint64_t)(word) : (uint64_t)(int32_t)(word))
 #define GR_MEMBER integer
 #define GR_RESULT(a) (uint32_t)(a)
 #define GR_NAMED(name) gr_tt_##name##_ints

@@ -9,6 +9,7 @@ from ....ir.ops import Op, all_ops
 from ..context import FLOATS, Context, Results, converter
 from ..read import dtype_name
 from ..tape import TapeValue
+from .reduce import REDUCTIONS
 
 _MIXED = ("Pow",)  # operators whose two inputs may be of two types
 _FOLDS = {"Max": "maximum", "Min": "minimum", "Sum": "add"}
@@ -38,7 +39,8 @@ def _mixed(ctx: Context, op: str, a: TapeValue, b: TapeValue, **attrs: object) -
 
 for _op in all_ops().values():
     for _name, _names in _op.onnx.items():
-        converter(_name)(_plain(_op, _names))
+        if _name not in REDUCTIONS:
+            converter(_name)(_plain(_op, _names))
 
 
 @converter(*_FOLDS)

@@ -6,11 +6,19 @@ import math
 
 import numpy as np
 
+from ....ir.ops import all_ops
 from ..context import FLOATS, Context, Results, converter
 from ..tape import TapeValue
 
-_PLAIN = {"ReduceMean": "mean", "ReduceMax": "max", "ReduceMin": "min", "ReduceProd": "prod"}
-_MIXED = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceSum", "ReduceSumSquare")
+# {ONNX op: the reduction over axes that it is}
+REDUCTIONS = {
+    name: op.name
+    for op in all_ops().values()
+    if op.kind == "reduction" and any(attr.name == "axes" for attr in op.attrs)
+    for name in op.onnx
+}
+_MIXED = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
+_ALONE = {"sum_abs": "abs", "sum_squares": "square"}  # what they are of one element; others are it
 
 
 def _axes(ctx: Context, x: TapeValue, by_input: int) -> list[int] | None:
@@ -25,8 +33,8 @@ def _axes(ctx: Context, x: TapeValue, by_input: int) -> list[int] | None:
 def total(ctx: Context, op: str, x: TapeValue, axes: list[int], keep: bool) -> TapeValue:
     """A reduction; one over nothing of an empty axis included, where ONNX defines it."""
     if not axes:
-        return x
-    if x.type.size == 0:
+        return ctx.op(_ALONE[op], x) if op in _ALONE else x
+    if x.type.size == 0 and op in ("max", "min", "mean"):
         return _empty(ctx, op, x, axes, keep)
     return ctx.op(op, x, axes=axes, keepdims=keep)
 
@@ -41,16 +49,16 @@ def _empty(ctx: Context, op: str, x: TapeValue, axes: list[int], keep: bool) -> 
         low, high, none = False, True, False
     else:
         low, high, none = np.iinfo(x.dtype).min, np.iinfo(x.dtype).max, 0
-    value = {"sum": 0, "prod": 1, "max": low, "min": high, "mean": none}[op]
+    value = {"max": low, "min": high, "mean": none}[op]
     return ctx.full(tuple(shape), value, x.dtype)
 
 
-@converter(*_PLAIN)
+@converter(*REDUCTIONS)
 def _plain(ctx: Context) -> Results:
-    x, keep, op = ctx.input(0), bool(ctx.attr("keepdims", 1)), _PLAIN[ctx.node.op_type]
-    axes = _axes(ctx, x, 18)
+    x, keep, op = ctx.input(0), bool(ctx.attr("keepdims", 1)), REDUCTIONS[ctx.node.op_type]
+    axes = _axes(ctx, x, 13 if ctx.node.op_type == "ReduceSum" else 18)
     if axes is None:
-        return x
+        return total(ctx, op, x, [], keep)
     if x.dtype == "bool":  # since opset 20
         return ctx.op({"max": "any", "min": "all"}[op], x, axes=axes, keepdims=keep)
     if op == "mean" and x.dtype not in FLOATS:
@@ -63,23 +71,14 @@ def _plain(ctx: Context) -> Results:
 @converter(*_MIXED)
 def _mixed(ctx: Context) -> Results:
     x, keep, op = ctx.input(0), bool(ctx.attr("keepdims", 1)), ctx.node.op_type
-    axes = _axes(ctx, x, 13 if op == "ReduceSum" else 18)
-    if op == "ReduceSum":
-        return x if axes is None else total(ctx, "sum", x, axes, keep)
+    axes = _axes(ctx, x, 18)
     if op == "ReduceLogSumExp" and axes:
         return _log_sum_exp(ctx, x, axes, keep)
-    if op in ("ReduceL2", "ReduceSumSquare"):
-        x = ctx.op("multiply", x, x)
-    elif op == "ReduceL1":
-        x = ctx.op("abs", x)
-    elif op == "ReduceLogSumExp":
+    if op == "ReduceLogSumExp":
         x = ctx.op("exp", x)
-    made = x if axes is None else total(ctx, "sum", x, axes, keep)
-    if op == "ReduceL2":
-        return ctx.cast(ctx.op("sqrt", ctx.cast(made, _float(made))), made.dtype)
-    if op in ("ReduceLogSum", "ReduceLogSumExp"):
-        return ctx.cast(ctx.op("log", ctx.cast(made, _float(made))), made.dtype)
-    return made
+    made = total(ctx, "sum_squares" if op == "ReduceL2" else "sum", x, axes or [], keep)
+    root = "sqrt" if op == "ReduceL2" else "log"
+    return ctx.cast(ctx.op(root, ctx.cast(made, _float(made))), made.dtype)
 
 
 def _float(x: TapeValue) -> str:
@@ -192,7 +191,7 @@ def _lp_normalization(ctx: Context) -> Results:
     axis = ctx.axis(ctx.attr("axis", -1), x.rank)
     if p not in (1, 2):
         ctx.fail(f"p is {p}, it must be 1 or 2")
-    norm = ctx.op("sum", ctx.op("abs", x) if p == 1 else ctx.op("multiply", x, x), axes=[axis], keepdims=True)
+    norm = ctx.op("sum_abs" if p == 1 else "sum_squares", x, axes=[axis], keepdims=True)
     norm = norm if p == 1 else ctx.op("sqrt", norm)
     zero = ctx.op("equal", norm, ctx.scalar(0, norm))
     return ctx.op("where", zero, ctx.scalar(0, x), ctx.op("divide", x, norm))
