@@ -215,8 +215,10 @@ def write_prepared(
     jobs: int | None = None,
     tell: Tell = silent,
     const: Collection[str] = (),
+    flow: bytes | None = None,
 ) -> Path:
-    """What build_bundle does with programs that are prepared already, with ``options`` and ``libraries``."""
+    """What build_bundle does with programs that are prepared already, with ``options`` and ``libraries``.
+    ``flow``: what runs of them do, as flow.json has it."""
     given = _given(libraries)
     plans = {key: item.plan for key, item in prepared.items()}
     kernels = [] if options.compile is False else _missing(plans, given)
@@ -236,6 +238,7 @@ def write_prepared(
             files=files,
             params=params,
             options=options,
+            flow=flow,
             tell=partial(tell, "writing parameters"),
         )
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..base.errors import InputError
+from ..base.errors import GraphRuntimeError, InputError
 from ..base.options import Options
-from ..run.factory import warn_of
+from ..run.factory import waits_for_runs, warn_of
 from ..run.tuning import Tuner
 from . import options as opt
 from .progress import progress
 from .sources import open_program
+
+if TYPE_CHECKING:
+    from ..run.flows.flow_module import FlowModule
 
 __all__ = ["compile_"]
 
@@ -38,6 +41,7 @@ def compile_(
         ),
     ] = None,
     params: opt.Params = None,
+    input: opt.Inputs = None,
     march: Annotated[
         str,
         typer.Option("--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level."),
@@ -64,7 +68,18 @@ def compile_(
     from ..codegen.cache import open_cache
 
     with progress(not json) as tell:
-        program = open_program(graph, device, library, params, options, tell)
+        try:
+            program = open_program(graph, device, library, params, options, tell)
+        except GraphRuntimeError as error:
+            if options.batch or library or params or not waits_for_runs(graph, error):
+                raise
+            from .flows import compile_flow  # needs onnx, which few commands do
+
+            flow = compile_flow(graph, output, device, options, opt.pairs(input, "--input"), error, tell)
+            _say_flow(flow, output, json)
+            return
+        if input:
+            raise InputError(f"--input is for models whose values a run finds: {graph} needs none", got=input)
         if program.bundle is not None:
             raise InputError(
                 f"{graph} is a bundle, compiled already; compile takes a graph.json "
@@ -95,3 +110,11 @@ def compile_(
     if verbose:
         opt.print_notes(made.notes)
     typer.echo(f"wrote {output}")
+
+
+def _say_flow(flow: FlowModule, output: Path, json: bool) -> None:
+    if json:
+        opt.print_json({"bundle": str(output), "programs": flow.programs.sizes})
+        return
+    typer.echo(flow.describe())
+    typer.echo(f"wrote {output}: these sizes, values and branches, and no others")

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import typer
 
 from ..base.errors import GraphRuntimeError, InputError, did_you_mean
 from ..base.options import Options
+from ..base.progress import Tell
 from ..frontends.onnx.dynamic import PortInfo
 from ..ir.graph import TensorType
 from ..run.factory import create_flow
 from ..run.flows.flow_module import FlowModule
+from ..run.loading import load
 from .values import read_input
 
-__all__ = ["FlowRun", "flow_of", "run_flow"]
+__all__ = ["FlowRun", "compile_flow", "flow_of", "flow_of_bundle", "run_flow"]
 
 FlowRun = tuple[list[str], list[np.ndarray], float]  # names of outputs, their values, seconds
 
@@ -32,14 +36,59 @@ def flow_of(
 ) -> FlowModule:
     """The flow of a model that has no one program, for which ``error`` says why. ``asked``: flags that look
     at a program, which are refused by name."""
+    _refuse(asked, str(error))
+    return create_flow(source, list(devices or ["cpu:0"]), options)
+
+
+def flow_of_bundle(
+    path: Path, devices: Sequence[str] | None, asked: Mapping[str, Any], **words: Any
+) -> FlowModule:
+    """The FlowModule of a bundle with a flow; ``asked`` as flow_of's, ``words`` as load's."""
+    _refuse(asked, "it is a bundle with a flow")
+    return cast("FlowModule", load(path, list(devices) if devices else None, **words))
+
+
+def _refuse(asked: Mapping[str, Any], why: str) -> None:
     for flag, value in asked.items():
         if value:
             raise InputError(
-                f"{flag} looks at one program, and this model finds sizes or values while it runs ({error}): "
+                f"--{flag} looks at one program, and this model finds sizes or values while it runs ({why}): "
                 "leave it out, or bind them all (--dim, --value)",
-                got=flag,
-            ) from error
-    return create_flow(source, list(devices or ["cpu:0"]), options)
+                got=f"--{flag}",
+            )
+
+
+def compile_flow(
+    source: Path,
+    output: Path,
+    devices: Sequence[str] | None,
+    options: Options,
+    given: Mapping[str, str],
+    error: GraphRuntimeError,
+    tell: Tell,
+) -> FlowModule:
+    """Run a model of open sizes at all the sizes of --dim, with the inputs of --input, else random ones, and
+    write what these runs found as a bundle. Raises ``error``, which says why it has no one program, where
+    sizes are missing."""
+    several = {name: list(d) for name, d in options.dims.items() if isinstance(d, (tuple, list))}
+    plain = {name: d for name, d in options.dims.items() if name not in several}
+    where = list(devices or ["cpu:0"])
+    module = create_flow(source, where, replace(options, dims={}))
+    random = [port for port in module.inputs if given.get(port.name, "random") == "random"]
+    if any(
+        isinstance(size, str) and size not in options.dims for port in random for size in port.shape or ()
+    ):
+        raise error
+    shapeless = {port.name for port in module.inputs if port.shape is None}
+    plain |= {name: tuple(several.pop(name)) for name in shapeless & several.keys()}
+    for sizes in itertools.product(*several.values()):
+        dims = {**plain, **dict(zip(several, sizes, strict=True))}
+        rng = np.random.default_rng(0)
+        for port in module.inputs:
+            module.set_input(port.name, _read(given.get(port.name, "random"), port, dims, rng))
+        module.run()
+    module.save(output, where, replace(options, dims={}), tell=tell)
+    return module
 
 
 def run_flow(

@@ -181,6 +181,12 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
     lines += [
         f"sha256 {digest[:16]}  {bundle.sizes[name]:>13,} B  {name}" for name, digest in bundle.files.items()
     ]
+    if bundle.flow is not None:
+        from ..build.bundles.flow_text import flow_text
+        from ..run.flows.loaded import flow_of_bundle  # needs onnx, which few commands do
+
+        found["flow"] = flow_of_bundle(bundle)
+        lines += ["", f"{bundle.flow}: which program a run takes", flow_text(found["flow"])]
     for row, (of_program, pictures) in zip(rows, memory, strict=True):
         row.update(of_program if len(rows) > 1 else {})
         lines += [*(["", f"program {row['name']}"] if len(rows) > 1 else []), *pictures]

@@ -14,6 +14,7 @@ from ..base import dtypes
 from ..base.errors import GraphRuntimeError, InputError, did_you_mean
 from ..base.options import Options
 from ..base.writing import writing
+from ..build.bundles.bundle import read_bundle
 from ..build.prepare import Prepared
 from ..run.factory import waits_for_runs
 from ..run.module import GraphModule
@@ -23,11 +24,12 @@ from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs
 from .pictures import Html, Trace, write_pictures
 from .progress import progress
-from .sources import OpenedProgram, open_program
+from .sources import OpenedProgram, is_bundle, open_program
 from .trace import timed_run
 from .values import random_array, read_input
 
 if TYPE_CHECKING:
+    from ..run.flows.flow_module import FlowModule
     from .flows import FlowRun
 
 __all__ = ["run"]
@@ -101,29 +103,31 @@ def run(
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
     expected = read_expected(expect) if expect else {}
-    with progress(not json) as tell:
-        try:
-            program = open_program(
-                graph, device, library, params, options, tell, native=native, rebuild=rebuild
-            )
-            prepared = program.prepare(options, tell)
-        except GraphRuntimeError as error:
-            if options.batch or not waits_for_runs(graph, error):
-                raise
-            from .flows import flow_of, run_flow  # needs onnx, which few commands do
-
-            looks: dict[str, Any] = {
-                "--compare": compare,
-                "--against": against,
-                "--profile": profile,
-                "--trace": trace,
-            }
-            looks |= {"--html": html, "--params": params, "--library": library}
-            flow = flow_of(graph, device, options, error, looks)
-            made = run_flow(flow, opt.pairs(input, "--input"), expected, options.dims, seed)
-            _finish(made, output, expected if expect else None, rtol, atol, json)
-            return
-        module = program.open(prepared, tell)
+    looks: dict[str, Any] = {
+        "compare": compare,
+        "against": against,
+        "profile": profile,
+        "trace": trace,
+        "html": html,
+    }
+    looks |= {"params": params, "library": library}
+    flow = _saved_flow(graph, device, looks, native, rebuild)
+    if flow is None:
+        with progress(not json) as tell:
+            try:
+                program = open_program(
+                    graph, device, library, params, options, tell, native=native, rebuild=rebuild
+                )
+                prepared = program.prepare(options, tell)
+                module = program.open(prepared, tell)
+            except GraphRuntimeError as error:
+                if options.batch or not waits_for_runs(graph, error):
+                    raise
+                flow = _open_flow(graph, device, options, error, looks)
+    if flow is not None:
+        made = _run_flow(flow, input, expected, options, seed)
+        _finish(made, output, expected if expect else None, rtol, atol, json)
+        return
     _set_inputs(
         module,
         opt.pairs(input, "--input"),
@@ -150,6 +154,37 @@ def run(
     _show(names, values, seconds, differences, reports, totals, json)
     if (differences and not all(d.ok for d in differences)) or not all(report.ok for report in reports):
         raise typer.Exit(1)
+
+
+def _saved_flow(
+    path: Path, devices: list[str] | None, looks: dict[str, Any], native: bool, rebuild: bool
+) -> FlowModule | None:
+    """The module of a bundle with a flow, None for anything else."""
+    if not is_bundle(path) or read_bundle(path).flow is None:
+        return None
+    from .flows import flow_of_bundle  # needs onnx, which few commands do
+
+    return flow_of_bundle(path, devices, looks, libraries=native, rebuild=rebuild)
+
+
+def _open_flow(
+    path: Path,
+    devices: list[str] | None,
+    options: Options,
+    error: GraphRuntimeError,
+    looks: dict[str, Any],
+) -> FlowModule:
+    from .flows import flow_of
+
+    return flow_of(path, devices, options, error, looks)
+
+
+def _run_flow(
+    flow: FlowModule, given: list[str] | None, expected: dict[str, np.ndarray], options: Options, seed: int
+) -> FlowRun:
+    from .flows import run_flow
+
+    return run_flow(flow, opt.pairs(given, "--input"), expected, options.dims, seed)
 
 
 def _set_inputs(

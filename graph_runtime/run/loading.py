@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from ..base.errors import DocumentError, ForeignMachineError
 from ..base.garbage import gc_paused
@@ -40,7 +41,8 @@ def load(
 ) -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
-    ``devices``: by default those it was compiled for. ``program``: by default its first. ``threads``,
+    ``devices``: by default those it was compiled for. ``program``: by default its first, or the FlowModule of
+    a bundle with a flow. ``threads``,
     ``max_in_flight`` and ``unset_inputs`` as create; None: as it was compiled with. ``libraries``: False runs
     no native code of the bundle, but the kernels built in. ``rebuild``: neither; kernels are compiled anew
     from its graph. ``verify`` "full": parameters are read and compared with their sha256, not mapped
@@ -52,14 +54,16 @@ def load(
     """
     opened = read_bundle(bundle, verify)
     opened.kernels = _chosen_kernels(libraries, rebuild)
-    return open_program(
-        opened,
-        opened.program(program),
-        devices,
-        threads=threads,
-        max_in_flight=max_in_flight,
-        unset_inputs=unset_inputs,
-    )
+    words: dict[str, Any] = {
+        "threads": threads,
+        "max_in_flight": max_in_flight,
+        "unset_inputs": unset_inputs,
+    }
+    if opened.flow is not None and program is None:
+        from .flows.loaded import load_flow  # most bundles have none
+
+        return cast("GraphModule", load_flow(opened, partial(open_program, opened, devices=devices, **words)))
+    return open_program(opened, opened.program(program), devices, **words)
 
 
 def read_runnable(bundle: str | os.PathLike[str], libraries: bool = True, rebuild: bool = False) -> Bundle:

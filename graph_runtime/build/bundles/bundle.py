@@ -2,6 +2,7 @@
 
     bundle.json     what is in it (schemas/bundle.schema.json), with the sha256 of every other file
     main.json       a graph.json that carries its plan's columns; NAME.json for each of several programs
+    flow.json       of a model whose sizes or values a run finds: which program is next (flow_check.py)
     main.plan       the same plan, ready to be used (plan/snapshot.py)
     kernels.so      a module library
     params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
@@ -85,7 +86,8 @@ class BundleLibrary:
 
 class Bundle:
     """An opened bundle. ``devices`` is the list it was compiled for, ``options`` those it was compiled with
-    (the defaults where it does not say), ``files`` {name: sha256 in hex},
+    (the defaults where it does not say), ``flow`` the file of what runs of its programs do, if it has one,
+    ``files`` {name: sha256 in hex},
     ``sizes`` {name: bytes}, ``slots`` where each parameter lies. ``kernels``: with which its programs run,
     one of KERNELS; factory.open_program reads it. ``verified``: parameters, graphs and plans are not mapped,
     and all that is used is compared."""
@@ -108,6 +110,7 @@ class Bundle:
             for raw in index["libraries"]
         )
         self.options = _options(path, index.get("options", {}))
+        self.flow: str | None = index.get("flow")
         params = index["params"]
         self.params_file: str | None = params and params["file"]
         self.slots: Mapping[str, Slot] = (
@@ -350,6 +353,7 @@ def check_references(path: Path, index: Mapping[Any, Any]) -> None:
     ]
     named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]
     named += [("$.params.file", index["params"]["file"])] if index["params"] else []
+    named += [("$.flow", index["flow"])] if "flow" in index else []
     for where, file in named:
         if file not in index["files"]:
             raise DocumentError(

@@ -26,9 +26,9 @@ from ...ir.documents.weights import Slot, lay_out, type_of, write_values
 from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
 from .files import INDEX, check_name, zip_members
 
-__all__ = ["PARAMS", "write_bundle"]
+__all__ = ["FLOW", "PARAMS", "write_bundle"]
 
-PARAMS = "params.bin"
+PARAMS, FLOW = "params.bin", "flow.json"
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time a zip can hold
 _PAGE = 4096  # what a member of a zip is aligned to
 _PADDING_ID = b"\x35\xd9"  # of an extra field that only fills, as other aligners of zips have it
@@ -45,12 +45,13 @@ def write_bundle(
     files: Mapping[str, bytes | os.PathLike[str]],
     params: Mapping[str, Any] | None = None,
     options: Options | None = None,
+    flow: bytes | None = None,
     tell: Count = uncounted,
 ) -> Path:
     """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
     path to copy} must have every file that programs and libraries name. ``params`` {key: an array or a
-    Constant}. ``options``: those that it was compiled with. ``tell`` is called with (parameters written,
-    parameters in all).
+    Constant}. ``options``: those that it was compiled with. ``flow``: flow.json, if runs go by one. ``tell``
+    is called with (parameters written, parameters in all).
 
     An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, what
     reading a Constant raises, and WriteError.
@@ -59,6 +60,8 @@ def write_bundle(
     _refuse_to_overwrite(path)
     params = params or {}
     slots, size = lay_out({key: type_of(value) for key, value in params.items()})
+    if flow is not None:
+        files = {**files, FLOW: flow}
     names = sorted([*files, *([PARAMS] if slots else [])])
     kept: dict[str, Any] = dict.fromkeys(names)
     index: dict[str, Any] = {
@@ -67,6 +70,7 @@ def write_bundle(
         "devices": list(devices),
         **({} if options is None else {"options": options.as_json()}),
         "programs": [_program(p) for p in programs],
+        **({} if flow is None else {"flow": FLOW}),
         "libraries": [_library(entry) for entry in libraries],
         "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}}
         if slots

@@ -70,19 +70,25 @@ class InferenceSession:
         if unknown := [name for name in kwargs if name != "disabled_optimizers"]:
             raise InputError(f"InferenceSession takes no {unknown[0]!r}", got=unknown[0])
         self._options = sess_options or SessionOptions()
-        self._providers = _providers(providers, provider_options)
+        self._model = path_or_bytes
+        named = isinstance(path_or_bytes, (str, os.PathLike))
+        self._model_path = os.fspath(path_or_bytes) if named else None  # optimum reads it
+        self._events: list[dict[str, Any]] | None = [] if self._options.enable_profiling else None
+        self._began = time.perf_counter_ns()
+        self._open(_providers(providers, provider_options))
+
+    def _open(self, providers: list[tuple[str, dict[str, Any]]]) -> None:
+        self._providers = providers
         options = self._options.as_options()
         devices = _devices(self._providers)
         if len(devices) > 1:
             options = replace(options, fallback="host")
-        self._module = create_flow(path_or_bytes, devices, options)
+        self._module = create_flow(self._model, devices, options)
         if all(port.shape is not None and _fixed(port) for port in self._module.inputs):
             self._module.prepare()
         self._inputs = {port.name: port for port in self._module.inputs}
         self._outputs = [port.name for port in self._module.outputs]
         self._labels = _labels(self._module.proto.graph)
-        self._events: list[dict[str, Any]] | None = [] if self._options.enable_profiling else None
-        self._began = time.perf_counter_ns()
 
     # **************** running ****************
 
@@ -187,9 +193,15 @@ class InferenceSession:
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         return {name: {key: str(value) for key, value in words.items()} for name, words in self._providers}
 
-    def set_providers(self, providers: Any = None, provider_options: Any = None) -> None:
-        """Refused: nodes are placed when a session is made."""
-        raise InputError("providers are chosen when a session is made: InferenceSession(..., providers=)")
+    def set_providers(
+        self,
+        providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
+        provider_options: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        """Make the session anew with these providers, unless it has them."""
+        chosen = _providers(providers, provider_options)
+        if chosen != self._providers:
+            self._open(chosen)
 
     def get_session_options(self) -> SessionOptions:
         return self._options

@@ -36,6 +36,7 @@ from .ruling import Call, Crosses, Mask, Ruling
 
 __all__ = ["Axes", "Bucket", "Crosses", "bucketed"]
 
+_MASK = dtypes.from_numpy(np.dtype(np.bool_))
 Axes = Mapping[str, Sequence[str | None]]  # of an input: the symbol of each axis, None for a fixed one
 
 
@@ -165,7 +166,7 @@ class _Bucketing:
         if axis not in self.masks:
             labels = "_".join(sorted(labels_of((axis,))))
             value = NetValue(
-                TensorType("bool", (axis_size(axis),)), None, 0, f"real_{labels}_{len(self.masks)}"
+                TensorType(_MASK, (axis_size(axis),)), None, 0, f"real_{labels}_{len(self.masks)}"
             )
             self.net.inputs.append(value)
             self.masks[axis] = value
@@ -248,21 +249,18 @@ class _Bucketing:
 
     def _mean(self, node: NetNode, masked: NetValue, ruling: Ruling) -> NetValue:
         """A sum of what is real, by how many these are."""
-        wide = masked.dtype if masked.dtype in ("float32", "float64") else "float32"
-        total = masked if wide == masked.dtype else self.net.add("cast", [masked], before=node, to=wide)
-        total = self.net.add("sum", [total], before=node, **node.attrs)
+        total = self.net.add("sum", [masked], before=node, **node.attrs)
         count = None
         size = masked.type.size // max(total.type.size, 1)
         for mask in ruling.masks:
             axis = self.regions[node.inputs[0]][mask.axis]
-            ones = self.net.add("cast", [self._mask(axis)], before=node, to=wide)
+            ones = self.net.add("cast", [self._mask(axis)], before=node, to=masked.dtype)
             own = self.net.add("sum", [ones], before=node, axes=(0,), keepdims=bool(total.shape))
             count = own if count is None else self.net.add("multiply", [count, own], before=node)
             size //= axis_size(axis)
         assert count is not None, "a mean is masked along an axis"
-        count = self.net.add("multiply", [count, self._number(size, wide)], before=node)
-        made = self.net.add("divide", [total, count], before=node)
-        return made if wide == masked.dtype else self.net.add("cast", [made], before=node, to=masked.dtype)
+        count = self.net.add("multiply", [count, self._number(size, masked.dtype)], before=node)
+        return self.net.add("divide", [total, count], before=node)
 
     def _bias(self, node: NetNode, masks: Sequence[Mask]) -> NetValue:
         """The bias of an attention, -inf for padded keys."""

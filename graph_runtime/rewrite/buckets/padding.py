@@ -218,6 +218,8 @@ def _reduce(call: Call) -> Ruling:
     kept = call.attrs["keepdims"]
     new = tuple(() if at in gone else axis for at, axis in enumerate(region) if kept or at not in gone)
     masks = _over(call, 0, gone, _neutral(call.op, kind.dtype) if gone else 0)
+    if masks and call.op == "mean" and (dtypes.is_integer(kind.dtype) or dtypes.parse(kind.dtype).bits < 32):
+        raise Crosses(f"mean of {kind.dtype}, whose sum may be too large for it, over axis {masks[0].axis}")
     return Ruling((new,), tuple(masks), "mean" if masks and call.op == "mean" else "")
 
 
@@ -231,12 +233,10 @@ def _neutral(op: str, dtype: str) -> float:
 
 def _ends(dtype: str) -> tuple[float, float]:
     """The least and the greatest number of a dtype."""
-    if dtype == "bool":
-        return 0, 1
-    if not dtypes.is_integer(dtype):
-        return float("-inf"), float("inf")
-    info = np.iinfo(dtypes.to_numpy(dtype))
-    return int(info.min), int(info.max)
+    if dtypes.is_integer(dtype):
+        info = np.iinfo(dtypes.to_numpy(dtype))
+        return int(info.min), int(info.max)
+    return (0, 1) if dtypes.to_numpy(dtype).kind == "b" else (float("-inf"), float("inf"))
 
 
 def _found_along(call: Call) -> Ruling:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import GraphError
+from ...base.errors import GraphError, InputError
 from ...frontends.onnx.parse import ParsedFile
 from ...frontends.onnx.stages import Known, Stage, StagedNode, next_stage
 from ...frontends.onnx.tape import TapeValue
@@ -22,7 +22,7 @@ from ...ir.model import Constant
 from .flow_values import Value, array_of, constant_of, kept, kind_of, type_of
 from .loops import Loop, body_of
 from .programs import Programs, host_bytes
-from .resident import Resident, resident_of
+from .resident import ResidentBody, resident_of
 
 __all__ = ["Flow", "Step"]
 
@@ -47,11 +47,11 @@ class Step:
 class Flow:
     """A graph that is run at whatever sizes its inputs have.
 
-    ``nodes`` of ``file``; ``outputs``: names that a run returns. ``known``: constants by name.
-    ``most_steps``: iterations of one loop.
+    ``nodes`` of ``file``, None for a flow of a bundle, whose ``steps`` are all that there are; ``outputs``:
+    names that a run returns. ``known``: constants by name. ``most_steps``: iterations of one loop.
     """
 
-    file: ParsedFile
+    file: ParsedFile | None
     nodes: tuple[StagedNode, ...]
     outputs: tuple[str, ...]
     known: Mapping[str, Known]
@@ -73,7 +73,7 @@ class Flow:
 
     def resident(
         self, values: Mapping[str, Value], fed: Sequence[str], states: Sequence[str], first: int
-    ) -> Resident | None:
+    ) -> ResidentBody | None:
         """After a run with these values, the program's memory; None where it was more than one program, or
         what changes is not on the host. ``fed``: inputs that each run writes, ``states``: those that outputs
         ``first``, ... become."""
@@ -174,12 +174,15 @@ class Flow:
     def _step(
         self, nodes: Iterable[StagedNode], known: Mapping[str, Known], values: Mapping[str, Value]
     ) -> Step:
+        if self.file is None:
+            raise InputError(_unknown(self, values))
         types = {name: type_of(value) for name, value in values.items() if name not in known}
         stage = next_stage(self.file, nodes, known, types, self.outputs)
         if not stage.rest:
             return Step(stage, [], ())
-        loops = [body_of(self.file, path, node, stage, self._inner) for path, node in stage.loops]
-        done = {id(loop.node) for loop in loops}
+        file = self.file
+        loops = [body_of(file, path, node, stage, self._inner) for path, node in stage.loops]
+        done = {id(node) for _, node in stage.loops}
         rest = tuple(each for each in stage.rest if id(each[1]) not in done)
         results = [name for loop in loops for name in loop.results if name]
         if not (loops or stage.asks or stage.bounds):
@@ -196,6 +199,25 @@ class Flow:
         self, nodes: tuple[StagedNode, ...], outputs: tuple[str, ...], known: Mapping[str, Known]
     ) -> Flow:
         return Flow(self.file, nodes, outputs, known, self.programs, self.most_steps)
+
+
+def _unknown(flow: Flow, values: Mapping[str, Value]) -> str:
+    """That the bundle has no step for these values, and which it has."""
+    got = ", ".join(f"{name} {_text(kind_of(value))}" for name, value in values.items())
+    has = [", ".join(map(_text, key)) for key in flow.steps if isinstance(key, tuple)]
+    more = f", and {len(has) - 8} more" if len(has) > 8 else ""
+    return (
+        f"the bundle has no program for {got[:500]}, or for values found on the way: it was compiled "
+        f"for {'; '.join(has[:8]) or 'no sizes'}{more}. Compile it with these inputs, or run the model itself"
+    )
+
+
+def _text(kind: Any) -> str:
+    if kind is None:
+        return "nothing"
+    if len(kind) == 2 and isinstance(kind[1], str):
+        return f"{kind[1]}{list(kind[0])}"
+    return f"a sequence of {len(kind)}"
 
 
 def _constant(name: str, array: np.ndarray) -> TapeValue:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import InputError, SessionBusyError, did_you_mean
+from ...base.errors import DocumentError, GraphRuntimeError, InputError, SessionBusyError, did_you_mean
 from ...base.options import Options
-from ...frontends.onnx.dynamic import DynamicFile, PortInfo, open_dynamic
+from ...base.progress import Tell, silent
+from ...build.bundles.flow_text import flow_text
+from ...frontends.onnx.dynamic import PortInfo, open_dynamic
 from ...frontends.onnx.stages import first_nodes
 from ...ir.graph import TensorType
 from ...rewrite.buckets import Buckets
@@ -21,6 +26,7 @@ from .bucketed_runs import BucketedRuns
 from .flow import Flow
 from .flow_values import Value, array_of, kind_of, type_of
 from .programs import Make, Programs
+from .saving import flow_document, save_flow
 
 __all__ = ["FlowModule", "open_flow"]
 
@@ -28,30 +34,36 @@ __all__ = ["FlowModule", "open_flow"]
 def open_flow(source: Any, make: Make, options: Options, name: str) -> FlowModule:
     """A module of an ONNX file, whatever its sizes. ``options``: dims and values bind some of them;
     ``make``: what makes a program. Raises as frontends.onnx.load_model, but for what depends on sizes."""
-    return FlowModule(open_dynamic(source, options.dims, options.values), make, options, name)
+    file = open_dynamic(source, options.dims, options.values)
+    programs = Programs(make, options, name, options.programs)
+    nodes = first_nodes(file.file.file.proto.graph)
+    names = tuple(info.name for info in file.outputs)
+    flow = Flow(file.file, nodes, names, file.known, programs, options.most_steps)
+    return FlowModule(file.inputs, file.outputs, flow, file.check, file.buckets)
 
 
 class FlowModule:
     """An ONNX model that is run at whatever sizes its inputs have.
 
     Sizes that are met for the first time cost an import and a plan; ``programs`` counts what was made and
-    dropped, ``describe()`` shows the flow. ``inputs`` and ``outputs`` say what the file says of them. The
-    methods are GraphModule's, where a model without sizes can have them. One thread at a time.
+    dropped, ``describe()`` shows the flow, ``save()`` writes it as a bundle. ``inputs`` and ``outputs`` say
+    what the file says of them. The methods are GraphModule's, where a model without sizes can have them. One
+    thread at a time.
     """
 
-    def __init__(self, file: DynamicFile, make: Make, options: Options, name: str):
-        self.inputs: tuple[PortInfo, ...] = file.inputs
-        self.outputs: tuple[PortInfo, ...] = file.outputs
-        self.programs = Programs(make, options, name, options.programs)
-        self._file = file
-        nodes = first_nodes(file.file.file.proto.graph)
-        names = tuple(info.name for info in file.outputs)
-        self.flow = Flow(file.file, nodes, names, file.known, self.programs, options.most_steps)
-        self._bucketed = BucketedRuns(self.flow, file.inputs, file.buckets) if file.buckets else None
-        self._index = {info.name: i for i, info in enumerate(file.inputs)}
-        self._dtypes = {
-            info.name: dtypes.to_numpy(info.dtype) if info.dtype else None for info in file.inputs
-        }
+    def __init__(
+        self,
+        inputs: Sequence[PortInfo],
+        outputs: Sequence[PortInfo],
+        flow: Flow,
+        check: Callable[[Mapping[str, TensorType]], None],
+        buckets: Mapping[str, Sequence[int]] | None = None,
+    ):
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+        self.flow, self.programs, self._check = flow, flow.programs, check
+        self._bucketed = BucketedRuns(flow, inputs, buckets) if buckets else None
+        self._index = {info.name: i for i, info in enumerate(inputs)}
+        self._dtypes = {i.name: dtypes.to_numpy(i.dtype) if i.dtype else None for i in inputs}
         self._values: dict[str, Value] = {}
         self._outputs: list[Value] | None = None
         self._checked: set[Any] = set()
@@ -92,11 +104,19 @@ class FlowModule:
         key = tuple([kind_of(value) for value in values.values()])
         if key not in self._checked:
             kinds = {name: type_of(value) for name, value in values.items()}
-            self._file.check({name: kind for name, kind in kinds.items() if isinstance(kind, TensorType)})
+            self._check({name: kind for name, kind in kinds.items() if isinstance(kind, TensorType)})
             self._checked.add(key)
         if self._bucketed is not None and (found := self._bucketed.run(values, key)) is not None:
             return found
-        return self.flow.run(values, key)
+        try:
+            return self.flow.run(values, key)
+        except GraphRuntimeError:
+            raise
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            if self.flow.file is not None:  # a mistake of this package's
+                raise
+            text = f"the flow of the bundle does not fit its programs: {type(error).__name__}: {error}"
+            raise DocumentError(text) from error
 
     @property
     def buckets(self) -> Buckets | None:
@@ -130,8 +150,10 @@ class FlowModule:
 
     @property
     def proto(self) -> Any:
-        """The ModelProto, without the values of its initialisers."""
-        return self._file.file.file.proto
+        """The ModelProto, without the values of its initialisers. Raises InputError for a bundle."""
+        if self.flow.file is None:
+            raise InputError("a bundle has not the model that it was made of")
+        return self.flow.file.file.proto
 
     def run_async(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: what a flow runs next depends on values that a run finds."""
@@ -222,8 +244,21 @@ class FlowModule:
     # **************** what it is ****************
 
     def describe(self) -> str:
-        """The flow as far as runs have found it out: steps by what leads to them, their nodes, loops."""
-        return describe_flow(self.flow)
+        """The flow as far as runs have found it out: steps by what leads to them, their programs, loops."""
+        return flow_text(flow_document(self.flow, self.inputs, self.outputs)[0])
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        devices: Any = ("cpu:0",),
+        options: Options | None = None,
+        *,
+        tell: Tell = silent,
+    ) -> Path:
+        """Write a bundle: of the sizes, values and branches that runs have met, and no others. Raises
+        InputError before a run, and as gr.build_bundle."""
+        ports = self.inputs, self.outputs
+        return save_flow(self.flow, ports, path, devices, options or self.programs.options, tell)
 
 
 def _info(ports: tuple[PortInfo, ...]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -252,28 +287,3 @@ def _typed(info: PortInfo, value: Any) -> np.ndarray:
             )
         array = array.astype(wanted)
     return np.asarray(array, order="C")
-
-
-def describe_flow(flow: Flow) -> str:
-    """Lines of text."""
-    lines: list[str] = []
-
-    def walk(step: Any, indent: str) -> None:
-        stage = step.stage
-        nodes = 0 if stage.model is None else stage.model.graph.num_nodes - len(stage.model.graph.inputs)
-        lines.append(f"{indent}program of {nodes} nodes: {', '.join(stage.makes) or 'no results'}")
-        for name, (_, axis) in stage.bounds.items():
-            lines.append(f"{indent}size of {name} along axis {axis}")
-        for loop in step.loops:
-            lines.append(f"{indent}{loop.node.op_type} {loop.node.name!r}")
-            for inner in loop.body.steps.values():
-                walk(inner, indent + "    ")
-        for key, child in step.children.items():
-            asked = ", ".join(f"{n} {kind}" for n, kind in zip(step.sized, key[1], strict=True))
-            lines.append(f"{indent}then, with {asked}:")
-            walk(child, indent + "  ")
-
-    for key, step in flow.steps.items():
-        lines.append(f"inputs {key}:")
-        walk(step, "  ")
-    return "\n".join(lines)

@@ -17,10 +17,11 @@ from ...frontends.onnx.parse import ParsedFile
 from ...frontends.onnx.read import DTYPES
 from ...frontends.onnx.sorting import names_read
 from ...frontends.onnx.stages import Stage, first_nodes
+from ...ir.graph import TensorType
 from .flow_values import Value, array_of, constant_of, kept, nbytes_of
-from .resident import Resident
+from .resident import ResidentBody
 
-__all__ = ["Loop", "LoopBody", "body_of"]
+__all__ = ["Loop", "LoopBody", "LoopNode", "body_of"]
 
 
 class LoopBody(Protocol):
@@ -38,8 +39,17 @@ class LoopBody(Protocol):
 
     def resident(
         self, values: Mapping[str, Value], fed: Sequence[str], states: Sequence[str], first: int
-    ) -> Resident | None:
+    ) -> ResidentBody | None:
         """After a run with these values: the memory in which others go on, where there is such."""
+
+
+@dataclass(frozen=True)
+class LoopNode:
+    """The node of a loop: ``op_type`` "Loop" or "Scan", and where it is in the file."""
+
+    op_type: str
+    name: str
+    path: str
 
 
 @dataclass(eq=False)
@@ -47,25 +57,20 @@ class Loop:
     """A Loop or a Scan of a flow. ``reads``: its inputs by name, "" for one that is not given; ``results``:
     names of its outputs; ``body``: what an iteration runs; ``names``: of the body's inputs; ``around``: names
     of values that the body reads of the graphs around it; ``num_states``: values that one iteration hands to
-    the next."""
+    the next. ``attrs``: those of a Scan; ``known``: its inputs that are constants; ``stacked``: types of what
+    an iteration adds to each result that is stacked, as far as the file says, for none at all."""
 
-    path: str
-    node: Any
+    node: LoopNode
+    reads: tuple[str, ...]
+    results: tuple[str, ...]
     body: LoopBody
     names: tuple[str, ...]
     around: tuple[str, ...]
     num_states: int
     attrs: Mapping[str, Any]
     known: Mapping[str, Any]
+    stacked: tuple[TensorType, ...]
     _held: int = 0  # bytes of what is stacked in the end
-
-    @property
-    def reads(self) -> tuple[str, ...]:
-        return tuple(self.node.input)
-
-    @property
-    def results(self) -> tuple[str, ...]:
-        return tuple(self.node.output)
 
     def run(self, values: dict[str, Value]) -> None:
         """Put its outputs into ``values``. Raises GraphError for a loop that does not end,
@@ -99,7 +104,9 @@ class Loop:
         first = 1 + self.num_states
         return [*states, *(self._stacked(c, first + i, 0) for i, c in enumerate(columns))]
 
-    def _loop_on(self, resident: Resident, most: int | None, columns: Sequence[list[Value]]) -> list[Value]:
+    def _loop_on(
+        self, resident: ResidentBody, most: int | None, columns: Sequence[list[Value]]
+    ) -> list[Value]:
         """The iterations behind the first one; the states at the end."""
         number, go = resident.inputs.get(self.names[0]), resident.outputs[0].reshape(-1)
         made, trip = resident.outputs[1:], 1
@@ -151,11 +158,12 @@ class Loop:
         rows = [np.moveaxis(value, axis, 0) for value, axis in zip(scanned, axes, strict=True)]
         steps = {len(row) for row in rows}
         if len(steps) != 1:
-            raise GraphError(f"scan inputs of {sorted(steps)} steps", path=self.path, node=self.node.name)
+            text = f"scan inputs of {sorted(steps)} steps"
+            raise GraphError(text, path=self.node.path, node=self.node.name)
         return [row[::-1] if b else row for row, b in zip(rows, back, strict=True)]
 
     def _scan_on(
-        self, resident: Resident, parts: Sequence[np.ndarray], columns: Sequence[list[Value]]
+        self, resident: ResidentBody, parts: Sequence[np.ndarray], columns: Sequence[list[Value]]
     ) -> None:
         """An iteration behind the first one."""
         resident.hand_on()
@@ -174,14 +182,14 @@ class Loop:
         return values[name] if name in values else self.known[name]
 
     def _one(self, value: Value, what: str) -> Any:
-        return one_value(array_of(value), what, self.node, self.path)
+        return one_value(array_of(value), what, self.node, self.node.path)
 
     def _axis(self, axis: int, rank: int) -> int:
         if not -rank <= axis < rank:
             text = (
                 f"{self.node.op_type} {self.node.name!r}: axis {axis} is out of range for {rank} dimensions"
             )
-            raise GraphError(text, path=self.path, node=self.node.name, got=axis)
+            raise GraphError(text, path=self.node.path, node=self.node.name, got=axis)
         return axis % rank
 
     def _list(self, name: str, count: int) -> Sequence[int]:
@@ -192,7 +200,7 @@ class Loop:
             raise GraphError(
                 f"Loop {self.node.name!r} has run {trip} iterations and goes on; "
                 "the option most_steps allows more",
-                path=self.path,
+                path=self.node.path,
                 node=self.node.name,
                 op="Loop",
                 got=trip,
@@ -214,7 +222,7 @@ class Loop:
             raise DeviceMemoryError(
                 f"{self.node.op_type} {self.node.name!r} would keep {needed} B of results and states, the "
                 f"host has room for {self.body.most_bytes}",
-                path=self.path,
+                path=self.node.path,
                 node=self.node.name,
                 got=needed,
                 wanted=self.body.most_bytes,
@@ -227,15 +235,20 @@ class Loop:
                 raise GraphError(
                     f"{self.node.op_type} {self.node.name!r}: iterations make values of different sizes for "
                     f"{self.body.outputs[output]!r}: {sorted(shapes)}",
-                    path=self.path,
+                    path=self.node.path,
                     node=self.node.name,
                 )
             return np.stack(column, self._axis(axis, column[0].ndim + 1))
-        body = subgraph_of(self.node, "body", self.path)
-        kind = body.output[output].type.tensor_type
-        shape = [d.dim_value if d.HasField("dim_value") else 0 for d in kind.shape.dim]
+        kind = self.stacked[output - (len(self.body.outputs) - len(self.stacked))]
+        shape = list(kind.shape)
         shape.insert(axis % (len(shape) + 1), 0)
-        return np.zeros(shape, dtypes.to_numpy(DTYPES[kind.elem_type]))
+        return np.zeros(shape, dtypes.to_numpy(kind.dtype))
+
+
+def _item_type(info: Any) -> TensorType:
+    kind = info.type.tensor_type
+    shape = tuple(d.dim_value if d.HasField("dim_value") else 0 for d in kind.shape.dim)
+    return TensorType(DTYPES.get(kind.elem_type, DTYPES[1]), shape)
 
 
 def body_of(file: ParsedFile, path: str, node: Any, stage: Stage, make: Callable[..., LoopBody]) -> Loop:
@@ -256,4 +269,9 @@ def body_of(file: ParsedFile, path: str, node: Any, stage: Stage, make: Callable
     outputs = tuple(info.name for info in graph.output)
     body = make(first_nodes(graph, f"{path}.body"), outputs, known)
     constants = {n: constant_of(stage.known[n]) for n in node.input if n in stage.known}
-    return Loop(path, node, body, names, around, given, attrs, constants)
+    first = given + (node.op_type == "Loop")
+    stacked = tuple(map(_item_type, graph.output[first:]))
+    where = LoopNode(node.op_type, node.name, path)
+    reads, results = tuple(node.input), tuple(node.output)
+    scan = attrs if node.op_type == "Scan" else {}
+    return Loop(where, reads, results, body, names, around, given, scan, constants, stacked)

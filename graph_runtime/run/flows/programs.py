@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
@@ -20,7 +20,7 @@ from ..sessions.session import Session
 from ..tensors.host_values import aligned_empty
 from ..tensors.tensor import Tensor
 
-__all__ = ["Programs", "SizedProgram", "host_bytes"]
+__all__ = ["Make", "Programs", "SizedProgram", "host_bytes", "sized_program"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +37,16 @@ class SizedProgram:
 
 Share = Callable[[Mapping[str, Constant]], dict[str, np.ndarray]]
 Make = Callable[[Model, Options, str, Share], GraphModule]  # the Share gives its constants' values
+
+
+def sized_program(module: GraphModule, inputs: Sequence[str]) -> SizedProgram:
+    """The program of a module; ``inputs``: names of those that are no constants."""
+    graph = module.session.graph
+    at = tuple(module.get_input_index(name) for name in inputs)
+    outputs = {name: module.get_output(i) for i, name in enumerate(graph.output_names)}
+    nbytes = sum(graph.entry_type(int(graph.input_eids[i])).nbytes for i in at)
+    nbytes += sum(made.nbytes for made in outputs.values())
+    return SizedProgram(module, module.session, at, outputs, nbytes)
 
 
 def host_bytes() -> int:
@@ -118,10 +128,7 @@ class Programs:
             options = replace(options, compile=False)
         with gc_paused():
             module = self.make(model, options, f"{self.name}, program {self.made}", self._shared)
-        at = tuple(module.get_input_index(name) for name in inputs)
-        outputs = {name: module.get_output(i) for i, name in enumerate(graph.output_names)}
-        nbytes = sum(kind.nbytes for kind in inputs.values()) + sum(made.nbytes for made in outputs.values())
-        return SizedProgram(module, module.session, at, outputs, nbytes)
+        return sized_program(module, list(inputs))
 
     def _shared(self, constants: Mapping[str, Constant]) -> dict[str, np.ndarray]:
         """The constants' values, each of which is in memory once."""

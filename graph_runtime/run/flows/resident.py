@@ -1,4 +1,4 @@
-"""Resident: the body of a loop that is one program at fixed sizes. Its states stay in the program's memory.
+"""Loop bodies that are one program at fixed sizes: their states stay in the program's memory.
 
 An iteration writes what changes where the program reads it, and runs the program: no tensors are made and no
 step is looked up. A body that is not like that is run as a flow.
@@ -16,14 +16,14 @@ from ..sessions.memory import input_memory, output_memory, runner
 from .flow_values import Value, array_of
 from .programs import SizedProgram
 
-__all__ = ["Resident", "resident_of"]
+__all__ = ["ResidentBody", "resident_of"]
 
 
 Views = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Resident:
+class ResidentBody:
     """``inputs``: memory that the program reads, by the body's names; ``outputs``: what it makes, in order,
     live or constant; ``hand_on`` copies states to where the next run reads them; ``step``: a run, after
     inputs were written."""
@@ -69,7 +69,7 @@ def resident_of(
     first: int,
     values: Mapping[str, Value],
     known: Callable[[str], Value],
-) -> Resident | None:
+) -> ResidentBody | None:
     """The body of a program after one run of it as a flow, which set all of its inputs; None where what
     changes, or what is made, does not lie on the host.
 
@@ -96,7 +96,7 @@ def resident_of(
     hand_on = _moves(inputs, found, states, first)
     if hand_on is None:
         return None
-    return Resident(inputs, tuple(found), hand_on, runner(session, [reads[name] for name in inputs]))
+    return ResidentBody(inputs, tuple(found), hand_on, runner(session, [reads[name] for name in inputs]))
 
 
 def _same(a: np.ndarray, b: np.ndarray) -> bool:

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import graph_runtime as gr  # noqa: E402
 from graph_runtime.base.errors import DeviceMemoryError, GraphError  # noqa: E402
-from graph_runtime.run.flows.resident import Resident  # noqa: E402
+from graph_runtime.run.flows.resident import ResidentBody  # noqa: E402
 
 INT, BOOL, FLOAT = TensorProto.INT64, TensorProto.BOOL, TensorProto.FLOAT
 node = helper.make_node
@@ -55,8 +55,8 @@ def run(module, **inputs):
 def residents(monkeypatch):
     """The loops that went on in their program's memory."""
     made = []
-    keep = Resident.__init__
-    monkeypatch.setattr(Resident, "__init__", lambda self, *a: (made.append(self), keep(self, *a))[1])
+    keep = ResidentBody.__init__
+    monkeypatch.setattr(ResidentBody, "__init__", lambda self, *a: (made.append(self), keep(self, *a))[1])
     return made
 
 

@@ -1,0 +1,1 @@
+"""What optimum imports of onnxruntime.transformers: io_binding_helper."""

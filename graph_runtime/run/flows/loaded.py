@@ -1,0 +1,139 @@
+"""A flow from a bundle: its steps are there, and no others are found out.
+
+load_flow(bundle, open) -> FlowModule
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from ...base.options import Options
+from ...build.bundles.bundle import Bundle, BundleProgram
+from ...build.bundles.flow_check import constant_array, read_flow
+from ...frontends.onnx.dynamic import PortInfo
+from ...frontends.onnx.stages import Read, Stage
+from ...frontends.onnx.tape import TapeValue
+from ...ir.graph import TensorType
+from ...ir.model import Constant, Model
+from ..module import GraphModule
+from .flow import Flow, Step
+from .flow_module import FlowModule
+from .loops import Loop, LoopNode
+from .programs import Programs, SizedProgram, sized_program
+
+__all__ = ["flow_of_bundle", "load_flow"]
+
+
+def flow_of_bundle(bundle: Bundle) -> dict[str, Any]:
+    """The checked flow.json of a bundle that has one. Raises DocumentError."""
+    programs = {p.name: (p.inputs, p.outputs) for p in bundle.programs}
+    assert bundle.flow is not None, "the caller saw that there is one"
+    return read_flow(bytes(bundle.read(bundle.flow)), programs, f"bundle {bundle.path}: {bundle.flow}")
+
+
+def load_flow(bundle: Bundle, open_entry: Callable[[BundleProgram], GraphModule]) -> FlowModule:
+    """The module of a bundle with a flow; ``open_entry`` opens its programs, when they are first run. Raises
+    DocumentError, and what opening the first program raises."""
+    document = flow_of_bundle(bundle)
+    options = Options.of(bundle.options, most_steps=document["most_steps"])
+    programs = _Opened(bundle, open_entry, options)
+    inputs, outputs = (tuple(map(_port, document[what])) for what in ("inputs", "outputs"))
+    flow = _Reader(document, bundle, programs).flow(0)
+    module = FlowModule(inputs, outputs, flow, _no_check)
+    for step in list(flow.steps.values())[:1]:
+        if step.stage.model is not None:
+            programs.of(step.stage.model)  # what cannot be opened is known now
+    return module
+
+
+def _no_check(types: Mapping[str, TensorType]) -> None:
+    """Sizes that do not fit one another have no step."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Saved:
+    """What stands for a model: a program of the bundle."""
+
+    entry: BundleProgram
+
+
+class _Opened(Programs):
+    """Opens the programs of a bundle."""
+
+    def __init__(self, bundle: Bundle, open_entry: Callable[[BundleProgram], GraphModule], options: Options):
+        super().__init__(cast("Any", None), options, bundle.path.name, options.programs)
+        self._open = open_entry
+
+    def _make(self, model: Model, several: bool) -> SizedProgram:
+        entry = cast("_Saved", model).entry
+        module = self._open(entry)
+        self.sizes.append(entry.name)
+        return sized_program(module, entry.inputs)
+
+
+class _Reader:
+    def __init__(self, document: Mapping[str, Any], bundle: Bundle, programs: Programs):
+        self.document, self.bundle, self.programs = document, bundle, programs
+        self.constants = {
+            key: constant_array(raw, str(bundle.path), f"$.constants[{key!r}]")
+            for key, raw in document["constants"].items()
+        }
+
+    def flow(self, at: int) -> Flow:
+        raw = self.document["flows"][at]
+        steps = {tuple(map(_kind, f["kinds"])): self._step(f["step"]) for f in raw["first"]}
+        most = self.document["most_steps"]
+        return Flow(None, (), tuple(raw["outputs"]), {}, self.programs, most, steps)
+
+    def _step(self, at: int) -> Step:
+        raw = self.document["steps"][at]
+        model = None if raw["program"] is None else _Saved(self.bundle.program(raw["program"]))
+        stage = Stage(
+            cast("Model | None", model),
+            tuple(Read(read["name"], read["index"], TensorType("", ())) for read in raw["reads"]),
+            {n: tuple(p) if isinstance(p, list) else p for n, p in raw["makes"].items()},
+            {n: (bound["size"], bound["axis"]) for n, bound in raw["bounds"].items()},
+            (),
+            tuple(raw["asks"]),
+            {n: self._known(n, key) for n, key in raw["constants"].items()},
+            () if raw["last"] else (("$", None),),
+        )
+        children = {
+            (tuple(map(bytes.fromhex, c["asked"])), tuple(map(_kind, c["kinds"]))): self._step(c["step"])
+            for c in raw["then"]
+        }
+        return Step(stage, [self._loop(loop) for loop in raw["loops"]], tuple(raw["sized"]), children)
+
+    def _known(self, name: str, key: str) -> TapeValue:
+        constant = Constant.of(self.constants[key], name)
+        return TapeValue(constant.type, name, constant)
+
+    def _loop(self, raw: Mapping[str, Any]) -> Loop:
+        return Loop(
+            LoopNode(raw["op"], raw["name"], raw["path"]),
+            tuple(raw["reads"]),
+            tuple(raw["results"]),
+            self.flow(raw["flow"]),
+            tuple(raw["names"]),
+            tuple(raw["around"]),
+            raw["states"],
+            raw["attributes"],
+            {n: self.constants[key] for n, key in raw["constants"].items()},
+            tuple(TensorType(kind["dtype"], tuple(kind["shape"])) for kind in raw["stacked"]),
+        )
+
+
+def _port(raw: Mapping[str, Any]) -> PortInfo:
+    shape = None if raw["shape"] is None else tuple(raw["shape"])
+    return PortInfo(raw["name"], raw["dtype"], shape, raw["sequence"], raw["optional"])
+
+
+def _kind(raw: Any) -> Any:
+    """The key of flow_values.kind_of."""
+    if raw is None:
+        return None
+    if isinstance(raw, list):
+        return tuple(map(_kind, raw))
+    return tuple(raw["shape"]), raw["dtype"]

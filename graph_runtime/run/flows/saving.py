@@ -1,0 +1,170 @@
+"""A flow as a document: the steps that runs have found out, and the models of their programs.
+
+flow_document(module.flow, ...) -> flow.json as a value, {program: Model}; save_flow() writes a bundle of it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ...base import dtypes
+from ...base.errors import InputError
+from ...base.options import Options
+from ...base.progress import Tell, silent
+from ...build.bundles.flow_check import check_flow
+from ...frontends.onnx.dynamic import PortInfo
+from ...ir.model import Model
+from .flow import Flow, Step
+from .flow_values import constant_of
+from .loops import Loop
+
+__all__ = ["flow_document", "save_flow"]
+
+
+def flow_document(
+    flow: Flow, inputs: Sequence[PortInfo], outputs: Sequence[PortInfo]
+) -> tuple[dict[str, Any], dict[str, Model]]:
+    """(the document, the models of its programs by name): of the sizes and values of the runs so far."""
+    writer = _Writer()
+    writer.flow(flow, [info.name for info in inputs])
+    document = {
+        "format": "graph_runtime.flow",
+        "version": 1,
+        "inputs": [_port(info) for info in inputs],
+        "outputs": [_port(info) for info in outputs],
+        "most_steps": flow.most_steps,
+        "constants": writer.constants,
+        "flows": writer.flows,
+        "steps": writer.steps,
+    }
+    return document, writer.models
+
+
+def save_flow(
+    flow: Flow,
+    ports: tuple[Sequence[PortInfo], Sequence[PortInfo]],
+    out: Any,
+    devices: Any,
+    options: Options,
+    tell: Tell = silent,
+) -> Path:
+    """Write a bundle of what the runs so far have found: the programs, and the flow above them. Raises
+    InputError before a run, and as build_bundle."""
+    document, models = flow_document(flow, *ports)
+    if not models:
+        raise InputError(
+            "there is nothing to save before a run: run the model at the sizes that it shall have"
+        )
+    programs = {name: (model.input_names, model.output_names) for name, model in models.items()}
+    check_flow(document, programs, "the flow")
+    from ...codegen.build import prepare_programs, write_prepared  # needed where something is compiled only
+
+    prepared = prepare_programs(models, devices, options, tell=tell)
+    return write_prepared(prepared, out, options, tell=tell, flow=orjson.dumps(document))
+
+
+def _port(info: PortInfo) -> dict[str, Any]:
+    shape = None if info.shape is None else list(info.shape)
+    own = {"name": info.name, "dtype": info.dtype, "shape": shape}
+    return {**own, "sequence": info.sequence, "optional": info.optional}
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.constants: dict[str, Any] = {}
+        self.flows: list[dict[str, Any]] = []
+        self.steps: list[dict[str, Any]] = []
+        self.models: dict[str, Model] = {}
+
+    def flow(self, flow: Flow, inputs: Sequence[str]) -> int:
+        at = len(self.flows)
+        made: dict[str, Any] = {"inputs": list(inputs), "outputs": list(flow.outputs), "first": []}
+        self.flows.append(made)
+        for kinds, step in flow.steps.items():
+            made["first"].append({"kinds": list(map(_kind, kinds)), "step": self._step(flow, step)})
+        return at
+
+    def _step(self, flow: Flow, step: Step) -> int:
+        at, stage = len(self.steps), step.stage
+        name = None if stage.model is None else f"step{at}"
+        made: dict[str, Any] = {}
+        self.steps.append(made)
+        if name is not None and stage.model is not None:
+            self.models[name] = stage.model
+        known = {n: stage.known[n] for n in flow.outputs if step.last and n in stage.known}
+        made |= {
+            "program": name,
+            "reads": [{"name": read.name, "index": read.index} for read in stage.reads],
+            "makes": {n: list(p) if isinstance(p, tuple) else p for n, p in stage.makes.items()},
+            "bounds": {n: {"size": size, "axis": axis} for n, (size, axis) in stage.bounds.items()},
+            "loops": [self._loop(loop) for loop in step.loops],
+            "asks": list(stage.asks),
+            "sized": list(step.sized),
+            "constants": {n: self._constant(n, constant_of(value)) for n, value in known.items()},
+            "last": step.last,
+            "then": [
+                {
+                    "asked": [b.hex() for b in asked],
+                    "kinds": list(map(_kind, kinds)),
+                    "step": self._step(flow, child),
+                }
+                for (asked, kinds), child in step.children.items()
+            ],
+        }
+        return at
+
+    def _loop(self, loop: Loop) -> dict[str, Any]:
+        body = loop.body
+        assert isinstance(body, Flow), "the body of a loop that was found is a flow"
+        return {
+            "op": loop.node.op_type,
+            "name": loop.node.name,
+            "path": loop.node.path,
+            "reads": list(loop.reads),
+            "results": list(loop.results),
+            "flow": self.flow(body, [*loop.names, *loop.around]),
+            "names": list(loop.names),
+            "around": list(loop.around),
+            "states": loop.num_states,
+            "attributes": _attributes(loop.attrs),
+            "constants": {n: self._constant(n, value) for n, value in loop.known.items()},
+            "stacked": [{"dtype": t.dtype, "shape": list(t.shape)} for t in loop.stacked],
+        }
+
+    def _constant(self, name: str, value: Any) -> str:
+        if not isinstance(value, np.ndarray):
+            raise InputError(f"{name!r} is a constant sequence, which bundles cannot have", got=name)
+        key = f"{len(self.constants)}/{name}"
+        data = base64.b64encode(np.asarray(value, order="C").tobytes()).decode()
+        own = {"dtype": dtypes.from_numpy(value.dtype), "shape": list(value.shape), "data": data}
+        self.constants[key] = own
+        return key
+
+
+def _kind(kind: Any) -> Any:
+    """A kind (flow_values.kind_of) as JSON has it."""
+    if kind is None:
+        return None
+    if len(kind) == 2 and isinstance(kind[1], str):
+        return {"dtype": kind[1], "shape": list(kind[0])}
+    return [_kind(each) for each in kind]
+
+
+_SCAN = (
+    "num_scan_inputs",
+    "scan_input_axes",
+    "scan_input_directions",
+    "scan_output_axes",
+    "scan_output_directions",
+)
+
+
+def _attributes(attrs: Mapping[str, Any]) -> dict[str, Any]:
+    found = {name: attrs[name] for name in _SCAN if attrs.get(name) is not None}
+    return {name: value if isinstance(value, int) else list(value) for name, value in found.items()}
