@@ -128,13 +128,8 @@ def run(
         made = _run_flow(flow, input, expected, options, seed)
         _finish(made, output, expected if expect else None, rtol, atol, json)
         return
-    _set_inputs(
-        module,
-        opt.pairs(input, "--input"),
-        expected,
-        compare or against is not None,
-        np.random.default_rng(seed),
-    )
+    fill, rng = compare or against is not None, np.random.default_rng(seed)
+    _set_inputs(module, opt.pairs(input, "--input"), expected, fill, rng)
     start = time.perf_counter()
     timeline = timed_run(module, record=bool(trace or html))
     seconds = time.perf_counter() - start
