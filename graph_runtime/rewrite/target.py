@@ -1,5 +1,5 @@
-"""Model + Placement -> what one kind of device wants of its nodes only: on cpu images with their channels
-last, constant weights in panels, and one of several kernels (docs/cpu.md).
+"""Model + Placement -> what one kind of device wants of its nodes only: on cpu volumes as images, images with
+their channels last, constant weights in panels, and one of several kernels (docs/cpu.md).
 
 Nodes stay where they were placed; what is added runs where the node that needs it runs.
 """
@@ -16,6 +16,7 @@ from .channels_last import channels_last
 from .choose_kernels import Measure, choose_kernels
 from .net import Net
 from .pack_weights import pack_recurrent_weights, pack_weights
+from .volumes import volumes_as_images
 
 __all__ = ["target"]
 
@@ -31,7 +32,8 @@ def target(model: Model, placement: Placement, measure: Measure | None = None) -
     names = [str(device) for device in placement.devices]
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
-    channels_last(net)  # first: convolutions take their weights in panels there
+    volumes_as_images(net)
+    channels_last(net)  # before weights: convolutions take their weights in panels there
     pack_weights(net, measure)
     pack_recurrent_weights(net)
     choose_kernels(net, measure)

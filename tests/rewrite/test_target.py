@@ -280,3 +280,35 @@ def products_of(problem):
         for nid, node in nodes
         if node.op in ("conv2d", "dense", "matmul")
     ]
+
+
+# ---------------------------------------------------------------- volumes
+
+
+@pytest.mark.parametrize(
+    ("taps", "attrs"),
+    [
+        ((3, 3, 3), {"pads": (1,) * 6}),
+        ((1, 3, 3), {"pads": (0, 1, 1, 0, 1, 1), "strides": (1, 2, 2)}),
+        ((3, 1, 1), {"pads": (2, 0, 0, 0, 0, 0), "strides": (2, 1, 1)}),
+        ((2, 2, 3), {"dilations": (3, 2, 1), "strides": (1, 1, 3)}),
+    ],
+    ids=str,
+)
+def test_volumes_are_images_on_hosts(taps, attrs):
+    b = GraphBuilder()
+    w, bias = b.param("w", array(5, 3, *taps)), b.param("b", array(5))
+    b.output(b.op("relu", b.op("conv3d", b.input("x", (2, 3, 6, 7, 9)), w, bias, **attrs)))
+    made, _ = agree(b, {"x": array(2, 3, 6, 7, 9)})
+    assert "conv2d" in ops_of(made)
+    assert "conv3d" not in ops_of(made)
+    assert "conv3d" in ops_of(agree(b, {"x": array(2, 3, 6, 7, 9)}, "tt:0")[0])
+
+
+def test_groups_and_weights_that_come_later_stay_volumes():
+    b = GraphBuilder()
+    x, w = b.input("x", (1, 4, 3, 5, 5)), b.input("w", (4, 4, 2, 3, 3))
+    y = b.op("conv3d", x, w)
+    b.output(b.op("conv3d", y, b.param("v", array(4, 1, 1, 2, 2)), group=4))
+    made, _ = agree(b, {"x": array(1, 4, 3, 5, 5), "w": array(4, 4, 2, 3, 3)})
+    assert ops_of(made).count("conv3d") == 2
