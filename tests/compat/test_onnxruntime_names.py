@@ -155,10 +155,42 @@ def test_profiling_writes_chrome_events(tmp_path, monkeypatch):
     options = ours.SessionOptions()
     options.enable_profiling = True
     session = ours.InferenceSession(proto(), options)
-    session.run(None, {"x": np.ones((2, 4), np.float32)})
-    events = json.loads((tmp_path / session.end_profiling()).read_text())
-    assert [event["name"] for event in events] == ["model_run"]
-    assert events[0]["dur"] > 0
+    (y, _) = session.run(None, {"x": np.ones((2, 4), np.float32)})
+    np.testing.assert_allclose(y, np.maximum(np.ones((2, 4)) @ WEIGHT, 0), rtol=1e-5)
+    *nodes, run = json.loads((tmp_path / session.end_profiling()).read_text())
+    assert (run["name"], run["cat"]) == ("model_run", "Session")
+    assert {event["cat"] for event in nodes} == {"Node"}
+    assert {event["args"]["op_name"] for event in nodes} == {"dense", "sum"}  # Relu is in an epilogue
+    assert {event["args"]["provider"] for event in nodes} == {"CPUExecutionProvider"}
+    assert all(event["name"].endswith("_kernel_time") for event in nodes)
+    assert 0 < sum(event["dur"] for event in nodes) <= run["dur"]
+
+
+def test_providers_may_be_set_later():
+    session = ours.InferenceSession(proto())
+    x = np.ones((2, 4), np.float32)
+    before = session.run(["y"], {"x": x})[0]
+    session.set_providers(["TTExecutionProvider", "CPUExecutionProvider"])
+    assert session.get_providers() == ["TTExecutionProvider", "CPUExecutionProvider"]
+    np.testing.assert_allclose(session.run(["y"], {"x": x})[0], before, rtol=0.05, atol=0.05)
+
+
+def test_types_have_numpy_s_names():
+    from graph_runtime.compat.onnxruntime.transformers.io_binding_helper import TypeHelper
+
+    session = ours.InferenceSession(proto())
+    assert TypeHelper.get_io_numpy_type_map(session) == {
+        "x": np.float32,
+        "y": np.float32,
+        "total": np.float32,
+    }
+    assert TypeHelper.ort_type_to_numpy_type("tensor(int64)") is np.int64
+    assert TypeHelper.ort_type_to_numpy_type(TypeHelper.get_output_type(session, "y")) is np.float32
+    for wrong in ("tensor(string)", "seq(tensor(float))"):
+        with pytest.raises(ValueError, match="no counterpart"):
+            TypeHelper.ort_type_to_numpy_type(wrong)
+    with pytest.raises(ValueError, match="has no 'z'"):
+        TypeHelper.get_input_type(session, "z")
 
 
 def test_what_is_not_done_is_refused_by_its_name():

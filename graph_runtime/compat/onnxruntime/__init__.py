@@ -14,7 +14,8 @@ from ...frontends.onnx import require_onnx
 
 require_onnx()  # says what to install, where an import would only fail
 
-from .inference_session import InferenceSession, IOBinding, ModelMetadata, NodeArg, available  # noqa: E402
+from .inference_session import InferenceSession, ModelMetadata, NodeArg, available  # noqa: E402
+from .io_binding import IOBinding  # noqa: E402
 from .ort_value import OrtValue  # noqa: E402
 from .session_options import (  # noqa: E402
     ExecutionMode,

@@ -1,8 +1,7 @@
-"""InferenceSession and IOBinding: a FlowModule with ONNX Runtime's names."""
+"""InferenceSession: a FlowModule with ONNX Runtime's names."""
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import time
@@ -15,14 +14,15 @@ import numpy as np
 
 from ...base.errors import InputError, did_you_mean
 from ...base.machine.devices import cpu as host
-from ...base.machine.devices import kernel_kinds, parse
+from ...base.machine.devices import kernel_kinds
 from ...frontends.onnx.dynamic import PortInfo
 from ...run.factory import create_flow
-from ...run.tensors.arrays import array
-from .ort_value import OrtValue, on_host, type_text
+from ...run.sessions.session import Session
+from .io_binding import IOBinding, own_value
+from .ort_value import OrtValue, type_text
 from .session_options import RunOptions, SessionOptions
 
-__all__ = ["IOBinding", "InferenceSession", "ModelMetadata", "NodeArg", "available"]
+__all__ = ["InferenceSession", "ModelMetadata", "NodeArg", "available"]
 
 _SUFFIX = "ExecutionProvider"
 
@@ -86,6 +86,8 @@ class InferenceSession:
         self._module = create_flow(self._model, devices, options)
         if all(port.shape is not None and _fixed(port) for port in self._module.inputs):
             self._module.prepare()
+        if self._events is not None:
+            self._module.programs.observer = self._observe
         self._inputs = {port.name: port for port in self._module.inputs}
         self._outputs = [port.name for port in self._module.outputs]
         self._labels = _labels(self._module.proto.graph)
@@ -101,7 +103,7 @@ class InferenceSession:
         """The outputs that are named, all for None: arrays, a list for a sequence, of a ZipMap a list of
         {label: value}. Raises InputError (a ValueError) for a name that is not the model's and for values
         that do not fit."""
-        found = [_host(value) for value in self._run(output_names, input_feed)]
+        found = [_host(value) for value in self.fetch(output_names, input_feed)]
         for i, name in enumerate(output_names or self._outputs) if self._labels else ():
             if name in self._labels:
                 rows = found[i].reshape(-1, len(self._labels[name])).tolist()
@@ -116,7 +118,7 @@ class InferenceSession:
     ) -> list[OrtValue]:
         """As run, from and to OrtValues."""
         feed = {name: value.value for name, value in input_dict_ort_values.items()}
-        return [OrtValue(_own(value)) for value in self._run(output_names, feed)]
+        return [OrtValue(own_value(value)) for value in self.fetch(output_names, feed)]
 
     def run_async(
         self,
@@ -133,7 +135,8 @@ class InferenceSession:
             found, text = [], str(error)
         callback(found, user_data, text)
 
-    def _run(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
+    def fetch(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
+        """The outputs as this package's tensors, which the next run overwrites."""
         wanted = self._outputs if not names else list(names)
         for name in wanted:
             if name not in self._outputs:
@@ -145,8 +148,22 @@ class InferenceSession:
         began = time.perf_counter_ns()
         self._module.run(**feed)
         if self._events is not None:
-            self._events.append(_event("model_run", began - self._began, time.perf_counter_ns() - began))
+            took = time.perf_counter_ns() - began
+            self._events.append(_event("Session", "model_run", began - self._began, took))
         return [self._module.get_output(name) for name in wanted]
+
+    def _observe(self, session: Session) -> None:
+        """Run a program node by node, an event each."""
+        plan, nids = session.plan, session.program.nid.tolist()
+        for at in range(session.program.main):
+            node = plan.graph.node(nids[at])
+            provider = f"{plan.devices[plan.did[nids[at]]].kind.upper()}{_SUFFIX}"
+            began = time.perf_counter_ns()
+            session.run_span(at, at + 1)
+            took = time.perf_counter_ns() - began
+            args = {"op_name": node.op, "provider": provider}
+            assert self._events is not None, "nodes are observed for events"
+            self._events.append(_event("Node", f"{node.name}_kernel_time", began - self._began, took, args))
 
     # **************** io binding ****************
 
@@ -216,88 +233,14 @@ class InferenceSession:
         return self._began
 
     def end_profiling(self) -> str:
-        """Write the runs so far as Chrome's trace events; returns the file's name, "" without
-        enable_profiling. What single nodes take: `graph-runtime run --profile` and `--trace`."""
+        """Write the runs so far as Chrome's trace events: each, and each node in it, as ONNX Runtime does.
+        Returns the file's name, "" without enable_profiling. Nodes are begun one by one then."""
         if self._events is None:
             return ""
         name = f"{self._options.profile_file_prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
         with open(name, "w") as file:
             json.dump(self._events, file)
         return name
-
-
-class IOBinding:
-    """Values by name for run_with_iobinding."""
-
-    def __init__(self, session: InferenceSession):
-        self._session = session
-        self._feed: dict[str, Any] = {}
-        self._targets: dict[str, Any] = {}  # an array or OrtValue to write, or the name of a device
-        self._found: list[OrtValue] = []
-
-    def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
-        """An array on the host, read when it runs."""
-        self._feed[name] = arr_on_cpu
-
-    def bind_input(
-        self,
-        name: str,
-        device_type: str,
-        device_id: int,
-        element_type: Any,
-        shape: Sequence[int],
-        buffer_ptr: int,
-    ) -> None:
-        """Memory of the caller's on the host. Raises InputError for another device."""
-        self._feed[name] = _memory(device_type, element_type, shape, buffer_ptr)
-
-    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """A tensor, where it is."""
-        self._feed[name] = ortvalue.value
-
-    def bind_output(
-        self,
-        name: str,
-        device_type: str = "cpu",
-        device_id: int = 0,
-        element_type: Any = None,
-        shape: Sequence[int] | None = None,
-        buffer_ptr: int | None = None,
-    ) -> None:
-        """Make an output on a device, or write it to memory of the caller's on the host."""
-        if buffer_ptr is None:
-            self._targets[name] = f"{device_type}:{device_id}"
-        else:
-            self._targets[name] = _memory(device_type, element_type, shape or (), buffer_ptr)
-
-    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Write an output to a tensor."""
-        self._targets[name] = ortvalue
-
-    def run(self) -> None:
-        """Run, and put the outputs where they are bound."""
-        session = self._session
-        names = list(self._targets)
-        made = session._run(names, self._feed)
-        self._found = [_placed(self._targets[name], value) for name, value in zip(names, made, strict=True)]
-
-    def get_outputs(self) -> list[OrtValue]:
-        return self._found
-
-    def copy_outputs_to_cpu(self) -> list[np.ndarray]:
-        return [value.numpy() for value in self._found]
-
-    def synchronize_inputs(self) -> None:
-        """Nothing waits: a run is over when it returns."""
-
-    def synchronize_outputs(self) -> None:
-        """As synchronize_inputs."""
-
-    def clear_binding_inputs(self) -> None:
-        self._feed.clear()
-
-    def clear_binding_outputs(self) -> None:
-        self._targets.clear()
 
 
 def available() -> list[str]:
@@ -356,37 +299,16 @@ def _host(value: Any) -> Any:
     return [np.array(each.numpy()) for each in value] if isinstance(value, list) else np.array(value.numpy())
 
 
-def _own(value: Any) -> Any:
-    """Tensors that no later run overwrites."""
-    return [_own(each) for each in value] if isinstance(value, list) else array(value, value.device)
-
-
-def _memory(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> np.ndarray:
-    if not on_host(parse(f"{device_type}:0")):
-        raise InputError(f"memory by address is the host's; got device type {device_type!r}", got=device_type)
-    dtype = np.dtype(element_type)
-    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype).reshape(tuple(shape))
-
-
-def _placed(target: Any, value: Any) -> OrtValue:
-    if isinstance(target, OrtValue):
-        target.update_inplace(value.numpy())
-        return target
-    if isinstance(target, np.ndarray):
-        np.copyto(target, value.numpy())
-        return OrtValue(_own(value))
-    return OrtValue(array(value, target))
-
-
-def _event(name: str, start: int, nanoseconds: int) -> dict[str, Any]:
+def _event(
+    category: str, name: str, start: int, nanoseconds: int, args: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     return {
-        "cat": "Session",
+        "cat": category,
         "pid": os.getpid(),
         "tid": 0,
         "dur": nanoseconds / 1000,
         "ts": start / 1000,
         "ph": "X",
         "name": name,
-        "args": {},
+        "args": dict(args or {}),
     }

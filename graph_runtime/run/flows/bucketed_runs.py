@@ -96,7 +96,7 @@ class BucketedRuns:
         for name, array in feed.items():
             program.session.set_input(at[name], array)
         self._masked[program] = use.sizes
-        program.session.run()
+        self.flow.programs.run(program.session)
         graph = bucket.model.graph
         made = [array_of(program.outputs[name]) for name in graph.output_names]
         found = dict(zip(graph.output_names, bucket.trim(made, use.sizes), strict=True))

@@ -59,6 +59,7 @@ class Programs:
     """Makes programs for a flow and its loops, and keeps the ``most`` that were used last. Their constants
     are held once, whatever number of programs has them.
 
+    ``observer``: called with a session in place of its ``run``, by callers that look at its nodes.
     ``made``, ``hits`` and ``dropped`` count programs; ``sizes`` lists what each was made for, in order.
     """
 
@@ -67,6 +68,7 @@ class Programs:
     name: str
     most: int
     sizes: list[str] = field(default_factory=list)
+    observer: Callable[[Session], None] | None = None
     _constants: WeakValueDictionary[bytes, np.ndarray] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
@@ -108,6 +110,13 @@ class Programs:
                 raise
         self._held.clear()
         return self._make(model, several)
+
+    def run(self, session: Session) -> None:
+        """Run a program's session, as the observer wants it."""
+        if self.observer is None:
+            session.run()
+        else:
+            self.observer(session)
 
     def __len__(self) -> int:
         return len(self._held)

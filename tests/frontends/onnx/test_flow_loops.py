@@ -169,3 +169,94 @@ def test_results_that_the_host_has_no_room_for_end_the_loop(monkeypatch):
     with pytest.raises(DeviceMemoryError, match="'loop' would keep"):
         run(module, n=np.array(10_000), x0=zeros)
     assert run(module, n=np.array(100), x0=zeros)[1].shape == (100, 10)
+
+
+# ---------------------------------------------------------------- a beam search in a graph
+
+
+def beam_search(beams, words, most):
+    """Beams over a table of word pairs: each trip keeps the best of beams * words continuations."""
+    nodes = [
+        node("Gather", ["table", "last"], ["pairs"], axis=0),
+        node("Unsqueeze", ["score", "one"], ["column"]),
+        node("Add", ["column", "pairs"], ["totals"]),
+        node("Reshape", ["totals", "flat"], ["all"]),
+        node("TopK", ["all", "beams"], ["score_", "best"]),
+        node("Div", ["best", "words"], ["beam"]),
+        node("Mod", ["best", "words"], ["last_"]),
+        node("Gather", ["said", "beam"], ["kept"], axis=0),
+        node("Equal", ["places", "i"], ["here"]),
+        node("Unsqueeze", ["last_", "one"], ["word"]),
+        node("Where", ["here", "word", "kept"], ["said_"]),
+        node("Identity", ["go"], ["on"]),
+    ]
+    inputs = [value("i", [], INT), value("go", [], BOOL)]
+    inputs += [value("score", [beams]), value("last", [beams], INT), value("said", [beams, most], INT)]
+    outputs = [value("on", [], BOOL), value("score_", [beams])]
+    outputs += [value("last_", [beams], INT), value("said_", [beams, most], INT)]
+    body = helper.make_graph(nodes, "body", inputs, outputs)
+    constants = {
+        "table": np.random.default_rng(8).standard_normal((words, words)).astype(np.float32),
+        "one": np.array([1]),
+        "flat": np.array([-1]),
+        "beams": np.array([beams]),
+        "words": np.array(words),
+        "places": np.arange(most),
+        "score0": np.array([0] + [-100] * (beams - 1), np.float32),
+        "last0": np.zeros(beams, np.int64),
+        "said0": np.zeros((beams, most), np.int64),
+    }
+    ins, outs = ["n", "", "score0", "last0", "said0"], ["score", "last", "said"]
+    ends = [value("score"), value("last", None, INT), value("said", None, INT)]
+    return model([node("Loop", ins, outs, "search", body=body)], [value("n", [], INT)], ends, **constants)
+
+
+@pytest.mark.parametrize("devices", ["cpu:0", ["cpu:0", "tt:0"]], ids=str)
+def test_a_beam_search_finds_what_all_paths_say(devices):
+    beams, words, most = 4, 9, 30
+    graph = beam_search(beams, words, most)
+    table = numpy_helper.to_array(graph.graph.initializer[0])
+    module = gr.create(
+        graph, devices=devices, place={"*": "cpu:0"} if len(devices) == 2 else {}, compile=False
+    )
+    for n in (1, 3, 30):
+        score, last, said = np.array([0.0, -100, -100, -100]), np.zeros(4, int), np.zeros((4, most), int)
+        for i in range(n):
+            totals = (score[:, None] + table[last]).reshape(-1)
+            best = np.argsort(-totals, kind="stable")[:beams]
+            score, last, said = totals[best], best % words, said[best // words]
+            said[:, i] = last
+        got = run(module, n=np.array(n))
+        np.testing.assert_allclose(got[0], score, rtol=1e-4)
+        np.testing.assert_array_equal(got[1], last)
+        np.testing.assert_array_equal(got[2], said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("buckets", [False, True], ids=["exact", "buckets"])
+def test_fifty_random_sizes_equal_onnx_runtime(buckets):
+    """Sequences of sizes in any order, of a loop, a beam search and a graph with open sizes."""
+    ort = pytest.importorskip("onnxruntime")
+    attention = [
+        node("MatMul", ["x", "w"], ["k"]),
+        node("Transpose", ["k"], ["t"], perm=[0, 2, 1]),
+        node("MatMul", ["k", "t"], ["s"]),
+        node("Softmax", ["s"], ["p"], axis=-1),
+        node("MatMul", ["p", "x"], ["y"]),
+        node("ReduceMean", ["y"], ["m"], axes=[1]),
+    ]
+    w = np.random.default_rng(2).standard_normal((8, 8)).astype(np.float32)
+    graph = model(attention, [value("x", ["b", "n", 8])], [value("y"), value("m")], w=w)
+    search = beam_search(3, 7, 40)
+    rng = np.random.default_rng(50)
+    peers = [ort.InferenceSession(each.SerializeToString()) for each in (graph, search)]
+    dims = {"b": [1, 4], "n": [8, 32]} if buckets else {}
+    modules = [gr.create(graph, dims=dims, compile=False), gr.create(search, compile=False)]
+    for _ in range(50):
+        b, n = (int(v) for v in rng.integers(1, 5, 2) * (1, 8))
+        feeds = [{"x": rng.standard_normal((b, n, 8)).astype(np.float32)}, {"n": np.array(n)}]
+        for peer, module, given in zip(peers, modules, feeds, strict=True):
+            for got, want in zip(run(module, **given), peer.run(None, given), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-5)
+    if buckets:
+        assert modules[0].stats()["made"] == 4

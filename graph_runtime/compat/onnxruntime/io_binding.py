@@ -1,0 +1,113 @@
+"""IOBinding: inputs and outputs that stay bound over runs of a session."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import InputError
+from ...base.machine.devices import parse
+from ...run.tensors.arrays import array
+from .ort_value import OrtValue, on_host
+
+__all__ = ["IOBinding", "own_value"]
+
+
+class IOBinding:
+    """Values by name for run_with_iobinding."""
+
+    def __init__(self, session: Any):
+        self._session = session
+        self._feed: dict[str, Any] = {}
+        self._targets: dict[str, Any] = {}  # an array or OrtValue to write, or the name of a device
+        self._found: list[OrtValue] = []
+
+    def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
+        """An array on the host, read when it runs."""
+        self._feed[name] = arr_on_cpu
+
+    def bind_input(
+        self,
+        name: str,
+        device_type: str,
+        device_id: int,
+        element_type: Any,
+        shape: Sequence[int],
+        buffer_ptr: int,
+    ) -> None:
+        """Memory of the caller's on the host. Raises InputError for another device."""
+        self._feed[name] = _memory(device_type, element_type, shape, buffer_ptr)
+
+    def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
+        """A tensor, where it is."""
+        self._feed[name] = ortvalue.value
+
+    def bind_output(
+        self,
+        name: str,
+        device_type: str = "cpu",
+        device_id: int = 0,
+        element_type: Any = None,
+        shape: Sequence[int] | None = None,
+        buffer_ptr: int | None = None,
+    ) -> None:
+        """Make an output on a device, or write it to memory of the caller's on the host."""
+        if buffer_ptr is None:
+            self._targets[name] = f"{device_type}:{device_id}"
+        else:
+            self._targets[name] = _memory(device_type, element_type, shape or (), buffer_ptr)
+
+    def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
+        """Write an output to a tensor."""
+        self._targets[name] = ortvalue
+
+    def run(self) -> None:
+        """Run, and put the outputs where they are bound."""
+        session = self._session
+        names = list(self._targets)
+        made = session.fetch(names, self._feed)
+        self._found = [_placed(self._targets[name], value) for name, value in zip(names, made, strict=True)]
+
+    def get_outputs(self) -> list[OrtValue]:
+        return self._found
+
+    def copy_outputs_to_cpu(self) -> list[np.ndarray]:
+        return [value.numpy() for value in self._found]
+
+    def synchronize_inputs(self) -> None:
+        """Nothing waits: a run is over when it returns."""
+
+    def synchronize_outputs(self) -> None:
+        """As synchronize_inputs."""
+
+    def clear_binding_inputs(self) -> None:
+        self._feed.clear()
+
+    def clear_binding_outputs(self) -> None:
+        self._targets.clear()
+
+
+def own_value(value: Any) -> Any:
+    """Tensors that no later run overwrites."""
+    return [own_value(each) for each in value] if isinstance(value, list) else array(value, value.device)
+
+
+def _memory(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> np.ndarray:
+    if not on_host(parse(f"{device_type}:0")):
+        raise InputError(f"memory by address is the host's; got device type {device_type!r}", got=device_type)
+    dtype = np.dtype(element_type)
+    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype).reshape(tuple(shape))
+
+
+def _placed(target: Any, value: Any) -> OrtValue:
+    if isinstance(target, OrtValue):
+        target.update_inplace(value.numpy())
+        return target
+    if isinstance(target, np.ndarray):
+        np.copyto(target, value.numpy())
+        return OrtValue(own_value(value))
+    return OrtValue(array(value, target))
