@@ -37,6 +37,10 @@ def _of(options: Options, device: str, kind: str) -> Numerics:
 
 
 def _check(options: Options, devices: tuple[Device, ...]) -> None:
+    if not isinstance(options, Mapping) or not all(isinstance(words, Mapping) for words in options.values()):
+        raise PlanError(
+            f"numerics are {{device: {{'fidelity': ..., 'dst': ...}}}}, got {options!r}", got=options
+        )
     for name, words in options.items():
         owners = [d for d in devices if name in (d.kind, str(d))]
         if not owners:

@@ -36,7 +36,10 @@ class Wish:
 
 
 def read_wishes(wishes: Mapping[str, str]) -> dict[str, Wish]:
-    """{glob: what its text asks for}. Raises PlanError for a word that means nothing."""
+    """{glob: what its text asks for}. Raises PlanError for a word that means nothing, and for no such
+    mapping."""
+    if not isinstance(wishes, Mapping) or not all(isinstance(glob, str) for glob in wishes):
+        raise PlanError(f"layouts are {{'names': 'memory/layout/...'}}, got {wishes!r}", got=wishes)
     return {glob: _read(text) for glob, text in wishes.items()}
 
 

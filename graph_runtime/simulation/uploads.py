@@ -14,7 +14,7 @@ import numpy as np
 from ..base.machine.devices import Device, parse
 from ..base.machine.layout import ROW_MAJOR, Layout
 from ..costs import Cost, CostModel, ask
-from ..plan.columns import input_behind, slot_nid
+from ..plan.columns import input_behind, is_copy, slot_nid
 from ..plan.lanes import COMPUTE, COPY_IN, Lanes
 from ..plan.types import Plan
 
@@ -86,5 +86,17 @@ def _uploads(plan: Plan, positions: Sequence[int]) -> list[tuple[int, int, str]]
     for nid in [*chosen, *copies[~here].tolist()]:
         reads = reader[(graph.in_eid == graph.row_ptr[nid]) & runs[reader]]
         if len(reads) and plan.did[nid] != home:
-            found.append((int(reads.min()), int(nid), COPY_IN))
+            found.append((_turn(plan, int(reads.min()), int(graph.row_ptr[nid])), int(nid), COPY_IN))
     return found
+
+
+def _turn(plan: Plan, reader: int, eid: int) -> int:
+    """The node before which an input is brought that ``reader`` reads: copies for one node go in the order of
+    its inputs, so it is the first of those that the planner put there for later inputs, else the node."""
+    graph, begin = plan.graph, reader
+    copies = is_copy(graph) & (plan.origin < 0)
+    while begin > 0 and copies[begin - 1]:
+        begin -= 1
+    reads = graph.in_eid[graph.in_ptr[reader] : graph.in_ptr[reader + 1]]
+    later = graph.entry_nid[reads[np.flatnonzero(reads == eid)[0] + 1 :]]
+    return int(later[(later >= begin) & copies[later] & ~plan.at_input[later]].min(initial=reader))

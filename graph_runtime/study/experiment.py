@@ -84,7 +84,7 @@ class Study:
         found: list[dict[str, Any]] = []
         with _opened(out) as file:
             writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-            if not known:
+            if not file.tell():
                 writer.writeheader()
             for at, (one, devices, objective, policy, seed) in enumerate(asked):
                 key = _named(one, devices, objective, policy, seed)
@@ -132,16 +132,16 @@ class Study:
                 "throughput": round(1e9 / timeline.throughput) if timeline.throughput else 0,
             }[objective]
         except GraphRuntimeError as error:
-            found["error"] = f"{type(error).__name__}: {error}"
+            found["error"] = " ".join(f"{type(error).__name__}: {error}".split())  # a row is a line
         return found
 
 
 def read_rows(path: str | Path) -> list[dict[str, Any]]:
     """The rows of a study's file; a last line that was cut off is left out. Raises InputError, OSError."""
-    text = Path(path).read_text("utf-8")
-    lines = text.splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        lines = lines[:-1]
+    try:
+        lines = Path(path).read_text("utf-8").split("\n")[:-1]
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path} is no file of a study: {error}", got=str(path)) from None
     reader = csv.DictReader(lines)
     if lines and tuple(reader.fieldnames or ()) != COLUMNS:
         raise InputError(
@@ -150,6 +150,8 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
     rows = []
     for number, row in enumerate(reader, 2):
         try:
+            if None in row or None in row.values():
+                raise ValueError(f"it has not {len(COLUMNS)} columns")
             rows.append(_cell(row))
         except (ValueError, TypeError) as error:
             raise InputError(f"{path}, line {number}: {error}; take the line out, or begin anew") from error

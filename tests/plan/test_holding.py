@@ -11,8 +11,9 @@ from graph_runtime.base.errors import CapacityError, PlanError
 from graph_runtime.base.machine.devices import parse, parse_list
 from graph_runtime.plan import plan
 from graph_runtime.plan.placing import OBJECTIVES, PLACEMENT_POLICIES, decide, evaluate, make_problem
+from graph_runtime.plan.placing.bounds import lower_bound
 from graph_runtime.plan.placing.cuts import pair_bound, priced, shared_bound
-from graph_runtime.plan.placing.exact import lower_bound, solve
+from graph_runtime.plan.placing.exact import solve
 from graph_runtime.plan.placing.rows import predictions
 from graph_runtime.plan.placing.schedule import NO_ROOM
 from graph_runtime.plan.placing.search import singles

@@ -11,10 +11,11 @@ from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.base.machine.topology import Topology
 from graph_runtime.costs import CostModel
 from graph_runtime.plan.placing import decide, evaluate, make_problem
+from graph_runtime.plan.placing.bounds import lower_bound
 from graph_runtime.plan.placing.cuts import pair_bound, shared_bound
-from graph_runtime.plan.placing.exact import lower_bound
+from graph_runtime.plan.placing.exact import solve
 from graph_runtime.plan.placing.pipeline import contiguous
-from graph_runtime.plan.placing.schedule import measure
+from graph_runtime.plan.placing.seats import reseat
 from graph_runtime.testing.placing import random_problem
 from graph_runtime.views.placement import text
 
@@ -87,7 +88,7 @@ def test_throughput_is_near_the_bound_on_every_number_of_chips(graph, policy):
     for count in (2, 4, 6, 12):
         devices = parse_list([f"tt:{i}" for i in range(count)])
         problem = make_problem(graph, devices, objective="throughput", costs=_ring(count))
-        ns = int(measure(problem, decide(problem, policy)[None]).period[0])
+        ns = int(evaluate(problem, decide(problem, policy)[None])[0])
         assert lower_bound(problem) <= ns <= 1.1 * lower_bound(problem), count
         assert last is None or ns < last
         last = ns
@@ -96,7 +97,7 @@ def test_throughput_is_near_the_bound_on_every_number_of_chips(graph, policy):
 def test_forty_eight_devices_are_placed():
     devices = parse_list([f"tt:{i}" for i in range(48)])
     problem = make_problem(_chain(48), devices, objective="throughput", costs=_ring(48))
-    ns = int(measure(problem, decide(problem, "heft")[None]).period[0])
+    ns = int(evaluate(problem, decide(problem, "heft")[None])[0])
     assert ns <= 1.1 * lower_bound(problem)
 
 
@@ -119,3 +120,83 @@ def test_serial_time_over_three_devices_says_its_gap():
     assert 0 < row["bound_ns"] <= row["ns"]
     assert row["gap_percent"] == round(100 * (row["ns"] / row["bound_ns"] - 1), 1)
     assert f"{row['gap_percent']} %" in text(placed)
+
+
+def _chained(seed):
+    """Nodes that read the one before, and some an earlier one; chips that differ in nothing, in a row."""
+    rng = np.random.default_rng(seed)
+    nodes, k = 8, 3
+    problem = random_problem(rng, ("tt:0", "tt:1", "tt:2"), nodes=nodes, reach=1, unsupported=0, pinned=0)
+    reads = [(n - 1, n) for n in range(1, nodes)]
+    reads += [(int(rng.integers(0, n - 1)), n) for n in range(2, nodes) if rng.random() < 0.4]
+    value, nid = np.array(sorted(reads, key=lambda pair: (pair[1], pair[0]))).T
+    way = rng.integers(0, 61, nodes)[:, None, None] * (1 - np.eye(k, dtype=np.int64))
+    links = np.zeros((k, k, 4), bool)  # 0>1, 1>2, 1>0, 2>1
+    for a, b, taken in ((0, 1, [0]), (1, 2, [1]), (0, 2, [0, 1]), (1, 0, [2]), (2, 1, [3]), (2, 0, [2, 3])):
+        links[a, b, taken] = True
+    return replace(
+        problem,
+        cost=np.repeat(rng.integers(0, 101, (nodes, 1)), k, 1),
+        copy=way,
+        use_value=value,
+        use_nid=nid,
+        links=links,
+        objective="throughput",
+    )
+
+
+def _everywhere(problem):
+    rows = itertools.product(range(problem.num_devices), repeat=problem.num_nodes)
+    return np.array(list(rows), np.int16)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_placement_of_a_chain_goes_below_its_bound(seed):
+    problem = _chained(seed)
+    best = int(evaluate(problem, _everywhere(problem)).min())
+    assert lower_bound(problem) <= best
+    assert solve(problem, np.zeros(problem.num_nodes, np.int16)).ns == best
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(6, 60))
+def test_no_placement_of_many_chains_goes_below_its_bound(seed):
+    problem = _chained(seed)
+    assert lower_bound(problem) <= int(evaluate(problem, _everywhere(problem)).min())
+
+
+def test_a_device_that_is_needed_twice_is_as_slow_as_what_lies_between():
+    """Three nodes of 10 in a chain: on one device 30; the first and the last on one and a copy of 5 each way
+    between: 40, though no queue has more than 20 of work."""
+    problem = _chained(0)
+    count = problem.num_nodes
+    line = replace(
+        problem,
+        cost=np.where(np.arange(count) < 3, 10, 0)[:, None].repeat(3, 1),
+        copy=np.broadcast_to(5 * (1 - np.eye(3, dtype=np.int64)), (count, 3, 3)).copy(),
+        use_value=np.arange(2),
+        use_nid=np.arange(1, 3),
+    )
+    rest = [0] * (count - 3)
+    rows = np.array([[0, 0, 0, *rest], [0, 1, 0, *rest], [0, 1, 2, *rest]], np.int16)
+    assert evaluate(line, rows).tolist() == [30, 40, 10]
+
+
+def test_seats_spare_links_that_are_shared():
+    """Chips in a row: share 0 sends one value to share 1 and three to share 2. In the order of their numbers
+    the first link carries all four, with share 0 in the middle the busier link three."""
+    problem = _chained(1)
+    count = problem.num_nodes
+    line = replace(
+        problem,
+        cost=np.ones((count, 3), np.int64),
+        copy=np.broadcast_to(9 * (1 - np.eye(3, dtype=np.int64)), (count, 3, 3)).copy(),
+        use_value=np.array([0, 0, 1, 2]),
+        use_nid=np.array([3, 4, 5, 6]),
+    )
+    did = np.array([0, 0, 0, 1, 2, 2, 2, 2], np.int16)
+    rows = np.stack([did, *reseat(line, did)])
+    assert evaluate(line, rows).tolist() == [36, 27, 27]
+    for row in rows:  # each share is whole
+        assert [len(set(row[did == share].tolist())) for share in range(3)] == [1, 1, 1]
+        assert len(set(row.tolist())) == 3

@@ -17,9 +17,10 @@ from graph_runtime.costs import SPIN_NS, CostModel, Machine
 from graph_runtime.ir.graph import Graph
 from graph_runtime.plan import plan
 from graph_runtime.plan.columns import is_nop
+from graph_runtime.plan.placing.bounds import lower_bound
 from graph_runtime.plan.placing.cuts import best_cut
 from graph_runtime.plan.placing.deltas import copy_changes, copy_table, serial_ns
-from graph_runtime.plan.placing.exact import lower_bound, solve
+from graph_runtime.plan.placing.exact import solve
 from graph_runtime.plan.placing.maxflow import FlowNetwork
 from graph_runtime.plan.placing.policies import PLACEMENT_POLICIES, decide
 from graph_runtime.plan.placing.problem import PlacementProblem, make_problem
@@ -245,6 +246,11 @@ def module(tmp_path, monkeypatch):
         "def floats(problem): return problem.allowed.argmax(1) * 1.0\n"
         "def nothing(problem): return None\n"
         "def far(problem): return np.full(problem.num_nodes, 7)\n"
+        "def ragged(problem): return [[0], [1, 2]]\n"
+        "def floats(problem): return np.zeros(problem.num_nodes)\n"
+        "def before(problem): return np.full(problem.num_nodes, -1)\n"
+        "def vast(problem): return np.full(problem.num_nodes, 1 << 63, np.uint64)\n"
+        "def meddling(problem): problem.cost[:] = 0\n"
         "def stubborn(problem): return problem.allowed.argmin(1)\n"
         "def broken(problem): return {}['x']\n"
     )
@@ -255,6 +261,11 @@ def module(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "says"),
     [
+        ("ragged", r"returned no array: .* returns integers \[11\]"),
+        ("floats", r"returned float64\[11\]: a policy returns integers \[11\]"),
+        ("before", "on device -1: there are 0 to"),
+        ("vast", "on device 9223372036854775808: there are 0 to"),
+        ("meddling", "failed: ValueError: assignment destination is read-only"),
         ("short", r"returned int64\[1\]: a policy returns integers \[11\]"),
         ("floats", "returned float64"),
         ("nothing", r"returned object\[\]"),

@@ -31,6 +31,27 @@ def test_predictions_order_random_placements_as_simulations_do(bench, objective)
             assert found["rank"] >= 0.98, found
 
 
+@pytest.mark.parametrize("streamed", [False, True])
+def test_predictions_of_many_runs_order_placements_as_simulations_do(bench, streamed):
+    for devices, topology in ((bench.LISTS[0], None), *bench.CABLED[:2]):
+        if streamed and not devices[0].startswith("cpu"):
+            continue
+        for model in ("branches", "residual", "attention"):
+            found = bench.measure(model, devices, 6, "throughput", topology=topology, streamed=streamed)
+            assert found["rank"] >= 0.98, found
+            assert found["worst"] <= 0.2, found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["serial", "makespan", "throughput"])
+def test_predictions_order_placements_on_cabled_chips(bench, objective):
+    for devices, topology in bench.CABLED:
+        for model in bench.MODELS:
+            for streamed in {False, devices[0].startswith("cpu")}:
+                found = bench.measure(model, devices, 40, objective, topology=topology, streamed=streamed)
+                assert found["rank"] >= 0.98, found
+
+
 @pytest.mark.parametrize("devices", LISTS, ids=str)
 def test_an_input_that_is_set_anew_is_charged_by_both(devices):
     b = GraphBuilder()

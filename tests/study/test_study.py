@@ -89,6 +89,23 @@ def test_rows_are_written_once_and_a_study_goes_on_where_it_was(tmp_path):
     assert [{**row, "place_s": 0} for row in again] == [{**row, "place_s": 0} for row in rows]
 
 
+def test_a_study_goes_on_wherever_its_file_was_cut_off(tmp_path):
+    out, study = tmp_path / "results.csv", Study(models=["mlp"], policies=["single"], objectives=["serial"])
+    rows = [{**row, "place_s": 0} for row in study.run(out)]
+    whole = out.read_bytes()
+    head = whole.index(b"\n") + 1
+    for cut in (head - 1, head + 9, len(whole)):
+        out.write_bytes(whole[:cut])
+        again = study.run(out)
+        assert [{**row, "place_s": 0} for row in again] == rows
+        assert read_rows(out) == again
+    for torn in (whole[: head + 9] + b"\n", whole + b"\xff\xfe\n"):
+        out.write_bytes(torn)
+        with pytest.raises(InputError):
+            study.run(out)
+        assert out.read_bytes() == torn
+
+
 def test_a_row_says_what_was_predicted_what_was_simulated_and_a_bound(tmp_path):
     rows = Study(**SMALL, objectives=["serial", "makespan", "throughput"]).run(tmp_path / "r.csv")
     for row in rows:

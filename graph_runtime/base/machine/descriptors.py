@@ -242,19 +242,21 @@ def read_board(path: str) -> Descriptor:
             f"{path} is no descriptor of a board: {error}; schemas/device.schema.json says what is", got=path
         ) from None
     here = [d for d in boards().values() if not d.test_only]
-    for said, names, known in (
-        ("kind", (made.kind,), [d.kind for d in here]),
-        ("dl_type", (made.dl_type,), [d.dl_type for d in here if d.kind == made.kind]),
-        ("arch", (made.arch,), [d.arch for d in here]),
-        ("layout", made.layouts, (ROW_MAJOR, TILE)),
-        ("format", made.formats, FORMATS),
+    for said, at, names, all_known in (
+        ("kind", "$.kind", (made.kind,), [d.kind for d in here]),
+        ("dl_type", "$.dl_type", (made.dl_type,), [d.dl_type for d in here if d.kind == made.kind]),
+        ("arch", "$.arch", (made.arch,), [d.arch for d in here]),
+        ("layout", "$.layouts", made.layouts, (ROW_MAJOR, TILE)),
+        ("format", "$.formats", made.formats, FORMATS),
     ):
+        known = sorted(set(all_known))
         for name in names:
             if name not in known:
                 raise DeviceError(
                     f"{path}: there is no {said} {name!r} here{did_you_mean(str(name), [*map(str, known)])}",
+                    path=at,
                     got=name,
-                    wanted=sorted(set(known)),
+                    wanted=known,
                 )
     return made
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.unique import unique_values
-from .problem import UNSUPPORTED, PlacementProblem
-from .schedule import NO_ROOM, Times, evaluate
+from .bounds import least_times, lower_bound
+from .problem import PlacementProblem
+from .schedule import NO_ROOM, evaluate
+from .times import Times
 
-__all__ = ["Exact", "lower_bound", "solve"]
+__all__ = ["Exact", "solve"]
 
 _MOST_CELLS = 1 << 22  # int64 that the assignments of one round hold: 32 MB
 _MOST_NODES = 500  # of larger graphs a search would see too little
-_STEPS = 100  # towards the weights of devices that bound a share best
-_SCALE = 4096  # of weights in integers
 _LATE_OWNERS = 8  # nodes that own values which are read before them: tried before all others
 
 
@@ -32,76 +32,6 @@ class Exact:
     did: np.ndarray
     ns: int
     bound: int
-
-
-def lower_bound(problem: PlacementProblem) -> int:
-    """ns that no assignment goes below, whether it has room or not, with free copies: every node on its
-    fastest device (serial); the longest chain, or the work shared out (makespan); the work shared out, or
-    the longest node (throughput)."""
-    least, tail = _least(problem)
-    if problem.objective == "serial":
-        return int(least.sum())
-    alone = (
-        int((least + tail).max(initial=0)) if problem.objective == "makespan" else int(least.max(initial=0))
-    )
-    return max(_share(problem), alone, _clustered(problem) if problem.objective == "throughput" else 0)
-
-
-def _clustered(problem: PlacementProblem) -> int:
-    """ns of the busiest queue: for it to be less than a value's copy takes, that value's node and its readers
-    have to be on one device, which then has the work of all that are so joined. Values are joined from the
-    dearest copy down; the bound is the least, over how many are joined, of the dearest copy left and of the
-    most work that is joined."""
-    calls, running = problem.graph.func_id >= 0, problem.running
-    if len(running) < 2:
-        return 0
-    cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)[:, running]
-    cost[~calls] = 0
-    apart = ~np.eye(len(running), dtype=bool)
-    copy = problem.copy[:, running][:, :, running][:, apart].min(1)
-    most = int(cost.min(1).max(initial=0))
-    edges = problem.edges[calls[problem.owner[problem.use_value]]]
-    edges = edges[np.argsort(-copy[edges[:, 2]], kind="stable")]
-    root, best, before = list(range(problem.num_nodes)), UNSUPPORTED, -1
-    for owner, reader, value in edges.tolist():
-        ns = int(copy[value])
-        if ns != before:
-            best, before = min(best, max(ns, most)), ns
-        if ns == 0 or most >= best:
-            return best
-        a, b = _root(root, owner), _root(root, reader)
-        if a != b:
-            root[b] = a
-            cost[a] = np.minimum(cost[a] + cost[b], UNSUPPORTED)
-            most = max(most, int(cost[a].min()))
-    return min(best, most)
-
-
-def _root(root: list[int], nid: int) -> int:
-    while root[nid] != nid:
-        root[nid] = nid = root[root[nid]]
-    return nid
-
-
-def _share(problem: PlacementProblem) -> int:
-    """ns that the busiest device takes at least: for any weights of the devices that sum to one the busiest
-    takes no less than their weighted mean, in which each node is no less than on the device that is best for
-    it so weighted. The weights follow the loads that this gives."""
-    running = problem.running
-    cost = np.where(problem.allowed, problem.cost, UNSUPPORTED)[problem.graph.func_id >= 0][:, running]
-    if not cost.size:
-        return 0
-    weight, best, rows = np.full(len(running), 1.0 / len(running)), 0, np.arange(len(cost))
-    for step in range(_STEPS):
-        whole = np.maximum(np.floor(weight * _SCALE), 1).astype(np.int64)
-        scaled = np.where(cost < UNSUPPORTED, cost * whole, np.iinfo(np.int64).max)
-        at = np.argmin(scaled, 1)
-        total = sum(scaled[rows, at].tolist())
-        best = max(best, -(-total // int(whole.sum())))
-        load = np.bincount(at, cost[rows, at], len(running))
-        weight = weight * np.exp((load / max(load.max(), 1) - 1) / (step + 1) ** 0.5)
-        weight /= weight.sum()
-    return best
 
 
 def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
@@ -126,7 +56,7 @@ def solve(problem: PlacementProblem, known: np.ndarray) -> Exact:
             kept = np.sort(kept[order[:most]])
         times, bounds = times.take(kept), bounds[kept]
     if len(times.rows):
-        found = times.objective
+        found = evaluate(problem, times.did)
         at = int(np.argmin(found))
         if found[at] < best:
             known, best = times.did[at], int(found[at])
@@ -173,7 +103,7 @@ class _Bounds:
     """Lower bounds of assignments whose first nodes are placed."""
 
     def __init__(self, problem: PlacementProblem):
-        least, self.tail = _least(problem)
+        least, self.tail = least_times(problem)
         self.kind, self.k = problem.objective, max(len(problem.running), 1)
         self.count = problem.num_devices
         self.rest = int(least.sum()) - np.cumsum(least)
@@ -187,14 +117,3 @@ class _Bounds:
         if self.kind == "throughput":
             return np.maximum(times.bottleneck, share)
         return np.maximum(np.maximum(times.over[:, nid] + self.tail[nid], share), times.makespan)
-
-
-def _least(problem: PlacementProblem) -> tuple[np.ndarray, np.ndarray]:
-    """int64 [nodes]: each node's least time; and that of the longest chain after it."""
-    least = np.where(problem.allowed, problem.cost, UNSUPPORTED).min(1)
-    tail = np.zeros(problem.num_nodes, np.int64)
-    for nid, value in zip(problem.use_nid[::-1].tolist(), problem.use_value[::-1].tolist(), strict=True):
-        maker = problem.ready[value]
-        if maker >= 0:
-            tail[maker] = max(tail[maker], least[nid] + tail[nid])
-    return least, tail

@@ -165,7 +165,15 @@ def wanted_room(problem: PlacementProblem) -> CapacityError | None:
 
 def _checked(problem: PlacementProblem, said: object, name: str) -> np.ndarray:
     count, k = problem.num_nodes, problem.num_devices
-    did = np.asarray(said)
+    try:
+        did = np.asarray(said)
+    except ValueError as error:  # rows of several lengths
+        raise PlanError(
+            f"placement policy {name} returned no array: {error}; a policy returns integers "
+            f"[{count}], a device index of each node",
+            got=type(said).__name__,
+            wanted=f"int[{count}]",
+        ) from None
     if did.shape != (count,) or did.dtype.kind not in "iu":
         raise PlanError(
             f"placement policy {name} returned {did.dtype}{list(did.shape)}: a policy returns "

@@ -73,6 +73,11 @@ class PlacementProblem:
     links: np.ndarray = field(default_factory=lambda: np.zeros((0, 0, 0), bool))
     circular: np.ndarray = field(default_factory=lambda: np.zeros((0, 0), np.int64))
 
+    def __post_init__(self) -> None:
+        """What is decided about does not change while it is decided."""
+        for table in (self.cost, self.pin, self.copy, self.links, self.circular):
+            table.setflags(write=False)
+
     @property
     def num_nodes(self) -> int:
         return len(self.pin)

@@ -8,10 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from .bounds import lower_bound
 from .cuts import best_cut, pair_bound, priced, shared_bound
 from .deltas import copy_table, serial_ns
-from .exact import lower_bound, solve
+from .exact import solve
 from .problem import PlacementProblem
+from .runs import periods
 from .schedule import NO_ROOM, OBJECTIVES, evaluate, measure
 from .search import singles
 
@@ -118,7 +120,9 @@ def predictions(problem: PlacementProblem, did: np.ndarray) -> list[Row]:
     did = np.where(problem.graph.func_id < 0, problem.pin, did)
     times = measure(problem, did[None])
     rows = []
-    for objective, ns in zip(OBJECTIVES, (times.serial, times.makespan, times.period), strict=True):
+    for objective, ns in zip(
+        OBJECTIVES, (times.serial, times.makespan, periods(problem, did[None])), strict=True
+    ):
         other = replace(problem, objective=objective)
         found = evaluate(other, alone)
         fits = bool(found.min() < NO_ROOM)

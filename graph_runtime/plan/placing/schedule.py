@@ -1,9 +1,4 @@
-"""What assignments of nodes to devices would take, many at a time: as simulation.simulate() of their plans.
-
-Each device has three queues, of compute, of copies in and of copies out, which run in node order. A copy runs
-before its first reader, in copy_out of a device that sends to a host, else in copy_in of the one that
-receives; while it runs it has its links to itself.
-"""
+"""What assignments of nodes to devices would take in a problem's objective, many at a time."""
 
 from __future__ import annotations
 
@@ -12,150 +7,15 @@ from collections.abc import Sequence
 import numpy as np
 
 from ...base.errors import InputError, did_you_mean
-from ...costs import SPIN_NS
 from .problem import PlacementProblem
+from .runs import periods
+from .times import Times
 
-__all__ = ["NO_ROOM", "OBJECTIVES", "Times", "evaluate", "measure", "require_objective", "scores"]
+__all__ = ["NO_ROOM", "OBJECTIVES", "evaluate", "measure", "require_objective", "scores"]
 
 OBJECTIVES = ("serial", "makespan", "throughput")
 _MOST_CELLS = 1 << 22  # int64 of arrival times that are held at once
-_NEVER = -1
 NO_ROOM = 1 << 60  # ns of an assignment that devices have no room for, and one more for each byte missing
-
-
-class Times:
-    """Several assignments, node by node: ``step`` places the next node of each."""
-
-    def __init__(self, problem: PlacementProblem, rows: int):
-        self.problem = problem
-        count, k = problem.num_nodes, problem.num_devices
-        self.rows = np.arange(rows)
-        self.serial = np.zeros(rows, np.int64)
-        lanes = 3 * k + problem.links.shape[-1]  # queues of compute, in, out; then links
-        self.load = np.zeros((rows, lanes), np.int64)  # ns of work of each
-        self.free = np.zeros((rows, lanes), np.int64)  # when each is free
-        self.did = np.full((rows, count), -1, np.int16)
-        self.over = np.zeros((rows, count), np.int64)  # when each node is over, and on which queue
-        self.by = np.full((rows, count), -1, np.int16)
-        self.arrive = np.full((rows, len(problem.eid), k), _NEVER, np.int64)
-        self.awake = np.zeros((rows, k), np.int64)  # until when each device was at work
-        self._queue = _copy_queues(problem.on_host)
-        host = np.tile(problem.on_host, 3)  # of each queue
-        hears = host[:, None] & host & ~np.eye(3 * k, dtype=bool)
-        self._hears = np.vstack([hears, np.zeros((1, 3 * k), bool)])  # -1: no queue brought it
-        self._ptr = np.searchsorted(problem.use_nid, np.arange(count + 1)).tolist()
-        self._value, self._owner = problem.use_value.tolist(), problem.owner.tolist()
-        self._ready, self._call = problem.ready.tolist(), (problem.graph.func_id >= 0).tolist()
-
-    @property
-    def makespan(self) -> np.ndarray:
-        """int64 [rows]"""
-        return self.free.max(1, initial=0)
-
-    @property
-    def bottleneck(self) -> np.ndarray:
-        """int64 [rows]: ns of work of the busiest queue or link, which bounds how often runs can follow
-        each other."""
-        return self.load.max(1, initial=0)
-
-    @property
-    def period(self) -> np.ndarray:
-        """int64 [rows]: ns by which a second run ends after the first, at least the bottleneck's. A queue
-        takes runs one after another, so a device that is needed early and late in a run holds up the
-        next."""
-        second, first = self.take(self.rows), self.makespan
-        second.over[:], second.by[:], second.arrive[:] = 0, -1, _NEVER
-        for nid in range(self.problem.num_nodes):
-            second.step(nid, self.did[:, nid])
-        return np.maximum(self.bottleneck, second.makespan - first)
-
-    @property
-    def objective(self) -> np.ndarray:
-        """int64 [rows]: the time that the problem asks for, once all nodes are placed."""
-        kind = self.problem.objective
-        return (
-            {"serial": self.serial, "makespan": self.makespan}[kind] if kind != "throughput" else self.period
-        )
-
-    def take(self, rows: np.ndarray) -> Times:
-        """The assignments of those rows, which may come several times."""
-        other = object.__new__(Times)
-        other.__dict__.update(self.__dict__)
-        other.rows = np.arange(len(rows))
-        for name in ("serial", "load", "free", "awake", "did", "over", "by", "arrive"):
-            setattr(other, name, getattr(self, name)[rows])
-        return other
-
-    def step(self, nid: int, did: np.ndarray) -> None:
-        """Place node ``nid`` on devices ``did`` [rows]. What it reads has an owner whose device is known."""
-        self.did[:, nid] = did
-        if not self._call[nid]:
-            return  # an input
-        cost, free = self.problem.cost[nid][did], self.free[self.rows, did]
-        begin, over = np.zeros((2, len(self.rows)), np.int64)
-        by = np.where(cost > 0, did, -1)
-        values = self._value[self._ptr[nid] : self._ptr[nid + 1]]
-        for end, queue in [self._arrived(v, self.did[:, self._owner[v]], did) for v in values]:
-            np.maximum(begin, self._heard(self.rows, end, queue, did, did), out=begin)
-            np.maximum(over, end, out=over)
-            by = np.where(cost > 0, by, queue)  # a reshape that moves nothing is no instruction
-        end = np.where(cost > 0, np.maximum(begin, free) + cost, over)
-        self.over[:, nid], self.by[:, nid] = end, by
-        self.free[self.rows, did] = free = np.where(cost > 0, end, free)
-        self.awake[self.rows, did] = np.maximum(self.awake[self.rows, did], free)
-        self.load[self.rows, did] += cost
-        self.serial += cost
-
-    def _arrived(self, value: int, source: np.ndarray, did: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """When a value is on devices ``did``, and which queue brought it; copies it where it has to be."""
-        ready, count = self._ready[value], len(self.rows)
-        made = self.over[:, ready] if ready >= 0 else np.zeros(count, np.int64)
-        maker = self.by[:, ready] if ready >= 0 else np.full(count, -1)
-        here, k = source == did, self.problem.num_devices
-        if here.all():
-            return made, maker
-        there, queue = self.arrive[:, value], self._queue[source, did]
-        end = there[self.rows, did]
-        rows = np.flatnonzero(~here & (end == _NEVER))
-        if len(rows):
-            q, d = queue[rows], did[rows]
-            ns = self.problem.copy[value][source[rows], d]
-            begin = np.maximum(self._heard(rows, made[rows], maker[rows], q, q % k), self.free[rows, q])
-            begin = self._take_links(rows, source[rows], d, begin, ns)
-            self.free[rows, q] = there[rows, d] = end[rows] = begin + ns
-            self.awake[rows, q % k] = np.maximum(self.awake[rows, q % k], begin + ns)
-            self.load[rows, q] += ns
-            self.serial[rows] += ns
-        return np.where(here, made, end), np.where(here, maker, queue)
-
-    def _take_links(
-        self, rows: np.ndarray, source: np.ndarray, target: np.ndarray, begin: np.ndarray, ns: np.ndarray
-    ) -> np.ndarray:
-        """int64 [rows]: when copies can begin, not before ``begin``, that hold their links for ``ns``."""
-        if not self.problem.links.size:
-            return begin
-        held, first = self.problem.links[source, target], 3 * self.problem.num_devices
-        free = self.free[rows, first:]
-        begin = np.maximum(begin, np.where(held, free, 0).max(1))
-        self.free[rows, first:] = np.where(held, (begin + ns)[:, None], free)
-        self.load[rows, first:] += held * ns[:, None]
-        return begin
-
-    def _heard(
-        self, rows: np.ndarray, end: np.ndarray, by: np.ndarray, queue: np.ndarray, did: np.ndarray
-    ) -> np.ndarray:
-        """int64 [rows]: when ``queue``, one of ``did``'s, knows that a step on queue ``by`` was over at
-        ``end``."""
-        problem = self.problem
-        late = np.where(end - self.awake[rows, did] > SPIN_NS, problem.wake, problem.handoff)
-        return end + np.where(self._hears[by, queue], late, 0)
-
-
-def _copy_queues(on_host: np.ndarray) -> np.ndarray:
-    """int64 [k, k]: which queue copies from the first device to the second."""
-    k = len(on_host)
-    source, target = np.indices((k, k))
-    return np.where(on_host[target] & ~on_host[source], 2 * k + source, k + target)
 
 
 def measure(problem: PlacementProblem, did: np.ndarray) -> Times:
@@ -170,22 +30,38 @@ def measure(problem: PlacementProblem, did: np.ndarray) -> Times:
 def evaluate(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
     """int64 [rows]: ns of each assignment of ``did`` int [rows, nodes] in the problem's objective; from
     NO_ROOM on where it does not fit, with the bytes that are missing."""
-    return scores(problem, did)[:, 0]
+    found = [
+        periods(problem, part) if problem.objective == "throughput" else _aim(problem, measure(problem, part))
+        for part in _parts(problem, did)
+    ]
+    missing = problem.room.excess(did)
+    return np.where(missing > 0, NO_ROOM + missing, np.concatenate([np.zeros(0, np.int64), *found]))
 
 
 def scores(problem: PlacementProblem, did: np.ndarray) -> np.ndarray:
-    """int64 [rows, 3]: as evaluate; the serial time; the objective and the busiest queue's work, and a little
-    of all others'."""
-    cells = max(problem.num_nodes, len(problem.eid) * problem.num_devices, 1)
-    step = max(_MOST_CELLS // cells, 1)
-    parts = [measure(problem, did[at : at + step]) for at in range(0, len(did), step)]
+    """int64 [rows, 3], for a search: as evaluate, but Times.period for throughput; the serial time; the
+    objective and the busiest queue's work, and a little of all others'."""
     found = np.zeros((0, 3), np.int64)
-    for part in parts:
-        aim = part.objective
-        soft = _soft_most(np.c_[part.load, aim] if problem.objective == "throughput" else part.load)
-        found = np.concatenate([found, np.c_[aim, part.serial, soft]])
+    for part in _parts(problem, did):
+        times = measure(problem, part)
+        aim = _aim(problem, times)
+        soft = _soft_most(np.c_[times.load, aim] if problem.objective == "throughput" else times.load)
+        found = np.concatenate([found, np.c_[aim, times.serial, soft]])
     missing = problem.room.excess(did)[:, None]
     return np.where(missing > 0, NO_ROOM + missing, found)
+
+
+def _parts(problem: PlacementProblem, did: np.ndarray) -> list[np.ndarray]:
+    """As many rows of ``did`` as may be held at once."""
+    cells = max(problem.num_nodes, len(problem.eid) * problem.num_devices, 1)
+    step = max(_MOST_CELLS // cells, 1)
+    return [did[at : at + step] for at in range(0, len(did), step)]
+
+
+def _aim(problem: PlacementProblem, times: Times) -> np.ndarray:
+    if problem.objective == "throughput":
+        return times.period
+    return times.serial if problem.objective == "serial" else times.makespan
 
 
 def _soft_most(load: np.ndarray) -> np.ndarray:

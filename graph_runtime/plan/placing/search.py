@@ -8,8 +8,8 @@ from itertools import combinations, islice
 
 import numpy as np
 
+from .bounds import lower_bound
 from .deltas import copy_changes
-from .exact import lower_bound
 from .pipeline import contiguous
 from .problem import UNSUPPORTED, PlacementProblem
 from .schedule import evaluate, scores
@@ -59,11 +59,15 @@ def refine(problem: PlacementProblem, starts: Sequence[np.ndarray]) -> np.ndarra
     ):  # its plateaus are wide: first what also sees other queues
         best = np.stack([improve(problem, row, groups, cells, by=_SOFT) for row in best])
     found = np.stack([improve(problem, row, groups, cells) for row in best])
-    times = scores(problem, found)
-    at = np.lexsort((times[:, 1], times[:, 0]))[0]
+    serial = scores(problem, found)[:, _SERIAL]
+    at = np.lexsort((serial, evaluate(problem, found)))[0]
     if problem.objective == "serial":
         return found[at]
-    return improve(problem, found[at], groups, cells, by=_SERIAL, within=int(times[at, 0]))
+    less = improve(
+        problem, found[at], groups, cells, by=_SERIAL, within=int(scores(problem, found[[at]])[0, 0])
+    )
+    both = np.stack([less, found[at], best[0]])
+    return both[np.argmin(evaluate(problem, both))]
 
 
 def fill(problem: PlacementProblem, starts: Sequence[np.ndarray] | np.ndarray) -> np.ndarray:
