@@ -249,7 +249,7 @@ def read_board(path: str) -> Descriptor:
         ("layout", "$.layouts", made.layouts, (ROW_MAJOR, TILE)),
         ("format", "$.formats", made.formats, FORMATS),
     ):
-        known = sorted(set(all_known))
+        known = list(dict.fromkeys(all_known))
         for name in names:
             if name not in known:
                 raise DeviceError(

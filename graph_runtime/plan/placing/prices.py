@@ -14,7 +14,7 @@ from ...ir.graph import COPY, NOP, Graph, TensorType
 from ...ir.ops.numerics import Numerics
 from ..columns import first_of, intern
 from ..supports import Kernels, circular_room, too_large, unable
-from .kinds import Kinds
+from .value_kinds import Kinds
 
 __all__ = ["UNSUPPORTED", "Circular", "Prices"]
 

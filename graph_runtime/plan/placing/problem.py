@@ -24,9 +24,9 @@ from ..columns import slot_nid
 from ..device_numerics import device_numerics
 from ..supports import Kernels
 from .holding import Room
-from .kinds import find_kinds
 from .prices import UNSUPPORTED, Circular, Prices
 from .stores import find_room
+from .value_kinds import find_kinds
 
 __all__ = ["UNSUPPORTED", "PlacementProblem", "make_problem"]
 

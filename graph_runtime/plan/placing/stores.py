@@ -11,7 +11,7 @@ from ...ir.graph import NOP, Graph, TensorType
 from ..columns import slot_nid
 from ..supports import circular_room
 from .holding import Room, make_room
-from .kinds import Kinds
+from .value_kinds import Kinds
 
 __all__ = ["find_room"]
 
