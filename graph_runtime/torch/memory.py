@@ -12,6 +12,7 @@ from ..run.core import ffi, lib
 from ..run.queues.blocks import blocks
 from ..run.queues.limbo import sweep
 from ..run.single.operands import constant_bytes
+from ..run.tensors.lineage import settle_all
 from .store import collect, device_of, devices
 
 __all__ = [
@@ -31,7 +32,8 @@ __all__ = [
 
 
 def _opened(device: Any) -> core.DeviceHandle:
-    """The device, after what torch dropped has been given back."""
+    """The device, when what is queued is over, and what torch dropped and what recipes kept is given back."""
+    settle_all()
     collect()
     sweep()
     return core.open_device(devices()[device_of(device)])

@@ -37,19 +37,17 @@ def _gather(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def _settle(module: nn.Module, device: torch.device | None) -> nn.Module:
-    """Remember the home of a module that has nothing to move; forget it where it has."""
+    """Remember the home of a module that has nothing to move, and of those inside that had one."""
     if device is None or device.type not in ("cpu", "tt"):
         return module
+    home = torch.device("tt", device_of(device)) if device.type == "tt" else device
     empty = next(module.parameters(), None) is None and next(module.buffers(), None) is None
     if empty and not hasattr(module, _HOME):
         module.register_forward_pre_hook(_gather, with_kwargs=True)
-    if empty:
-        home = (
-            torch.device("tt", torch.tt.current_device())
-            if device.type == "tt" and device.index is None
-            else device
-        )
         object.__setattr__(module, _HOME, home)
+    for part in module.modules():  # what had a home goes along
+        if hasattr(part, _HOME):
+            object.__setattr__(part, _HOME, home)
     return module
 
 

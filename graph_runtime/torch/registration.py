@@ -14,6 +14,7 @@ from . import (
     accelerator,
     autocast,
     backward,
+    distributed,
     modules,
     pinned,
     processes,
@@ -126,6 +127,7 @@ def register() -> None:
     modules.register()
     backward.register()
     accelerator.register()
+    distributed.register()
     safetensors_reader.register()
     processes.register()
     profiling.register()

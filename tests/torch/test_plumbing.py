@@ -57,6 +57,13 @@ def test_data_parallel_modules_of_the_cpu_are_left_alone():
         nn.DataParallel(nn.Linear(3, 2).to("tt"))
 
 
+def test_parts_without_parameters_move_with_the_whole():
+    part = nn.Identity().to("cpu")  # as peft makes them
+    model = nn.Sequential(part, nn.Linear(2, 2)).to("tt")
+    assert model(torch.ones(1, 2).to("tt")).device == torch.device("tt:0")
+    assert model.to("cpu")(torch.ones(1, 2)).device == torch.device("cpu")
+
+
 def test_autocast_is_bfloat16_in_every_thread():
     x = torch.rand(4, 4).to("tt")
     seen = []

@@ -1,0 +1,60 @@
+"""Export a module to a bundle and run it with the command line, which needs no torch.
+
+pip install 'graph-runtime[torch]'
+python examples/torch/export_bundle.py [--folder out]
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+import graph_runtime.torch as tt
+
+
+class Encoder(nn.Module):
+    """Attention over a few tokens, and a layer on top."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(32, 4, batch_first=True)
+        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        attended, _ = self.attention(x, x, x, need_weights=False)
+        return self.head(self.norm(x + attended).mean(1))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Export a module, run the bundle by the command line.")
+    parser.add_argument("--folder", type=Path, help="where the bundle goes; default: a temporary one")
+    options = parser.parse_args()
+    folder = options.folder or Path(tempfile.mkdtemp())
+    folder.mkdir(parents=True, exist_ok=True)
+    torch.manual_seed(0)
+    model, x = Encoder().eval(), torch.rand(2, 6, 32)
+    bundle = folder / "encoder.bundle"
+    tt.export(torch.export.export(model, (x,)), bundle, devices=("tt:0", "cpu:0"))
+    np.save(folder / "x.npy", x.numpy())
+    command = [sys.executable, "-m", "graph_runtime.cli", "run", str(bundle)]
+    command += ["--input", f"x={folder / 'x.npy'}", "--output", str(folder / "y.npz")]
+    done = subprocess.run(command, text=True, capture_output=True, check=False)
+    print(done.stdout or done.stderr)
+    if done.returncode:
+        sys.exit("the command failed")
+    (made,) = np.load(folder / "y.npz").values()
+    worst = float(np.abs(made - model(x).detach().numpy()).max())
+    print(f"largest difference to torch on the CPU: {worst:.1e}")
+    if worst > 1e-4:
+        sys.exit("other values than torch's")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""LoRA by peft on the simulated tt:0: a frozen GPT-2 of random weights, and small matrices that are trained.
+
+pip install 'graph-runtime[torch]' transformers peft
+python examples/torch/lora_peft.py [--steps 12]
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+
+import torch
+
+import graph_runtime.torch  # noqa: F401  # makes the device
+
+try:
+    from peft import LoraConfig, get_peft_model
+    from transformers import GPT2Config, GPT2LMHeadModel
+except ImportError as missing:
+    sys.exit(f"skipped: this example needs transformers and peft ({missing})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Train LoRA matrices of a small GPT-2 on tt:0.")
+    parser.add_argument("--steps", type=int, default=12)
+    options = parser.parse_args()
+    torch.manual_seed(0)
+    base = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=32, n_embd=64, n_layer=2, n_head=2))
+    model = get_peft_model(base, LoraConfig(r=4, target_modules=["c_attn"], fan_in_fan_out=True)).to("tt")
+    model.print_trainable_parameters()
+    frozen = base.transformer.wte.weight.detach().cpu().clone()
+    optimizer = torch.optim.AdamW((p for p in model.parameters() if p.requires_grad), lr=2e-2)
+    tokens = torch.randint(0, 64, (4, 16)).to("tt")
+    losses = []
+    for _ in range(options.steps):
+        loss = model(input_ids=tokens, labels=tokens).loss
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    print(f"loss {losses[0]:.3f} to {losses[-1]:.3f}")
+    if not losses[-1] < losses[0]:
+        sys.exit("the loss did not fall")
+    if not torch.equal(base.transformer.wte.weight.detach().cpu(), frozen):
+        sys.exit("a frozen weight changed")
+    merged = model.merge_and_unload()
+    print("merged into the base model:", type(merged).__name__, "on", next(merged.parameters()).device)
+
+
+if __name__ == "__main__":
+    main()
