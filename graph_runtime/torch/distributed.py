@@ -119,7 +119,7 @@ def _collective(name: str) -> Callable[..., Any]:
     def collective(self: ProcessGroupTT, written: Any, *args: Any, **more: Any) -> Any:
         values, given = _on_cpu(written), [_on_cpu(arg) for arg in args]
         more = {key: _on_cpu(value) for key, value in more.items()}
-        options = next((o for o in (*given, *more.values()) if hasattr(o, "reduceOp")), None)
+        options: Any = next((o for o in (*given, *more.values()) if hasattr(o, "reduceOp")), None)
         mean = options is not None and options.reduceOp == dist.ReduceOp.AVG
         if mean:  # gloo has no mean
             options.reduceOp = dist.ReduceOp.SUM
