@@ -16,7 +16,7 @@ from ..ir.ops.shape import exactly
 from ..ir.ops.targets import panel_columns
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
-from .pack_weights import is_host, packed_weight, without_defaults
+from .pack_weights import is_host, packed_convolution, without_defaults
 
 __all__ = ["channels_last"]
 
@@ -68,6 +68,13 @@ class _Images:
 
     def visit(self, node: NetNode) -> None:
         """Turn a node where it gains, or passes on what was turned."""
+        if (
+            node.op == "transpose"
+            and list(permutation(node)) == _before(4)
+            and node.inputs[0].users() == [node]
+        ):
+            self.last[node.output] = node.inputs[0]  # an image that was made with channels last
+            return
         turn = _TURNS.get(node.op or "")
         if turn is None and (steps.code_of(node.op) or node.op == "fused"):
             turn = _elementwise
@@ -119,7 +126,10 @@ class _Images:
 
     def gives(self, node: NetNode, made: NetValue) -> None:
         """``made`` is the result of ``node`` with channels last."""
-        first = self.net.add("transpose", [made], before=node, perm=_before(len(made.shape)))
+        if all(n == 1 for n in made.shape[1:-1]):  # one pixel: no element moves
+            first = self.reshaped(made, node.output.shape, node)
+        else:
+            first = self.net.add("transpose", [made], before=node, perm=_before(len(made.shape)))
         self.net.replace(node.output, first)
         self.last[first] = made
 
@@ -138,8 +148,8 @@ def _convolution(images: _Images, node: NetNode) -> None:
     own, shape = len(node.inputs) - len(steps.extras(attrs.get("epilogue", ()))), node.output.shape
     if not _is_plain(node) or not all(_fits_epilogue(v.shape, shape) for v in node.inputs[own:]):
         return
-    o, channels, kh, kw = w.shape
-    panels = packed_weight(images.net, node, w, False, o, channels * kh * kw)
+    o, _, kh, kw = w.shape
+    panels = packed_convolution(images.net, node)
     image = images.with_channels_last(x, node)
     extra = [images.laid_out(v, node, shape) for v in node.inputs[own:]]
     images.convolutions.append(node)
@@ -161,8 +171,8 @@ def _fits_epilogue(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 
 def _is_plain(node: NetNode) -> bool:
-    """A convolution that the kernel for panels takes: float32, the weight constant, one group or one channel
-    a group."""
+    """A convolution that the kernel for panels takes: float32, the weight constant, no groups of few channels
+    but those of one."""
     op = registry.require(node.op_name)
     columns = panel_columns(op, node.input_types, node.output_types, node.attrs)
     return node.inputs[1].constant is not None and columns > 0

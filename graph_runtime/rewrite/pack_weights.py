@@ -21,7 +21,7 @@ from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry
 from ..ir.ops.cells import CELLS, pack_recurrent, panels_of
-from ..ir.ops.packed import panel_type
+from ..ir.ops.packed import grouped_panel_type, pack_grouped, panel_type
 from ..ir.ops.targets import panel_columns
 from .net import Net, NetNode, NetValue
 
@@ -30,6 +30,7 @@ __all__ = [
     "is_host",
     "pack_recurrent_weights",
     "pack_weights",
+    "packed_convolution",
     "packed_weight",
     "without_defaults",
 ]
@@ -99,6 +100,25 @@ def packed_weight(net: Net, node: NetNode, weight: NetValue, transpose: bool, n:
 
     value = net.constant(
         Constant.derived(made, pack, constant, source=f"panels of {constant.source}"), f"{weight.name}.panels"
+    )
+    value.device = node.device
+    return value
+
+
+def packed_convolution(net: Net, node: NetNode) -> NetValue:
+    """The constant weight of a conv2d NCHW in panels, as a constant beside ``node``."""
+    weight, group = node.inputs[1], node.attrs["group"]
+    o, channels, kh, kw = weight.shape
+    if group == 1 or (channels == 1 and o == group):
+        return packed_weight(net, node, weight, False, o, channels * kh * kw)
+    constant = weight.constant
+    assert constant is not None, f"{weight.name} is no constant"
+    made = grouped_panel_type(o, channels, kh * kw, group)
+    value = net.constant(
+        Constant.derived(
+            made, partial(pack_grouped, group=group), constant, source=f"panels of {constant.source}"
+        ),
+        f"{weight.name}.panels",
     )
     value.device = node.device
     return value

@@ -16,6 +16,7 @@ from .channels_last import channels_last
 from .choose_kernels import Measure, choose_kernels
 from .net import Net
 from .pack_weights import pack_recurrent_weights, pack_weights
+from .transposed import transposed_convolutions
 from .volumes import volumes_as_images
 
 __all__ = ["target"]
@@ -33,7 +34,8 @@ def target(model: Model, placement: Placement, measure: Measure | None = None) -
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
     volumes_as_images(net)
-    channels_last(net)  # before weights: convolutions take their weights in panels there
+    transposed_convolutions(net)
+    channels_last(net)  # before weights are packed: convolutions take their weights in panels there
     pack_weights(net, measure)
     pack_recurrent_weights(net)
     choose_kernels(net, measure)

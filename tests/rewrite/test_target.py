@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from graph_runtime import GraphBuilder
@@ -32,6 +32,12 @@ def outputs(model, values):
 
 def ops_of(model):
     return [model.graph.funcs[f].op for f in model.graph.func_id if f >= 0]
+
+
+def perms_of(model):
+    """Of the transposes, in order."""
+    funcs = [model.graph.funcs[f] for f in model.graph.func_id if f >= 0]
+    return [f.attrs["perm"] for f in funcs if f.op == "transpose"]
 
 
 def agree(b, values, devices="cpu:0", pins=None):
@@ -126,11 +132,8 @@ def test_what_lies_between_convolutions_moves_no_image(between):
     y = b.op("conv2d", y, b.param("v", array(5, 8, 3, 3)))
     b.output(b.op("mean", y, axes=(2, 3), keepdims=False))
     made, _ = agree(b, {"x": array(2, 3, 6, 7)})
-    perms = [
-        f.attrs["perm"] for f in map(made.graph.funcs.__getitem__, made.graph.func_id) if f.op == "transpose"
-    ]
     shuffle = [(0, 1, 2, 4, 3)] if between is _shuffled else []  # of channels, in its place
-    assert perms == [(0, 2, 3, 1), *shuffle]
+    assert perms_of(made) == [(0, 2, 3, 1), *shuffle]
 
 
 def test_a_row_of_patches_is_read_where_the_convolution_put_it():
@@ -140,6 +143,59 @@ def test_a_row_of_patches_is_read_where_the_convolution_put_it():
     b.output(b.op("dense", y, b.param("v", array(5, 16))))
     made, _ = agree(b, {"x": array(2, 3, 8, 8)})
     assert ops_of(made).count("transpose") == 1
+
+
+@pytest.mark.parametrize(
+    ("channels", "out", "group", "packed"),
+    [
+        (32, 32, 4, True),
+        (64, 48, 2, True),
+        (24, 72, 3, True),
+        (40, 40, 5, True),
+        (16, 32, 16, False),
+        (8, 8, 8, True),
+    ],
+)
+def test_groups_are_packed_where_few_share_panels(channels, out, group, packed):
+    b = GraphBuilder()
+    w = b.param("w", array(out, channels // group, 3, 3))
+    y = b.op("conv2d", b.input("x", (1, channels, 6, 7)), w, group=group, pads=(1, 1, 1, 1))
+    b.output(b.op("relu", y))
+    made, _ = agree(b, {"x": array(1, channels, 6, 7)})
+    (conv,) = [f for f in made.graph.funcs if f.op == "conv2d"]
+    assert bool(conv.attrs["packed"]) == packed
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_transposed_convolutions_become_convolutions(data):
+    group = data.draw(st.sampled_from([1, 1, 2]))
+    channels, out = group * data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
+    kernel, strides = [[data.draw(st.integers(1, 5)) for _ in range(2)] for _ in range(2)]
+    size = [data.draw(st.integers(1, 6)) for _ in range(2)]
+    more = [data.draw(st.integers(0, s - 1)) for s in strides]
+    pads = [data.draw(st.integers(0, k + 2)) for k in (*kernel, *kernel)]
+    for d in range(2):
+        made = (size[d] - 1) * strides[d] + kernel[d] + more[d] - pads[d] - pads[d + 2]
+        assume(made > 0)
+    b = GraphBuilder()
+    w = b.param("w", array(channels, out, *kernel))
+    inputs = [b.input("x", (2, channels, *size)), w]
+    if data.draw(st.booleans()):
+        inputs.append(b.param("bias", array(group * out)))
+    attrs = {"strides": strides, "pads": pads, "group": group, "output_padding": more}
+    b.output(b.op("relu", b.op("conv_transpose2d", *inputs, **attrs)))
+    made, _ = agree(b, {"x": array(2, channels, *size)})
+    assert "conv_transpose2d" not in ops_of(made)
+
+
+def test_a_transposed_convolution_between_convolutions_moves_no_image():
+    b = GraphBuilder()
+    y = b.op("conv2d", b.input("x", (1, 3, 6, 6)), b.param("w", array(8, 3, 3, 3)))
+    y = b.op("conv_transpose2d", y, b.param("v", array(8, 4, 4, 4)), strides=(2, 2), pads=(1, 1, 1, 1))
+    b.output(b.op("global_avg_pool2d", b.op("conv2d", b.op("relu", y), b.param("u", array(5, 4, 1, 1)))))
+    made, _ = agree(b, {"x": array(1, 3, 6, 6)})
+    assert perms_of(made) == [(0, 2, 3, 1), (0, 1, 3, 2, 4)]
 
 
 def test_an_image_whose_channels_meet_the_batch_is_turned_back():

@@ -6,8 +6,8 @@ Attribute words:
     conv2d    [0] stride_h [1] stride_w [2] pad_top [3] pad_left [4] pad_bottom [5] pad_right [6] dilation_h
     [7] dilation_w
               [8] group; with NHWC [9] kernel_h [10] kernel_w; x, y are [N,H,W,C] and w is in panels
-              (packed.py), a panel's k = (kernel_h, kernel_w, channels of a group); then those of the epilogue
-              (steps.py)
+              (packed.py), a panel's k = (kernel_h, kernel_w, channels of the groups that share it: bundle_of,
+              which are one group then; of depthwise weights none); then those of the epilogue (steps.py)
 y[n,o,i,j] = bias[o] + sum over c,p,q of w[o,c,p,q] * x[n, g*C/group + c, i*stride_h - pad_top + p*dilation_h,
 j*...], where g = o / (O / group) and x is 0 outside of the image.
 On tt it reads the words of numerics.py after these.
@@ -25,13 +25,24 @@ from . import rules
 from .epilogue import own_inputs, register_product
 from .linear import gemm_scratch
 from .numerics import ATTRS, STREAM_DIRS
-from .packed import packed_attr, panel_type, refuse_packed, refuse_panels, takes_packed, unpack
+from .packed import (
+    bundle_of,
+    grouped_panel_type,
+    packed_attr,
+    panel_type,
+    refuse_packed,
+    refuse_panels,
+    takes_packed,
+    unpack,
+    unpack_grouped,
+)
 from .registry import Attr, Body, Case, Op
 from .work import Product, with_bias
 
 __all__ = ["window_count"]
 
 _TYPES = (*rules.FLOATS, "int32")
+_MOST_GROUPS = 8  # that share panels: so many times the work of a group alone
 _NMSE = rules.ROUNDED | {"cpu": 1e-11, "tt/f32": 1e-11}
 _TYPED = {t: bound for t, bound in rules.summed(_NMSE).items() if t != "float32"}
 _TYPED["int32"] = _NMSE | {"cpu": 0.0}
@@ -81,18 +92,27 @@ def _check_panels(inputs, attrs):
     (o,) = rules.limit("conv2d", "packed", (attrs["packed"],), 1, 1)
     kernel = rules.limit("conv2d", "kernel_shape", attrs["kernel_shape"], 2, 1)
     c, group = x.shape[3], attrs["group"]
-    if group not in (1, c) or (group > 1 and o != c):
+    if c % group or o % group:
         rules.fail(
-            "conv2d",
-            f"weights in panels are of one group, or of one channel a group, got {group} of "
-            f"{c} channels for {o}",
-            got=group,
+            "conv2d", f"{c} channels and {o} output channels cannot be split into {group} groups", got=group
         )
-    wanted = panel_type(o, c // group * kernel[0] * kernel[1])
+    wanted = _panel_type(o, c // group, math.prod(kernel), group)
     if w != wanted:
         rules.fail(
             "conv2d", f"packed={o}: the weight must be {wanted}, got {w}", got=w.shape, wanted=wanted.shape
         )
+
+
+def _is_depthwise(o, channels, group):
+    """One channel a group, in and out: it has a kernel of its own."""
+    return group > 1 and channels == 1 and o == group
+
+
+def _panel_type(o, channels, taps, group):
+    """The type of a weight [o, channels, taps] in panels."""
+    if _is_depthwise(o, channels, group):
+        return panel_type(o, taps)
+    return grouped_panel_type(o, channels, taps, group)
 
 
 def _infer(inputs, attrs):
@@ -146,21 +166,24 @@ def _infer(inputs, attrs):
 
 
 def _plain(arrays, attrs):
-    """Image and weight as NCHW and OIHW."""
+    """Image and weight as NCHW and OIHW; groups that share panels are one."""
     x, w = arrays[:2]
     if attrs["layout"] == "NCHW":
         return x, w
-    columns = unpack(w, attrs["packed"])
-    oihw = columns.reshape(*attrs["kernel_shape"], -1, attrs["packed"]).transpose(3, 2, 0, 1)
+    o, group, kernel = attrs["packed"], attrs["group"], attrs["kernel_shape"]
+    if _is_depthwise(o, x.shape[3] // group, group):
+        oihw = unpack(w, o).T.reshape(o, 1, *kernel)
+    else:
+        oihw = unpack_grouped(w, o, group).reshape(o, *kernel, -1).transpose(0, 3, 1, 2)
     return x.transpose(0, 3, 1, 2), oihw
 
 
 def _conv2d(arrays, attrs):
     x, w = (rules.wide(a) for a in _plain(arrays, attrs))
-    (top, left, bottom, right), group = attrs["pads"], attrs["group"]
-    (dh, dw), (sh, sw) = attrs["dilations"], attrs["strides"]
+    (top, left, bottom, right), (dh, dw), (sh, sw) = attrs["pads"], attrs["dilations"], attrs["strides"]
     n, c = x.shape[:2]
     o, cg, kh, kw = w.shape
+    group = c // cg
     padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
     windows = sliding_window_view(padded, ((kh - 1) * dh + 1, (kw - 1) * dw + 1), axis=(2, 3))
     windows = windows[:, :, ::sh, ::sw, ::dh, ::dw]
@@ -198,10 +221,12 @@ def _work(i, o, a):
 
 
 def _panels(i, o, a):
-    """Of one group, or one channel a group."""
-    (x, w), group = i[:2], a["group"]
-    able = a["layout"] == "NCHW" and min(w.shape) > 0 and not refuse_panels(i, o, a)
-    return w.shape[0] if able and (group == 1 or group == x.shape[1] == w.shape[0]) else 0
+    """But where most of the panels would be zeros: groups of few channels."""
+    w, group = i[1], a["group"]
+    if a["layout"] != "NCHW" or min(w.shape) == 0 or refuse_panels(i, o, a):
+        return 0
+    few = bundle_of(group, w.shape[0] // group) > _MOST_GROUPS
+    return 0 if few and not _is_depthwise(w.shape[0], w.shape[1], group) else w.shape[0]
 
 
 _PACKED = Body(
@@ -232,6 +257,9 @@ def _cases():
             False,
             {"group": 33, "pads": (1, 1, 1, 0), "strides": (1, 2)},
         ),
+        ("eights", (1, 64, 9, 8), (64, 8, 3, 3), True, {"group": 8, "pads": (1, 1, 1, 1)}),
+        ("wide_groups", (2, 8, 7, 6), (80, 4, 3, 2), True, {"group": 2, "strides": (2, 1)}),
+        ("odd_groups", (1, 30, 5, 9), (50, 6, 1, 5), False, {"group": 5, "pads": (0, 2, 0, 2)}),
         ("depthwise_double", (1, 6, 7, 7), (12, 1, 3, 3), False, {"group": 6}),
         ("whole_image", (3, 2, 6, 5), (4, 2, 6, 5), True, {}),
         ("all_padding", (1, 2, 2, 2), (3, 2, 2, 2), True, {"pads": (3, 3, 3, 3), "strides": (3, 3)}),
@@ -239,8 +267,8 @@ def _cases():
     ):
         tail = (("float32", w[:1]),) if bias else ()
         yield Case(name, (("float32", x), ("float32", w), *tail), attrs, nmse=_NMSE)
-        if attrs.get("group", 1) in (1, w[0]):
-            panels = panel_type(w[0], w[1] * w[2] * w[3])
+        if min(w) > 0:
+            panels = _panel_type(w[0], w[1], w[2] * w[3], attrs.get("group", 1))
             packed = {"layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
             inputs = (("float32", (x[0], *x[2:], x[1])), ("float32", panels.shape), *tail)
             yield Case(f"packed_{name}", inputs, attrs | packed, nmse=_NMSE)
@@ -263,13 +291,15 @@ def _epilogue_cases():
     for name, x, w, more in (
         ("epilogue", (2, 5, 9, 7), (40, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
         ("epilogue_depthwise", (2, 6, 9, 70), (6, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 6}),
+        ("epilogue_grouped", (1, 32, 5, 9), (72, 4, 3, 3), {"pads": (1, 1, 1, 1), "group": 8}),
     ):
         extra = (("float32", (x[0], w[0], *x[2:])), ("float32", (w[0], 1, 1)), ("float32", ()))
         own: tuple[tuple[str, tuple[int, ...]], ...]
         own = (("float32", x), ("float32", w), ("float32", w[:1]))
         yield Case(name, (*own, *extra), {**more, "epilogue": steps}, nmse=_NMSE)
         last = (x[0], *x[2:], x[1])
-        own = (("float32", last), ("float32", panel_type(w[0], w[1] * w[2] * w[3]).shape), ("float32", w[:1]))
+        panels = _panel_type(w[0], w[1], w[2] * w[3], more.get("group", 1))
+        own = (("float32", last), ("float32", panels.shape), ("float32", w[:1]))
         packed = {**more, "layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
         image = ("float32", (x[0], *x[2:], w[0]))
         yield Case(

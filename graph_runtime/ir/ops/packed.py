@@ -20,12 +20,16 @@ from .registry import KERNEL, Attr, Body, Case, Op, register
 __all__ = [
     "PANEL",
     "PANEL_ROWS",
+    "bundle_of",
+    "grouped_panel_type",
+    "pack_grouped",
     "packed_attr",
     "panel_type",
     "refuse_packed",
     "refuse_panels",
     "takes_packed",
     "unpack",
+    "unpack_grouped",
 ]
 
 PANEL = 32  # GR_PANEL of native/kernels/panels.h
@@ -40,6 +44,41 @@ def packed_attr(what: str) -> Attr:
 def panel_type(n: int, k: int) -> TensorType:
     """The type of a weight of ``n`` output columns and ``k`` products each, in panels."""
     return TensorType("float32", (-(-n // PANEL), k, PANEL))
+
+
+def bundle_of(group: int, columns: int) -> int:
+    """How many of ``group`` groups of ``columns`` output columns share panels: so many as fill one, a divisor
+    of ``group``. What lies in a panel for channels of the other groups is zero."""
+    return max(b for b in range(1, max(1, PANEL // columns) + 1) if group % b == 0)
+
+
+def grouped_panel_type(o: int, channels: int, taps: int, group: int) -> TensorType:
+    """The type of a weight [o, channels, taps] of ``group`` groups in panels, bundle after bundle."""
+    b = bundle_of(group, o // group)
+    panels = group // b * -(-b * o // group // PANEL)
+    return TensorType("float32", (panels, taps * b * channels, PANEL))
+
+
+def pack_grouped(w: np.ndarray, group: int) -> np.ndarray:
+    """A weight [o, channels, ..] of ``group`` groups in panels: grouped_panel_type."""
+    o, channels, *window = w.shape
+    columns = o // group
+    b = bundle_of(group, columns)
+    made = []
+    for first in range(0, group, b):
+        whole = np.zeros((b * columns, b * channels, *window), w.dtype)
+        for i in range(b):
+            at = (first + i) * columns
+            part = whole[i * columns : (i + 1) * columns, i * channels : (i + 1) * channels]
+            part[...] = w[at : at + columns]
+        made += _pack([whole], {"transpose": False})
+    return np.concatenate(made)
+
+
+def unpack_grouped(panels: np.ndarray, o: int, group: int) -> np.ndarray:
+    """[o, k]: the columns of pack_grouped over all channels of their bundle."""
+    b = bundle_of(group, o // group)
+    return np.concatenate([unpack(bundle, b * o // group).T for bundle in np.split(panels, group // b)])
 
 
 def refuse_packed(inputs, outputs, attrs) -> str | None:

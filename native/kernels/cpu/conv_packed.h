@@ -2,7 +2,8 @@
  *
  * Groups of one channel (depthwise) run over channels (images.h); one group is a product of panels.h whose rows
  * are the windows of output pixels, gathered from the image block by block: where the taps of a kernel row lie
- * side by side in the image, so do their channels, and they are one copy. Attribute words:
+ * side by side in the image, so do their channels, and they are one copy. More groups are a product for each
+ * bundle of groups whose columns share panels (packed.py). Attribute words:
  * graph_runtime/ir/ops/conv.py.
  *
  * defines: gr_cpu_conv2d_packed__f32
@@ -12,7 +13,9 @@
 #include "panels.h"
 
 typedef struct gr_windows {
-  int64_t h, w, channels, oh, ow;
+  int64_t h, w, pixel, oh, ow;   /* pixel: floats of a pixel of the image */
+  int64_t channels;              /* of them, those that the product reads: all, or those of a bundle of groups */
+  int64_t column;                /* of the result, where the product's first is */
   int64_t sh, sw, top, left, dh, dw;
   int64_t runs, run;             /* copies a kernel row, taps of each: 1 and kw, or with a dilation kw and 1 */
 } gr_windows;
@@ -33,12 +36,12 @@ GR_INLINE void gr_gather_run(const float *row, int64_t width, int64_t begin, int
 /* The elements first .. last-1 of the window whose upper left corner is at (y, x), maybe outside. */
 GR_INLINE void gr_gather_window(const float *image, const gr_windows *s, int64_t y, int64_t x, int64_t first,
                                 int64_t last, float *to) {
-  int64_t length = s->run * s->channels, width = s->w * s->channels;
+  int64_t length = s->run * s->channels, width = s->w * s->pixel;
   int64_t run = first / length, from = first - run * length, p = run / s->runs, q = run % s->runs;
   for (int64_t left = last - first; left > 0; from = 0) {
     int64_t row = y + p * s->dh, end = gr_min(from + left, length);
     if (row >= 0 && row < s->h)
-      gr_gather_run(image + row * width, width, (x + q * s->dw) * s->channels, from, end, to);
+      gr_gather_run(image + row * width, width, (x + q * s->dw) * s->pixel, from, end, to);
     else
       memset(to, 0, (size_t)(end - from) * 4);
     to += end - from;
@@ -55,7 +58,7 @@ static void gr_gather_windows(const gr_panels *p, int64_t first_row, int64_t row
   const gr_windows *s = p->image;
   int64_t x = first_row % s->ow, y = first_row / s->ow % s->oh, n = first_row / s->ow / s->oh;
   for (int64_t i = 0; i < rows; ++i, to += GR_A_ROW) {
-    const float *image = p->a + n * s->h * s->w * s->channels;
+    const float *image = p->a + n * s->h * s->w * s->pixel;
     gr_gather_window(image, s, y * s->sh - s->top, x * s->sw - s->left, first, last, to);
     if (++x < s->ow) continue;
     x = 0;
@@ -71,14 +74,15 @@ static int gr_windows_inside(const gr_panels *p, int64_t first_row, int64_t rows
   int64_t column = first_row % s->ow, line = first_row / s->ow;
   int64_t x = column * s->sw - s->left, y = line % s->oh * s->sh - s->top, taps = p->k / (s->run * s->channels);
   int64_t right = x + (rows - 1) * s->sw + s->run, bottom = y + (taps - 1) * s->dh + 1;
-  if (s->runs > 1 || column + rows > s->ow || x < 0 || y < 0 || right > s->w || bottom > s->h) return 0;
+  if (s->runs > 1 || s->channels != s->pixel || column + rows > s->ow || x < 0 || y < 0 || right > s->w || bottom > s->h) return 0;
   *found = (gr_a_rows){p->a + ((line / s->oh * s->h + y) * s->w + x) * s->channels, s->sw * s->channels, taps,
                      s->run * s->channels, s->dh * s->w * s->channels};
   return 1;
 }
 
 static void gr_after_conv(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-  gr_finish_block(p->steps, row, rows, column, columns, p->c + row * p->c_row + column, p->c_row);
+  const gr_windows *s = p->image;
+  gr_finish_block(p->steps, row, rows, s->column + column, columns, p->c + row * p->c_row + column, p->c_row);
 }
 
 static void gr_after_depthwise(const gr_image *s, int64_t row, float *out) {
@@ -95,25 +99,65 @@ GR_INLINE int32_t gr_depthwise(const gr_call *call, const float *bias, gr_finish
   return gr_images_run(call, &s, gr_depthwise_rows);
 }
 
+/* Bundles of groups, each a product over some of the channels, rows in pieces. */
+typedef struct gr_bundles {
+  gr_panels all;                 /* of the first bundle */
+  gr_windows windows;
+  int64_t columns, panels;       /* of a bundle */
+  int64_t pieces;
+} gr_bundles;
+
+static int32_t gr_bundles_task(void *ctx, int64_t index) {
+  const gr_bundles *s = ctx;
+  int64_t bundle = index / s->pieces, piece = index % s->pieces, first = bundle * s->columns;
+  int64_t blocks = gr_ceil_div(s->all.rows, GR_BLOCK_ROWS);
+  gr_windows windows = s->windows;
+  gr_panels p = s->all;
+  windows.column = first;
+  p.image = &windows;
+  p.a += bundle * windows.channels;
+  p.b += bundle * s->panels * p.k * GR_PANEL;
+  p.c += first;
+  if (p.bias) p.bias += first;
+  if (p.extra) p.extra += first;
+  gr_panels_block(&p, blocks * piece / s->pieces * GR_BLOCK_ROWS,
+                  gr_min(p.rows, blocks * (piece + 1) / s->pieces * GR_BLOCK_ROWS), 0, s->panels);
+  return GR_OK;
+}
+
+static int32_t gr_bundles_run(const gr_call *call, const gr_panels *p, const gr_windows *windows) {
+  int64_t bundles = windows->pixel / windows->channels, blocks = gr_ceil_div(p->rows, GR_BLOCK_ROWS);
+  gr_bundles s = {*p, *windows, p->n / bundles, 0, 1};
+  s.all.n = s.columns;
+  s.panels = gr_ceil_div(s.columns, GR_PANEL);
+  if (call->env->num_cores > 1) {
+    int64_t flops = 2 * p->rows * s.columns * p->k;
+    s.pieces = gr_max(1, gr_min(gr_min(blocks, 2 * (int64_t)call->env->num_cores), flops / GR_PANELS_GRAIN));
+  }
+  return call->env->parallel_for(call->env, bundles * s.pieces, gr_bundles_task, &s);
+}
+
 /* gr-kernel: cpu/conv2d_packed : f32 */
 static inline int32_t GR_BODY(conv2d_packed)(const gr_call *call) {
-  const gr_arg *x = &call->args[0], *out = &call->args[call->nargs - 1];
+  const gr_arg *x = &call->args[0], *w = &call->args[1], *out = &call->args[call->nargs - 1];
   const int64_t *words = call->attrs;
-  int64_t kh = words[9], kw = words[10], channels = x->shape[3];
+  int64_t kh = words[9], kw = words[10], pixel = x->shape[3], group = words[8];
   if (gr_size(out) == 0) return GR_OK;
   const float *bias = gr_steps_own(call, words + 11) == 3 ? gr_ptr(&call->args[2]) : NULL;
   gr_finish finish;
   gr_finish_open(&finish, call, words + 11, 3);
-  if (words[8] > 1) return gr_depthwise(call, bias, &finish);
-  gr_windows windows = {x->shape[1], x->shape[2], channels, out->shape[1], out->shape[2], words[0], words[1],
-                        words[2], words[3], words[6], words[7], words[7] == 1 ? 1 : kw, words[7] == 1 ? kw : 1};
+  if (group > 1 && group == pixel && group == out->shape[3]) return gr_depthwise(call, bias, &finish);
+  int64_t channels = w->shape[1] / (kh * kw); /* of all groups, or of a bundle of them */
+  int apart = words[7] != 1 || channels != pixel;
+  gr_windows windows = {x->shape[1], x->shape[2], pixel, out->shape[1], out->shape[2], channels, 0, words[0],
+                        words[1], words[2], words[3], words[6], words[7], apart ? kw : 1, apart ? 1 : kw};
   int plain = kh == 1 && kw == 1 && words[0] == 1 && words[1] == 1 &&
-              words[2] + words[3] + words[4] + words[5] == 0;
+              words[2] + words[3] + words[4] + words[5] == 0 && channels == pixel;
   gr_panels p = {.rows = gr_span(out, 0, 3), .n = out->shape[3], .k = kh * kw * channels, .a = gr_ptr(x),
-                 .a_row = channels, .gather = plain ? NULL : gr_gather_windows,
-                 .in_place = plain ? NULL : gr_windows_inside, .image = &windows,
-                 .b = gr_ptr(&call->args[1]), .c = gr_ptr(out), .c_row = out->shape[3], .bias = bias,
-                 .extra = finish.extra, .clamp = finish.clamp, .least = finish.least, .most = finish.most,
+                 .a_row = pixel, .gather = plain ? NULL : gr_gather_windows,
+                 .in_place = plain ? NULL : gr_windows_inside, .image = &windows, .b = gr_ptr(w),
+                 .c = gr_ptr(out), .c_row = out->shape[3], .bias = bias, .extra = finish.extra,
+                 .clamp = finish.clamp, .least = finish.least, .most = finish.most,
                  .after = finish.steps.count ? gr_after_conv : NULL, .steps = &finish.steps};
-  return gr_panels_run(call->env, &p);
+  return channels == pixel ? gr_panels_run(call->env, &p) : gr_bundles_run(call, &p, &windows);
 }

@@ -44,6 +44,8 @@ GR_INLINE void gr_image_taps(int64_t at, int64_t size, int64_t taps, int64_t dil
 
 enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
 
+#define GR_TAIL_TAPS 64          /* of a kernel: the last channels, where they fill no vector, get weights of their own */
+
 /* ---------------------------------------------------------------- one a machine */
 
 #include "isa/any.h"
@@ -57,12 +59,13 @@ enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
 #include "cpu/images_isa.h"
 #endif
 
-/* ---------------------------------------------------------------- which instruction set */
+/* ---------------------------------------------------------------- which instruction set
+ * The widest whose vectors the channels fill. */
 
 static int32_t gr_image_rows(const gr_image *s, int64_t first, int64_t last, int work) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return gr_image_rows_avx512(s, first, last, work);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+  if (__builtin_cpu_supports("avx512f") && s->c >= 16) return gr_image_rows_avx512(s, first, last, work);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && s->c >= 8)
     return gr_image_rows_avx2(s, first, last, work);
 #endif
   return gr_image_rows_any(s, first, last, work);

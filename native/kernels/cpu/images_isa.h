@@ -14,7 +14,17 @@ GR_ALWAYS GR_V GR_ISA(gr_image_select)(GR_VI wanted, GR_V x, GR_V y) {
 typedef struct GR_ISA(gr_taps) {
   const float *x;                      /* the image; then the tap p, q of column 0 and channel 0 */
   int64_t row, p0, p1;                 /* of the image where the window starts; kernel rows inside */
+  const float *tail;                   /* depthwise: NULL, or the weights of the last GR_ISA_LANES channels */
 } GR_ISA(gr_taps);
+
+/* Vectors of channels. Where the last is not whole it begins earlier, with channels that the one before has, too. */
+GR_ALWAYS int64_t GR_ISA(gr_image_vectors)(const gr_image *s, int last) {
+  return s->c / GR_ISA_LANES + (last && s->c % GR_ISA_LANES != 0);
+}
+
+GR_ALWAYS int64_t GR_ISA(gr_image_channel)(const gr_image *s, int64_t vector) {
+  return gr_min(vector * GR_ISA_LANES, s->c - GR_ISA_LANES);
+}
 
 /* ---------------------------------------------------------------- depthwise */
 
@@ -25,11 +35,17 @@ GR_ALWAYS void GR_ISA(gr_depthwise_finish)(const gr_image *s, GR_V y, float *out
   *(GR_V *)out = y;
 }
 
-/* ``pixels`` neighbouring output pixels from ox on, GR_ISA_LANES channels from c on, kernel columns q0 .. q1-1. */
-GR_ALWAYS void GR_ISA(gr_depthwise_pixels)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t c,
+/* The weights of a vector of channels, [kh * kw] rows of 32. */
+GR_ALWAYS const float *GR_ISA(gr_depthwise_weights)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t vector) {
+  int64_t c = vector * GR_ISA_LANES;
+  return c + GR_ISA_LANES > s->c ? t->tail : s->weights + c / 32 * s->kh * s->kw * 32 + c % 32;
+}
+
+/* ``pixels`` neighbouring output pixels from ox on, a vector of channels, kernel columns q0 .. q1-1. */
+GR_ALWAYS void GR_ISA(gr_depthwise_pixels)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t vector,
                                            int64_t q0, int64_t q1, int pixels, float *out) {
-  const float *w = s->weights + c / 32 * s->kh * s->kw * 32 + c % 32;
-  int64_t step = s->sw * s->c;
+  const float *w = GR_ISA(gr_depthwise_weights)(s, t, vector);
+  int64_t step = s->sw * s->c, c = GR_ISA(gr_image_channel)(s, vector);
   GR_V acc[GR_PIXELS], zero = {0};
 #pragma GCC unroll 8
   for (int i = 0; i < pixels; ++i) acc[i] = s->bias ? *(const GR_V *)(s->bias + c) : zero;
@@ -48,10 +64,10 @@ GR_ALWAYS void GR_ISA(gr_depthwise_pixels)(const gr_image *s, const GR_ISA(gr_ta
 
 /* As above for kernels of three columns side by side, by a stride known here: each pixel of the image is read
  * once a kernel row, and goes into the sums of all windows that it lies in. Windows may stick out. */
-GR_ALWAYS void GR_ISA(gr_depthwise_three)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t c,
+GR_ALWAYS void GR_ISA(gr_depthwise_three)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t vector,
                                           int pixels, int stride, float *out) {
-  const float *w = s->weights + (c / 32 * s->kh + t->p0) * 3 * 32 + c % 32;
-  int64_t left = ox * stride - s->left;
+  const float *w = GR_ISA(gr_depthwise_weights)(s, t, vector) + t->p0 * 3 * 32;
+  int64_t left = ox * stride - s->left, c = GR_ISA(gr_image_channel)(s, vector);
   GR_V acc[GR_PIXELS], zero = {0};
 #pragma GCC unroll 8
   for (int i = 0; i < pixels; ++i) acc[i] = s->bias ? *(const GR_V *)(s->bias + c) : zero;
@@ -74,14 +90,14 @@ GR_ALWAYS void GR_ISA(gr_depthwise_three)(const gr_image *s, const GR_ISA(gr_tap
 
 /* A row of at least four pixels; those that a block would have beyond the end, it has twice. */
 GR_ALWAYS void GR_ISA(gr_depthwise_row_three)(const gr_image *s, const GR_ISA(gr_taps) *t, int stride, float *out) {
-  int64_t whole = s->c / GR_ISA_LANES * GR_ISA_LANES;
+  int64_t vectors = GR_ISA(gr_image_vectors)(s, t->tail != NULL);
   for (int64_t ox = 0; ox < s->ow;) {
     int64_t left = s->ow - ox, step = left > 4 && s->ow >= 7 ? 7 : 4, at = gr_min(ox, s->ow - step);
-    for (int64_t c = 0; c < whole; c += GR_ISA_LANES) {
+    for (int64_t v = 0; v < vectors; ++v) {
       if (step == 4)
-        GR_ISA(gr_depthwise_three)(s, t, at, c, 4, stride, out);
+        GR_ISA(gr_depthwise_three)(s, t, at, v, 4, stride, out);
       else
-        GR_ISA(gr_depthwise_three)(s, t, at, c, 7, stride, out);
+        GR_ISA(gr_depthwise_three)(s, t, at, v, 7, stride, out);
     }
     ox = at + step;
   }
@@ -108,26 +124,34 @@ GR_ALWAYS void GR_ISA(gr_depthwise_rest)(const gr_image *s, const GR_ISA(gr_taps
 
 /* A row whatever the kernel. */
 GR_ALWAYS void GR_ISA(gr_depthwise_row_any)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out) {
-  int64_t inside, outside, whole = s->c / GR_ISA_LANES * GR_ISA_LANES, q0, q1;
+  int64_t inside, outside, vectors = GR_ISA(gr_image_vectors)(s, t->tail != NULL), q0, q1;
   gr_image_inside(s, &inside, &outside);
   int64_t room = outside - inside, step = room >= GR_PIXELS ? GR_PIXELS : 4;
   for (int64_t ox = 0; ox < s->ow;) {
     if (ox < inside || ox >= outside || room < 4) {
       gr_image_taps(ox * s->sw - s->left, s->w, s->kw, s->dw, &q0, &q1);
-      for (int64_t c = 0; c < whole; c += GR_ISA_LANES) GR_ISA(gr_depthwise_pixels)(s, t, ox, c, q0, q1, 1, out);
+      for (int64_t v = 0; v < vectors; ++v) GR_ISA(gr_depthwise_pixels)(s, t, ox, v, q0, q1, 1, out);
       ++ox;
       continue;
     }
     /* the last pixels inside go with some that are done already, rather than alone */
     int64_t at = gr_min(ox, outside - step);
-    for (int64_t c = 0; c < whole; c += GR_ISA_LANES) {
+    for (int64_t v = 0; v < vectors; ++v) {
       if (step == 4)
-        GR_ISA(gr_depthwise_pixels)(s, t, at, c, 0, s->kw, 4, out);
+        GR_ISA(gr_depthwise_pixels)(s, t, at, v, 0, s->kw, 4, out);
       else
-        GR_ISA(gr_depthwise_pixels)(s, t, at, c, 0, s->kw, GR_PIXELS, out);
+        GR_ISA(gr_depthwise_pixels)(s, t, at, v, 0, s->kw, GR_PIXELS, out);
     }
     ox = at + step;
   }
+}
+
+/* The weights of the last GR_ISA_LANES channels, which may lie in two panels. */
+GR_ALWAYS void GR_ISA(gr_depthwise_tail)(const gr_image *s, float *tail) {
+  int64_t taps = s->kh * s->kw, first = s->c - GR_ISA_LANES;
+  for (int64_t i = 0; i < taps; ++i)
+    for (int64_t l = 0; l < GR_ISA_LANES; ++l)
+      tail[i * 32 + l] = s->weights[((first + l) / 32 * taps + i) * 32 + (first + l) % 32];
 }
 
 GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out) {
@@ -138,7 +162,7 @@ GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps)
     GR_ISA(gr_depthwise_row_three)(s, t, 2, out);
   else
     GR_ISA(gr_depthwise_row_any)(s, t, out);
-  if (s->c % GR_ISA_LANES == 0) return;
+  if (s->c % GR_ISA_LANES == 0 || t->tail) return;
   for (int64_t ox = 0; ox < s->ow; ++ox) {
     int64_t q0, q1;
     gr_image_taps(ox * s->sw - s->left, s->w, s->kw, s->dw, &q0, &q1);
@@ -195,16 +219,18 @@ GR_ALWAYS void GR_ISA(gr_pool_row)(const gr_image *s, const GR_ISA(gr_taps) *t, 
   for (int64_t ox = 0; ox < s->ow; ++ox, out += s->c) {
     int64_t at = ox * s->sw - s->left;
     gr_image_taps(at, s->w, s->kw, 1, &q0, &q1);
-    int64_t width = GR_ISA(gr_pool_length)(at, s->w, s->kw, s->right, q1 - q0, s->include_pad), c = 0;
+    int64_t width = GR_ISA(gr_pool_length)(at, s->w, s->kw, s->right, q1 - q0, s->include_pad);
     const float *x = t->x + ((t->row + t->p0) * s->w + at + q0) * s->c;
     float count = (float)(height * width);
     GR_V counts = GR_ISA_SPLAT(count);
-    for (; c + GR_ISA_LANES <= s->c; c += GR_ISA_LANES) {
+    int64_t vectors = GR_ISA(gr_image_vectors)(s, s->c >= GR_ISA_LANES);
+    for (int64_t v = 0; v < vectors; ++v) {
+      int64_t c = GR_ISA(gr_image_channel)(s, v);
       GR_V y = GR_ISA(gr_pool_vector)(x + c, s, rows, q1 - q0, mean);
       if (mean) y /= counts;
       *(GR_V *)(out + c) = y;
     }
-    for (; c < s->c; ++c) {
+    for (int64_t c = vectors ? s->c : 0; c < s->c; ++c) {
       float y = GR_ISA(gr_pool_one)(x + c, s, rows, q1 - q0, mean);
       out[c] = mean ? y / count : y;
     }
@@ -215,8 +241,13 @@ GR_ALWAYS void GR_ISA(gr_pool_row)(const gr_image *s, const GR_ISA(gr_taps) *t, 
 
 static __attribute__((noinline)) GR_ISA_TARGET int32_t GR_ISA(gr_image_rows)(const gr_image *s, int64_t first,
                                                                              int64_t last, int work) {
+  float tail[GR_TAIL_TAPS * 32];
+  int has_tail = work == GR_DEPTHWISE && s->c > GR_ISA_LANES && s->c % GR_ISA_LANES != 0 &&
+                 s->kh * s->kw <= GR_TAIL_TAPS;
+  if (has_tail) GR_ISA(gr_depthwise_tail)(s, tail);
   for (int64_t i = first; i < last; ++i) {
-    GR_ISA(gr_taps) t = {s->x + i / s->oh * s->h * s->w * s->c, i % s->oh * s->sh - s->top, 0, 0};
+    GR_ISA(gr_taps) t = {s->x + i / s->oh * s->h * s->w * s->c, i % s->oh * s->sh - s->top, 0, 0,
+                         has_tail ? tail : NULL};
     float *out = s->out + i * s->ow * s->c;
     gr_image_taps(t.row, s->h, s->kh, s->dh, &t.p0, &t.p1);
     if (work == GR_DEPTHWISE)

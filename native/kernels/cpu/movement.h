@@ -38,6 +38,8 @@ static int32_t GR_FN(transpose_planes)(void *ctx, int64_t first, int64_t last) {
       memcpy(out, x, (size_t)p->n * sizeof(GR_T));
     } else if (p->n == 3 && p->m_out == 3) { /* images of three colours */
       GR_FN(interleave)(out, x, p->m, 3, p->step);
+    } else if (p->n == 2 && p->m_out == 2) { /* two halves, in turn */
+      GR_FN(interleave)(out, x, p->m, 2, p->step);
     } else {
       for (int64_t i0 = 0; i0 < p->m; i0 += GR_TILE_EDGE) {
         int64_t i1 = gr_min(p->m, i0 + GR_TILE_EDGE);
@@ -87,21 +89,32 @@ static inline int32_t GR_BODY(transpose)(const gr_call *call) {
 
 /* ---------------------------------------------------------------- concatenate */
 
+/* Rows of the result: an element of the dimensions before the axis each. */
+static int32_t GR_FN(concatenate_rows)(void *ctx, int64_t first, int64_t last) {
+  const gr_call *call = ctx;
+  const gr_arg *out = &call->args[call->nargs - 1];
+  int32_t axis = (int32_t)call->attrs[0];
+  int64_t row = gr_span(out, axis, out->ndim);
+  GR_T *to = (GR_T *)gr_ptr(out) + first * row;
+  for (int32_t k = 0; k < call->nargs - 1; k++) {
+    const gr_arg *x = &call->args[k];
+    int64_t n = gr_span(x, axis, x->ndim);
+    const GR_T *from = (const GR_T *)gr_ptr(x) + first * n;
+    if (n == 0) continue;
+    for (int64_t i = 0; i < last - first; i++) memcpy(to + i * row, from + i * n, (size_t)n * sizeof(GR_T));
+    to += n;
+  }
+  return GR_OK;
+}
+
 /* gr-kernel: cpu/concatenate : b1 b2 b4 b8 */
 static inline int32_t GR_BODY(concatenate)(const gr_call *call) {
   const gr_arg *out = &call->args[call->nargs - 1];
   int32_t axis = (int32_t)call->attrs[0];
-  int64_t outer = gr_span(out, 0, axis), row = gr_span(out, axis, out->ndim);
-  GR_T *to = gr_ptr(out);
-  for (int32_t k = 0; k < call->nargs - 1; k++) {
-    const gr_arg *x = &call->args[k];
-    const GR_T *from = gr_ptr(x);
-    int64_t n = gr_span(x, axis, x->ndim);
-    if (n == 0) continue;
-    for (int64_t i = 0; i < outer; i++) memcpy(to + i * row, from + i * n, (size_t)n * sizeof(GR_T));
-    to += n;
-  }
-  return GR_OK;
+  int64_t row = gr_span(out, axis, out->ndim);
+  if (gr_size(out) == 0) return GR_OK;
+  return gr_parallel(call->env, gr_span(out, 0, axis), gr_ceil_div(GR_GRAIN, row), GR_FN(concatenate_rows),
+                     (void *)(uintptr_t)call);
 }
 
 /* ---------------------------------------------------------------- slice and slice_update */
