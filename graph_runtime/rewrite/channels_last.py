@@ -228,6 +228,12 @@ def _take(images: _Images, node: NetNode) -> None:
         images.made(node, [images.last[x], indices], axis=_axis(node.attrs["axis"], len(x.shape)))
 
 
+def _resample(images: _Images, node: NetNode) -> None:
+    x, *rest = node.inputs
+    if x in images.last:
+        images.made(node, [images.last[x], *rest], axis=_axis(node.attrs["axis"], len(x.shape)))
+
+
 def _reduce(images: _Images, node: NetNode) -> None:
     x, axes = node.inputs[0], node.attrs["axes"]
     ndim = len(x.shape)
@@ -292,6 +298,7 @@ _TURNS: dict[str, Callable[[_Images, NetNode], None]] = {
     "bias_add": _bias,
     "concatenate": _concatenate,
     "pad": _pad,
+    "resample": _resample,
     "slice": _slice,
     "take": _take,
     "transpose": _transpose,

@@ -16,6 +16,7 @@ from .channels_last import channels_last
 from .choose_kernels import Measure, choose_kernels
 from .net import Net
 from .pack_weights import pack_recurrent_weights, pack_weights
+from .resampling import resampling
 from .transposed import transposed_convolutions
 from .volumes import volumes_as_images
 
@@ -35,6 +36,7 @@ def target(model: Model, placement: Placement, measure: Measure | None = None) -
     net = Net(replace(model, pins=where))
     volumes_as_images(net)
     transposed_convolutions(net)
+    resampling(net)
     channels_last(net)  # before weights are packed: convolutions take their weights in panels there
     pack_weights(net, measure)
     pack_recurrent_weights(net)

@@ -145,6 +145,42 @@ def test_a_row_of_patches_is_read_where_the_convolution_put_it():
     assert ops_of(made).count("transpose") == 1
 
 
+def _stretching(n, m, taps):
+    """[m, n], few elements a row."""
+    matrix = np.zeros((m, n), np.float32)
+    for row in matrix:
+        row[RNG.choice(n, taps, replace=False)] = RNG.standard_normal(taps)
+    return matrix
+
+
+@pytest.mark.parametrize("axis", [1, 2, 3])
+@pytest.mark.parametrize(("taps", "found"), [(1, True), (2, True), (4, True), (7, False)])
+def test_a_product_along_an_axis_with_a_nearly_empty_matrix_is_a_sum_of_few(axis, taps, found):
+    b = GraphBuilder()
+    shape = [2, 16, 17, 18]
+    n = shape[axis]
+    perm = [*(d for d in range(4) if d != axis), axis]
+    y = b.input("x", shape) if axis == 3 else b.op("transpose", b.input("x", shape), perm=perm)
+    y = b.op("reshape", y, shape=(-1, n))
+    y = b.op("matmul", y, b.param("m", _stretching(n, 5, taps)), transpose_b=True)
+    y = b.op("reshape", y, shape=(*(shape[p] for p in perm[:3]), 5))
+    b.output(b.op("relu", y if axis == 3 else b.op("transpose", y, perm=[perm.index(d) for d in range(4)])))
+    made, _ = agree(b, {"x": array(*shape)})
+    assert ops_of(made) == ["resample", "relu"] if found else "resample" not in ops_of(made)
+
+
+def test_a_stretched_image_between_convolutions_moves_no_image():
+    b = GraphBuilder()
+    y = b.op("conv2d", b.input("x", (1, 3, 18, 18)), b.param("w", array(8, 3, 3, 3)))
+    y = b.op("transpose", y, perm=(0, 1, 3, 2))
+    y = b.op("reshape", y, shape=(128, 16))
+    y = b.op("matmul", y, b.param("m", _stretching(16, 32, 2)), transpose_b=True)
+    y = b.op("transpose", b.op("reshape", y, shape=(1, 8, 16, 32)), perm=(0, 1, 3, 2))
+    b.output(b.op("global_avg_pool2d", b.op("conv2d", y, b.param("u", array(5, 8, 1, 1)))))
+    made, _ = agree(b, {"x": array(1, 3, 18, 18)})
+    assert perms_of(made) == [(0, 2, 3, 1)]
+
+
 @pytest.mark.parametrize(
     ("channels", "out", "group", "packed"),
     [

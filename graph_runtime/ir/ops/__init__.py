@@ -47,6 +47,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.pool": "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d",
     "graph_runtime.ir.ops.pool_indices": "max_pool2d_indices max_pool2d_argmax max_pool2d_backward",
     "graph_runtime.ir.ops.recurrent": "lstm gru rnn",
+    "graph_runtime.ir.ops.resample": "resample",
     "graph_runtime.ir.ops.roi_align": "roi_align",
     "graph_runtime.ir.ops.scatter": "scatter_elements scatter_nd",
     "graph_runtime.ir.ops.shape": "reshape flatten squeeze unsqueeze",
