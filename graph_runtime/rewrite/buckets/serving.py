@@ -28,6 +28,7 @@ from .regions import Sizes
 __all__ = ["Buckets", "power_of_two"]
 
 Choice = Sequence[int] | Callable[[int], int]
+_MOST_SIZE = 2**31 - 1  # of a bucket
 _MOST_PROOFS = 4096  # sizes of which it is remembered what serves them
 
 
@@ -58,9 +59,8 @@ class Buckets:
         for symbol, choice in self.choices.items():
             if callable(choice):
                 continue
-            if not choice or not all(
-                isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in choice
-            ):
+            whole = all(isinstance(n, int) and not isinstance(n, bool) for n in choice)
+            if not choice or not whole or not all(0 < n <= _MOST_SIZE for n in choice):
                 text = f"buckets of {symbol!r} are positive sizes, as [1, 8, 32]; got {choice!r}"
                 raise InputError(text, got=choice)
 

@@ -58,7 +58,7 @@ def test_few_programs_serve_many_sizes_and_padding_may_be_nan(devices):
     assert isinstance(module, FlowModule)
     module._bucketed.fill = garbage
     close = 1e-5 if devices == "cpu:0" else 0.05
-    sizes = [(1, 1), (3, 2), (4, 16), (2, 7), (1, 5), (3, 2), (1, 1), (4, 3), (2, 16)]
+    sizes = [(1, 1), (3, 2), (4, 16), (2, 7), (1, 5), (3, 2)]
     for b, n in sizes:
         x = RNG.standard_normal((b, n, 4)).astype(np.float32)
         module.run(x=x)

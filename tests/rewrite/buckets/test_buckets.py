@@ -3,7 +3,6 @@ why. References compute in numpy, padding is NaN, or integers that no index may 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
@@ -137,7 +136,7 @@ def test_a_bucket_gives_the_exact_results_whatever_padding_holds(name: str):
     buckets = Buckets({"n": [FULL["n"]], "m": [FULL["m"]]})
     rng = np.random.default_rng(1)
     used = set()
-    for n, m in itertools.product((1, 2, 5, 8), (1, 3, 6)):
+    for n, m in ((1, 1), (5, 3), (2, 6), (8, 6)):
         sizes = {"n": n, "m": m}
         exact = model(PROVEN[name], sizes)
         bucket = buckets.serving(sizes, lambda s: model(PROVEN[name], s), AXES)
@@ -150,7 +149,7 @@ def test_a_bucket_gives_the_exact_results_whatever_padding_holds(name: str):
                 assert got.dtype == want.dtype
                 np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-6)
     assert len(used) == 1
-    assert buckets.runs == 12
+    assert buckets.runs == 4
     assert buckets.padded > 0
 
 
@@ -228,7 +227,7 @@ def test_a_function_may_choose_buckets():
     assert len(found) == 6
 
 
-@pytest.mark.parametrize("wrong", [[], [0], [-1, 8], [2.5], ["8"], [True]])
+@pytest.mark.parametrize("wrong", [[], [0], [-1, 8], [2.5], ["8"], [True], [8, 2**31]])
 def test_buckets_are_positive_sizes(wrong: Any):
     with pytest.raises(InputError, match="buckets of 'n' are positive sizes"):
         Buckets({"n": wrong})
