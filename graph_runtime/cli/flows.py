@@ -130,6 +130,7 @@ def _read(text: str, port: PortInfo, dims: Mapping[str, Any], rng: np.random.Gen
     """The value of --input; random ones need sizes."""
     shape = dims.get(port.name, port.shape)
     sizes = [dims.get(size, size) if isinstance(size, str) else size for size in shape or ()]
+    sizes = [size[0] if isinstance(size, (tuple, list)) else size for size in sizes]  # of buckets the first
     open_ = [size for size in sizes if isinstance(size, str)]
     if text == "random" and (open_ or shape is None):
         name = open_[0] if open_ else port.name
