@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from ..base import dtypes
 from ..ir.graph import Func, TensorType
 from ..ir.ops import registry, steps
 from ..ir.ops.targets import attrs_to_come
@@ -141,7 +142,7 @@ def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine) -> float:
 
 def _width(dtype: str) -> float:
     """Elements in a vector, next to float32's."""
-    return 0.5 if dtype in ("float64", "int64", "uint64") else 1.0
+    return 0.5 if dtypes.parse(dtype).itemsize > 4 else 1.0
 
 
 def host_copy_ns(nbytes: int, host: Machine | None = None) -> float:

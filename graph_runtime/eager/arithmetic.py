@@ -70,7 +70,7 @@ def ldexp(x: Any, exponent: Any, **more: Any) -> Tensor:
     if by not in _EXPONENTS:
         raise Refused("an exponent is no integer")
     dtype = common(device, dtype_key(x))
-    if dtype not in ("float32", "float64"):
+    if dtype not in dtypes.FLOATS or dtype in dtypes.NARROW_FLOATS:
         raise Refused("exponents of other dtypes are numpy's")
     return apply("ldexp", (), on_device(x, device, dtype), on_device(exponent, device, dtype))
 

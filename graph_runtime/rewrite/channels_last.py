@@ -78,6 +78,9 @@ class _Images:
         turn = _TURNS.get(node.op or "")
         if turn is None and (steps.code_of(node.op) or node.op == "fused"):
             turn = _elementwise
+        entry = registry.get(node.op) if node.op else None
+        if turn is None and entry is not None and entry.neutral is not None:
+            turn = _reduce
         if turn is not None and (node.op == "conv2d" or any(v in self.last for v in node.inputs)):
             turn(self, node)
 
@@ -293,7 +296,6 @@ def _only_reader(value: NetValue) -> NetNode | None:
 _TURNS: dict[str, Callable[[_Images, NetNode], None]] = {
     "conv2d": _convolution,
     **dict.fromkeys(("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d"), _pool),
-    **dict.fromkeys(("sum", "mean", "max", "min", "prod"), _reduce),
     **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
     "bias_add": _bias,
     "concatenate": _concatenate,

@@ -19,7 +19,7 @@ _PRODUCTS = {
     -2.0: ("square", "reciprocal"),
 }
 _ROOTS = {0.5: ("sqrt",), -0.5: ("rsqrt",)}  # of what is never negative: a power of -inf is inf, its root NaN
-_NEVER_NEGATIVE = ("square", "exp", "abs", "relu", "sigmoid", "sqrt", "softmax")
+_NEVER_NEGATIVE = ("square", "exp", "abs", "relu", "sigmoid", "sqrt", "softmax", "sum_abs", "sum_squares")
 _KEEPS_SIGN = (
     "sum",
     "mean",

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 
+from ...base import dtypes
 from ..graph import TensorType
 from . import rules
 from .epilogue import own_inputs, register_product
@@ -33,7 +34,7 @@ _PANEL = 16  # no panel of native/kernels/cpu/gemm.h has more rows or columns th
 
 def gemm_scratch(m: int, n: int, k: int, dtype: str) -> int:
     """Host bytes for the packed operands of an m x n x k product, each padded to whole panels."""
-    return (m + n + 2 * _PANEL) * max(k, 1) * (8 if dtype == "float64" else 4)
+    return (m + n + 2 * _PANEL) * max(k, 1) * max(4, dtypes.parse(dtype).itemsize)
 
 
 # ---------------------------------------------------------------- dense

@@ -24,10 +24,12 @@ def _axes(op, attrs, ndim):
     return tuple(sorted(rules.axes_of(op, given, ndim)))
 
 
-def _reduction(op, doc, compute, allowed, tt=(), empty_ok=True, exact=False, body=None, onnx="", **traits):
+def _reduction(
+    op, doc, compute, allowed, tt=(), empty_ok=True, exact=False, body=None, neutral=0.0, onnx="", **traits
+):
     """A reduction of the dtypes ``allowed``, on tt of ``tt``. ``compute``: numpy's, of array, axis, keepdims.
     ``empty_ok``: no elements have a result, the fold's start. ``exact``: a result is one of the elements.
-    ``body``: the kernels' name where it is not the op's. ``onnx``: its name there."""
+    ``body``: the kernels' name where it is not the op's. ``neutral``: as in Op. ``onnx``: its name there."""
 
     def infer(inputs, attrs):
         (x,) = inputs
@@ -69,6 +71,7 @@ def _reduction(op, doc, compute, allowed, tt=(), empty_ok=True, exact=False, bod
             bodies=bodies,
             kind="reduction",
             walk="reduce",
+            neutral=neutral,
             onnx={onnx: {"keepdims": "keepdims"}} if onnx else {},
             **traits,
             cases=tuple(_reduction_cases(allowed, exact, empty_ok)),
@@ -116,10 +119,12 @@ _reduction(
     onnx="ReduceMean",
     sums=True,
 )
-_reduction("prod", "product over axes", np.prod, rules.NUMBERS, rules.TT_NUMBERS, onnx="ReduceProd")
+_reduction(
+    "prod", "product over axes", np.prod, rules.NUMBERS, rules.TT_NUMBERS, neutral=1.0, onnx="ReduceProd"
+)
 _EXTREME = {"allowed": rules.ALL, "tt": rules.TT_MOVED, "empty_ok": False, "exact": True}
-_reduction("max", "greatest element over axes", np.max, **_EXTREME, onnx="ReduceMax")
-_reduction("min", "least element over axes", np.min, **_EXTREME, onnx="ReduceMin")
+_reduction("max", "greatest element over axes", np.max, **_EXTREME, neutral=-np.inf, onnx="ReduceMax")
+_reduction("min", "least element over axes", np.min, **_EXTREME, neutral=np.inf, onnx="ReduceMin")
 _BOOLS = {"allowed": rules.BOOL, "tt": rules.BOOL, "exact": True}
-_reduction("all", "whether all elements are true", np.all, **_BOOLS, body="min")
+_reduction("all", "whether all elements are true", np.all, **_BOOLS, body="min", neutral=1.0)
 _reduction("any", "whether any element is true", np.any, **_BOOLS, body="max")

@@ -131,6 +131,8 @@ class Op:
     ``panels``: how many columns input 1 has where the host keeps it in panels if it is constant, 0: not kept
     so. ``prefers``: the variant that serves it on the host where none was measured, None: the default.
     ``gathers``: it reads no more of input 0 than it makes.
+    ``neutral``: of what reduces the axes that its attribute ``axes`` names: what an element may be that no
+    result shows, cut to what the dtype has; None for any other op.
     ``sums``: its result is a sum of products; where that cancels, errors are small against what was summed.
     ``by_index``: its kernels fail on an index that is out of range.
     ``walk``: which pages its tt body moves, by a name of simulation/walks; "": the op's own.
@@ -166,6 +168,7 @@ class Op:
     panels: Callable[[Types, Types, Attrs], int] | None = None
     prefers: Callable[[Types, Attrs], str | None] | None = None
     gathers: bool = False
+    neutral: float | None = None
     sums: bool = False
     by_index: bool = False
     walk: str = ""

@@ -1,8 +1,8 @@
 """What padding does to each op: the regions of its results, and which inputs must be masked for them to hold.
 
 A rule is ``rule(call) -> (regions of the results, masks)``; it raises ``Crosses`` with a reason where padding
-reaches real elements and no mask prevents it. ``RULES`` has them by op; an op of kind "elementwise" needs
-none, and any other op without a rule takes inputs that are real throughout only.
+reaches real elements and no mask prevents it. ``RULES`` has them by op; a reduction over axes and an op of
+kind "elementwise" need none, and any other op without a rule takes inputs that are real throughout only.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ def find_rule(op: str | None) -> Callable[[Call], Ruling]:
     if op is not None and op in RULES:
         return RULES[op]
     entry = None if op is None else registry.get(op)
+    if entry is not None and entry.neutral is not None:
+        return _reduce
     return _elementwise if entry is not None and entry.kind == "elementwise" else _whole
 
 
@@ -225,10 +227,9 @@ def _reduce(call: Call) -> Ruling:
 
 def _neutral(op: str, dtype: str) -> float:
     """What an element may be that a reduction does not see."""
-    if op in ("max", "min"):
-        low, high = _ends(dtype)
-        return low if op == "max" else high
-    return {"sum": 0, "mean": 0, "prod": 1, "all": 1, "any": 0}[op]
+    low, high = _ends(dtype)
+    value = min(max(registry.require(op).neutral or 0, low), high)
+    return value if dtype in dtypes.FLOATS else int(value)
 
 
 def _ends(dtype: str) -> tuple[float, float]:
@@ -373,7 +374,6 @@ RULES: dict[str, Callable[[Call], Ruling]] = {
     "topk": _found_along,
     "transpose": _transpose,
     **dict.fromkeys(("softmax", "log_softmax"), _softmax),
-    **dict.fromkeys(("sum", "mean", "prod", "max", "min", "all", "any"), _reduce),
     **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
     **dict.fromkeys(("lstm", "gru", "rnn"), _recurrent),
     **dict.fromkeys(

@@ -77,6 +77,7 @@ PROVEN: dict[str, Callable[..., Any]] = {
         b.op("mean", x("y"), axes=(0, 1, 2), keepdims=False),
     ),
     "sum": lambda b, n, m, x: b.op("sum", x("x"), axes=(1,), keepdims=False),
+    "sums": lambda b, n, m, x: (b.op("sum_abs", x("x"), axes=(1,)), b.op("sum_squares", x("y"), axes=(0, 1))),
     "max": lambda b, n, m, x: (b.op("max", x("x"), axes=(0,)), b.op("min", x("i", "int32"), axes=(0,))),
     "prod": lambda b, n, m, x: b.op("prod", x("x"), axes=(0,)),
     "all": lambda b, n, m, x: (

@@ -11,12 +11,7 @@ from ..context import FLOATS, Context, Results, converter
 from ..tape import TapeValue
 
 # {ONNX op: the reduction over axes that it is}
-REDUCTIONS = {
-    name: op.name
-    for op in all_ops().values()
-    if op.kind == "reduction" and any(attr.name == "axes" for attr in op.attrs)
-    for name in op.onnx
-}
+REDUCTIONS = {name: op.name for op in all_ops().values() if op.neutral is not None for name in op.onnx}
 _MIXED = ("ReduceL2", "ReduceLogSum", "ReduceLogSumExp")
 _ALONE = {"sum_abs": "abs", "sum_squares": "square"}  # what they are of one element; others are it
 
