@@ -32,6 +32,7 @@ __all__ = [
     "require_functions",
 ]
 
+_OURS = ("TVM", "__gnu_")  # how names begin that the core has for libraries (native/tvm)
 _kept: list[object] = []  # files of libraries that stay open to the end of the process
 
 
@@ -153,6 +154,6 @@ def _open(file: LibraryFile) -> int:
     try:
         if file.manifest is not None:
             return core.library_open(path)
-        return core.tvm_open(path, any(name.startswith("TVM") for name in file.shared.undefined))
+        return core.tvm_open(path, any(name.startswith(_OURS) for name in file.shared.undefined))
     except LibraryError as error:
         raise LibraryError(str(error).replace(path, str(file.path)), got=str(file.path)) from None

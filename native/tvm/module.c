@@ -229,7 +229,9 @@ int32_t gr_tvm_publish(void) {
 int32_t gr_tvm_open(const char *path, int32_t externs, gr_tvm_module **out) {
   int32_t status = externs ? gr_tvm_publish() : GR_OK;
   if (status) return status;
-  void *dl = gr_dlopen(path, RTLD_LAZY | RTLD_LOCAL);  /* runs constructors: not under registry.lock */
+  /* NOW: a function that is missing is told here, and does not end the process when it is called. Runs constructors: not
+   * under registry.lock */
+  void *dl = gr_dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!dl) return gr_fail(GR_ERR_ARGUMENT, "%s", gr_dlerror(path));
   pthread_mutex_lock(&registry.lock);
   gr_tvm_module *m = find_open(dl);

@@ -4,6 +4,8 @@
  *           -DCTARGET services as plain undefined externs, no checks
  *           -DSYSTEM  as CTARGET, and a constructor registers every function
  *           -DOLD     (with LLVM) three-parameter functions, as releases before 0.7 made them
+ *           -DHALVES an entry function that converts float16 by functions of the runtime
+ *           -DABSENT an operator that calls a function that is nowhere
  *           -DFIVE    (with LLVM) five-parameter functions, as between January and July 2020
  */
 #include <math.h>
@@ -280,6 +282,24 @@ OPERATOR(asks_user) {
   return TVMFuncCall(handle, args, codes, num_args, &out, &code);
 }
 #endif
+#ifdef HALVES                        /* what LLVM makes of casts where the target has no F16C; __tvm_main__ names the entry */
+extern uint16_t __gnu_f2h_ieee(float);
+extern float __gnu_h2f_ieee(uint16_t);
+WEAK const char __tvm_main__[] = "to_half_and_back";
+OPERATOR(to_half_and_back) {
+  for (int64_t i = 0; i < T(0)->shape[0]; ++i) {
+    ((uint16_t *)T(1)->data)[i] = __gnu_f2h_ieee(F(0)[i]);
+    F(2)[i] = __gnu_h2f_ieee(((uint16_t *)T(1)->data)[i]);
+  }
+  return 0;
+}
+#endif
+
+#ifdef ABSENT
+extern int a_function_of_another_library(int);
+OPERATOR(asks_another) { return a_function_of_another_library(num_args); }
+#endif
+
 #ifdef IMPORTED
 OPERATOR(imported_add) {
   for (int64_t i = 0; i < T(1)->shape[0]; ++i) F(1)[i] = F(0)[i] + 10;

@@ -216,3 +216,39 @@ def test_sessions_that_run_at_once_share_the_pool(tvm_library, values):
         assert alone.get_output(0).numpy()[0] == 2  # and all of it again when the others are done
     finally:
         core.pool_set_threads(before)
+
+
+def test_conversions_of_halves_that_operators_call(tvm_library):
+    """And the entry function, which the library names by a text."""
+    library = load_module(tvm_library("LLVM", "HALVES"))
+    assert library.entry == "to_half_and_back"
+    rng = np.random.default_rng(0)
+    special = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        65504,
+        65519.9,
+        65520,
+        2**-24,
+        2**-25,
+        2**-25 * 1.01,
+        1 + 2**-11,
+        -5e-8,
+    ]
+    x = np.concatenate([special, rng.standard_normal(1000) * 10.0 ** rng.integers(-9, 6, 1000)]).astype("f4")
+    half, back = np.empty(len(x), "u2"), np.empty(len(x), "f4")
+    library["__tvm_main__"](x, half, back)
+    with np.errstate(over="ignore"):
+        want = x.astype("f2")
+    np.testing.assert_array_equal(half, want.view("u2"))
+    np.testing.assert_array_equal(back, want.astype("f4"))
+    with pytest.raises(LibraryError, match="takes arrays, numbers and texts, not None"):
+        library["to_half_and_back"](x, None, back)
+
+
+def test_a_function_that_is_nowhere_is_told_when_the_library_is_loaded(tvm_library):
+    """Found when it is called, it would end the process."""
+    with pytest.raises(LibraryError, match="a_function_of_another_library"):
+        load_module(tvm_library("LLVM", "ABSENT"))

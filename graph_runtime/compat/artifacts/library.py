@@ -16,6 +16,7 @@ import tarfile
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,9 +36,10 @@ from .blob import Blob, ConstLoader, Factory, parse_blob
 from .debugger import create_debug
 from .packed_values import call_packed, dl_tensors
 
-__all__ = ["TvmModule", "load_module"]
+__all__ = ["ENTRY", "TvmModule", "load_module"]
 
-_PLAIN = (int, float, str, np.integer, np.floating, type(None))
+ENTRY = "__tvm_main__"  # a text in the library, which names its entry function
+_PLAIN = (int, float, str, np.integer, np.floating)
 _handed_over: list[Any] = []  # to libraries, which stay open to the end of the process and may keep it
 
 
@@ -77,6 +79,14 @@ class TvmModule:
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self.get_function(name)
 
+    @cached_property
+    def entry(self) -> str:
+        """The function that a library of one function names as its entry, "" where it names none."""
+        shared = getattr(self.library, "shared", None)  # a library of the process has no file
+        if shared is None or ENTRY not in shared.objects:
+            return ""
+        return bytes(shared.view(ENTRY, self.library.contents())).partition(b"\0")[0].decode(errors="replace")
+
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
         """A factory's function ("default", "get_graph_json", ...) or an operator that takes arrays. Raises
         AttributeError."""
@@ -84,6 +94,7 @@ class TvmModule:
             functions = self._factory_functions()
             if name in functions:
                 return functions[name]
+        name = self.entry if name == ENTRY and self.entry else name
         if (self.factory is None or query_imports) and self.library.has(name, "cpu"):
             return Operator(self.library, name)
         known = [*self._factory_functions(), *self.library.names("cpu")]
@@ -157,7 +168,7 @@ class TvmModule:
 
 class Operator:
     """One function of a library, called with arrays: inputs, then outputs, which it writes; also with
-    numbers, texts and None."""
+    numbers and texts."""
 
     library: Library
     name: str
@@ -168,7 +179,9 @@ class Operator:
 
     def __call__(self, *args: Any) -> Any:
         """Raises KernelError with the operator's text, LibraryError for an array that is not C-contiguous on
-        the host, or no argument at all."""
+        the host, and for None, at whose address the operator would look for a tensor."""
+        if any(arg is None for arg in args):
+            raise LibraryError(f"{self.name} takes arrays, numbers and texts, not None", got="None")
         if any(isinstance(arg, _PLAIN) for arg in args):
             return call_packed(core.ffi.cast("void *", self._address), args)
         table, _alive = dl_tensors(args)

@@ -7,20 +7,19 @@ from typing import Any
 
 from ....base.errors import InputError
 from ....run.benchmark import BenchmarkResult, measure
+from ...artifacts.library import ENTRY
 from ...artifacts.packed_functions import flush_caches
 from .device import opened
 from .global_functions import get_global_func
 
 __all__ = ["PackedModule"]
 
-_ENTRY = "__tvm_main__"
-
 
 class PackedModule:
     """What TVM calls Module: ``module["name"]`` is a function. ``type_key`` says its kind."""
 
     type_key: str = ""
-    entry_name = _ENTRY
+    entry_name = ENTRY
     format = ""
     is_runnable = True
     is_dso_exportable = False
@@ -46,7 +45,7 @@ class PackedModule:
     @property
     def entry_func(self) -> Callable[..., Any]:
         """The function of a module that has one. Raises AttributeError."""
-        return self.get_function(_ENTRY)
+        return self.get_function(ENTRY)
 
     def __call__(self, *args: Any) -> Any:
         return self.entry_func(*args)
