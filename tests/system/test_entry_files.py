@@ -27,13 +27,13 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # format is its numpy and torch dtype, and what ops and kernels say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 25,
+        "f32": 27,
         "f64": 5,
         "f16": 4,
         "bf16": 13,
         "int8": 13,
         "int16": 11,
-        "int32": 22,
+        "int32": 23,
         "int64": 13,
         "uint8": 8,
         "uint16": 8,
