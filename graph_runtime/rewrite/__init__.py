@@ -32,6 +32,7 @@ from .powers import powers
 from .products import absorb_transposes, affine
 from .recurrent import unroll
 from .sinking import sink_transposes
+from .trees import descend
 
 __all__ = ["FUSION", "SIMPLIFICATION", "Buckets", "find_rule", "fuse", "pinned", "rewrite", "simplify"]
 
@@ -39,6 +40,7 @@ Rule = Callable[[Net], None]
 Devices = str | Device | Sequence[str | Device]
 SIMPLIFICATION: tuple[Rule, ...] = (
     unroll,
+    descend,
     fold,
     casts,
     neutral,

@@ -31,6 +31,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.attention": "attention",
     "graph_runtime.ir.ops.bias": "bias_add",
     "graph_runtime.ir.ops.linear": "dense matmul",
+    "graph_runtime.ir.ops.codes": "encode bitcast",
     "graph_runtime.ir.ops.conv": "conv2d",
     "graph_runtime.ir.ops.convolutions": "conv3d conv_transpose2d conv2d_backward_weight",
     "graph_runtime.ir.ops.elementwise": (
@@ -52,6 +53,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.scatter": "scatter_elements scatter_nd",
     "graph_runtime.ir.ops.shape": "reshape flatten squeeze unsqueeze",
     "graph_runtime.ir.ops.slicing": "slice slice_update",
+    "graph_runtime.ir.ops.trees": "trees",
 }
 # families whose ops no line names: imported for any other name
 _OTHERS = (

@@ -1,5 +1,4 @@
-"""Ensembles of decision trees: every row goes down all trees at once, a level at a time. A level is a few
-gathers from tables of nodes, a comparison and a choice; leaves lead to themselves."""
+"""Ensembles of decision trees: tables of nodes from ONNX's lists, checked, and op trees, which walks them."""
 
 from __future__ import annotations
 
@@ -10,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ....ir.ops.trees import MISSING
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .scores import (
@@ -36,7 +36,7 @@ _MODES = {
 _BY_NUMBER = (*_MODES, "BRANCH_MEMBER")  # the names of TreeEnsemble's numbers
 _LEAF = ""
 _MOST_LEVELS, _MOST_PARENTS = 1024, 64
-_AGGREGATES = ("AVERAGE", "SUM", "MIN", "MAX")
+_AGGREGATES = {"AVERAGE": "mean", "SUM": "sum", "MIN": "min", "MAX": "max"}  # in order of their numbers
 
 
 @dataclass(eq=False)
@@ -78,77 +78,34 @@ def _levels(ctx: Context, trees: _Trees) -> int:
     return depth
 
 
-def _leaves(ctx: Context, trees: _Trees, x: TapeValue) -> TapeValue:
-    """int32 [rows, trees]: the leaf that each row reaches."""
-    levels = _levels(ctx, trees)
-    inner = trees.op != _LEAF
-    used = trees.feature[inner]
-    if len(used) and not (0 <= used.min() and used.max() < x.shape[1]):
-        ctx.fail(f"a tree asks for feature {used.max()}, rows have {x.shape[1]}")
-    modes = sorted(set(trees.op[inner]))
-    tables = {
-        "feature": ctx.const(np.where(inner, trees.feature, 0).astype(np.int32)),
-        "value": ctx.const(np.where(inner, trees.value, 0), x.dtype),
-        "true": ctx.const(trees.true.astype(np.int32)),
-        "false": ctx.const(trees.false.astype(np.int32)),
-    }
-    tables |= {mode: ctx.const(trees.op == mode) for mode in modes[1:]}
-    if trees.missing[inner].any():
-        tables["missing"] = ctx.const(trees.missing)
-    node = ctx.expand(ctx.const(trees.roots.astype(np.int32)[None]), (x.shape[0], len(trees.roots)))
-    for _ in range(levels):
-        of = {name: ctx.op("take", table, node, axis=0) for name, table in tables.items()}
-        seen = ctx.op("take_along_axis", x, of["feature"], axis=1)
-        yes = ctx.op(modes[0], seen, of["value"])
-        for mode in modes[1:]:
-            yes = ctx.op("where", of[mode], ctx.op(mode, seen, of["value"]), yes)
-        if "missing" in of:
-            yes = ctx.op("logical_or", yes, ctx.op("logical_and", ctx.op("isnan", seen), of["missing"]))
-        node = ctx.op("where", yes, of["true"], of["false"])
-    return node
-
-
 def _scores(ctx: Context, trees: _Trees, x: TapeValue, targets: int, aggregate: str = "SUM") -> TapeValue:
     """[rows, targets]: what the leaves that a row reaches give."""
     if aggregate not in _AGGREGATES:
         ctx.fail(f"aggregate_function {aggregate!r} is not supported")
     if len(trees.target) and not (0 <= trees.target.min() and trees.target.max() < targets):
         ctx.fail(f"a leaf is for target {trees.target.max()} of {targets}")
-    node = _leaves(ctx, trees, x)
-    if aggregate in ("MIN", "MAX"):
-        none = np.inf if aggregate == "MIN" else -np.inf
-        table = np.full((len(trees.op), targets), none)
-        (np.minimum if aggregate == "MIN" else np.maximum).at(table, (trees.leaf, trees.target), trees.weight)
-        found = ctx.op(aggregate.lower(), _rows(ctx, table, node, x.dtype), axes=(1,), keepdims=False)
-        return ctx.op("where", ctx.op("isinf", found), ctx.scalar(0, found), found)
-    table = np.zeros((len(trees.op), targets))
-    np.add.at(table, (trees.leaf, trees.target), trees.weight)
-    owner = _one_target(trees, targets) if targets > 1 and not is_double(x) else None
-    if owner is not None:  # boosters: a tree is of one class
-        given = ctx.op("take", ctx.const(table.sum(axis=1), x.dtype), node, axis=0)
-        found = ctx.op("matmul", given, ctx.const(np.eye(targets)[owner], x.dtype))
-    else:
-        found = ctx.op("sum", _rows(ctx, table, node, x.dtype), axes=(1,), keepdims=False)
-    return ctx.op("divide", found, ctx.scalar(len(trees.roots), found)) if aggregate == "AVERAGE" else found
-
-
-def _rows(ctx: Context, table: np.ndarray, node: TapeValue, dtype: str) -> TapeValue:
-    """[rows, trees, targets]"""
-    return ctx.op("take", ctx.const(table, dtype), node, axis=0)
-
-
-def _one_target(trees: _Trees, targets: int) -> np.ndarray | None:
-    """[trees] the target that all leaves of a tree are for; None where one has several."""
-    tree = np.full(len(trees.op), -1)
-    at, owner = trees.roots, np.arange(len(trees.roots))
-    while len(at):
-        tree[at] = owner
-        inner = trees.op[at] != _LEAF
-        at, owner = at[inner], owner[inner]
-        at, owner = np.concatenate([trees.true[at], trees.false[at]]), np.concatenate([owner, owner])
-    first = np.zeros(len(trees.roots), int)
-    first[tree[trees.leaf]] = trees.target
-    return first if (first[tree[trees.leaf]] == trees.target).all() else None
+    depth, inner = _levels(ctx, trees), trees.op != _LEAF
+    used = trees.feature[inner]
+    if len(used) and not (0 <= used.min() and used.max() < x.shape[1]):
+        ctx.fail(f"a tree asks for feature {used.max()}, rows have {x.shape[1]}")
+    order = np.argsort(trees.leaf, kind="stable")
+    starts = np.searchsorted(trees.leaf[order], np.arange(len(trees.op) + 1))
+    modes, every = sorted(set(trees.op[inner])), list(_MODES.values())
+    code = np.array([every.index(op) if op else 0 for op in trees.op.tolist()]) + MISSING * trees.missing
+    first, how = np.where(inner, trees.feature, starts[:-1]), np.where(inner, code, np.diff(starts))
+    return ctx.op(
+        "trees",
+        x,
+        ctx.const(np.where(inner, trees.value, 0), x.dtype),
+        ctx.const(np.stack([first, trees.true, trees.false, how], axis=1), "int32"),
+        *(ctx.const(table, "int32") for table in (trees.roots, trees.target[order])),
+        ctx.const(trees.weight[order], x.dtype),
+        targets=targets,
+        depth=depth,
+        comparison=modes[0] if len(modes) == 1 else "each" if modes else every[0],
+        missing=bool((trees.missing & inner).any()),
+        aggregate=_AGGREGATES[aggregate],
+    )
 
 
 # ---------------------------------------------------------------- the form of versions 1 and 3
@@ -294,7 +251,7 @@ def _tree_ensemble(ctx: Context) -> Results:
     transforms = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
     if not (0 <= aggregate < len(_AGGREGATES) and 0 <= how < len(transforms)):
         ctx.fail(f"aggregate_function {aggregate} or post_transform {how} is not supported")
-    scores = _scores(ctx, trees, x, ctx.attr("n_targets", 1), _AGGREGATES[aggregate])
+    scores = _scores(ctx, trees, x, ctx.attr("n_targets", 1), list(_AGGREGATES)[aggregate])
     return ctx.cast(_regressed(ctx, scores, np.zeros(0), transforms[how]), ctx.input(0).dtype)
 
 

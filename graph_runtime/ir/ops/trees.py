@@ -1,0 +1,163 @@
+"""trees: what the leaves of decision trees that each row reaches give.
+
+C contract: args are x [rows, features], splits [nodes], links int32 [nodes, 4], roots int32 [trees], targets
+int32 [weights], weights [weights], out [rows, targets]. A row of links is the feature that a node looks at,
+the node where it goes on if the comparison of that feature with the node's split holds, the node where it
+goes on if not, and the comparison (its place in COMPARISONS, + 8 where a NaN holds). A leaf leads to itself
+both ways; its row is the first of its weights, itself, itself, and how many it has.
+Attribute words: [0] depth [1] the comparison of all nodes, its place in COMPARISONS, len(COMPARISONS) where
+they differ [2] missing [3] aggregate.
+
+It refuses no values: an index that is out of range counts as 0, a walk ends after ``depth`` nodes, and one
+that does not end at a leaf gives nothing. What
+makes tables of a file checks them (frontends/onnx/families/trees.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..graph import TensorType
+from . import rules
+from .registry import REQUIRED, Attr, Body, Case, Op, register
+
+__all__ = ["AGGREGATES", "COMPARISONS", "MISSING"]
+
+COMPARISONS = ("less_equal", "less", "greater_equal", "greater", "equal", "not_equal")
+AGGREGATES = ("sum", "mean", "min", "max")
+MISSING = 8  # added to a comparison that a NaN passes
+_FLOATS = ("float32", "float64")
+
+
+def _infer(inputs, attrs):
+    x, splits, links, roots, targets, weights = inputs
+    rules.one_dtype("trees", (x, splits, weights), _FLOATS)
+    rules.one_dtype("trees", (links, roots, targets), ("int32",))
+    rules.rank("trees", "x", x, 2, "rows, features")
+    fits = (
+        len(splits.shape) == 1
+        and links.shape == (*splits.shape, 4)
+        and len(roots.shape) == 1
+        and len(targets.shape) == 1
+        and weights.shape == targets.shape
+    )
+    if not fits:
+        wanted = "splits [n], links [n, 4], roots [t], targets [w] and weights [w]"
+        rules.fail("trees", f"it takes {wanted}, got {', '.join(map(str, inputs[1:]))}", got=links.shape)
+    if not x.shape[1] or not splits.shape[0]:
+        rules.fail("trees", f"it needs a feature and a node, got {x} and {splits}", got=x.shape)
+    (count,) = rules.limit("trees", "targets", (attrs["targets"],), 1, 1)
+    rules.limit("trees", "depth", (attrs["depth"],), 1, 0)
+    return [TensorType(x.dtype, (x.shape[0], count))]
+
+
+def _in_range(indices: np.ndarray, count: int) -> np.ndarray:
+    return np.where((indices >= 0) & (indices < count), indices, 0)
+
+
+def _holds(seen: np.ndarray, split: np.ndarray, how: np.ndarray, attrs: dict[str, Any]) -> np.ndarray:
+    every = COMPARISONS if attrs["comparison"] == "each" else (attrs["comparison"],)
+    code = how % MISSING if len(every) > 1 else np.zeros_like(how)
+    found = np.zeros(seen.shape, bool)
+    for i, name in enumerate(every):
+        found |= (code == i) & getattr(np, name)(seen, split)
+    return found | (np.isnan(seen) & (how // MISSING % 2 == 1)) if attrs["missing"] else found
+
+
+def _reached(arrays, attrs) -> np.ndarray:
+    """[rows, trees] the node where each walk ends."""
+    x, splits, links, roots = arrays[:4]
+    at = np.tile(_in_range(roots, len(splits)), (len(x), 1))
+    for _ in range(attrs["depth"]):
+        feature = _in_range(links[at, 0], x.shape[1])
+        seen = np.take_along_axis(x, feature.reshape(len(x), -1), axis=1)
+        yes = _holds(seen, splits[at], links[at, 3], attrs)
+        at = _in_range(np.where(yes, links[at, 1], links[at, 2]), len(splits))
+    return at
+
+
+def _span(start: int, count: int, most: int) -> tuple[int, int]:
+    """Of weights: as much of it as there is."""
+    first = min(max(start, 0), most)
+    return first, first + min(max(count, 0), most - first)
+
+
+def _trees(arrays, attrs):
+    x, _, links, roots, targets, weights = arrays
+    at, how = _reached(arrays, attrs), attrs["aggregate"]
+    none = {"min": np.inf, "max": -np.inf}.get(how, 0.0)
+    out = np.full((len(x), attrs["targets"]), none, x.dtype)
+    fold = {"min": np.minimum, "max": np.maximum}.get(how, np.add)
+    targets = _in_range(targets, attrs["targets"])
+    for row, tree in np.ndindex(at.shape):
+        node = at[row, tree]
+        start, *ways, count = map(int, links[node])
+        if ways == [node, node]:
+            for k in range(*_span(start, count, len(weights))):
+                out[row, targets[k]] = fold(out[row, targets[k]], weights[k])
+    if how == "mean" and len(roots):
+        out /= out.dtype.type(len(roots))
+    return [np.where(np.isinf(out), 0, out).astype(x.dtype) if how in ("min", "max") else out]
+
+
+def _words(inputs, outputs, attrs):
+    every = (*COMPARISONS, "each")
+    return [
+        attrs["depth"],
+        every.index(attrs["comparison"]),
+        int(attrs["missing"]),
+        AGGREGATES.index(attrs["aggregate"]),
+    ]
+
+
+def _case(name: str, dtype: str = "float32", rows: int = 21, **attrs: Any) -> Case:
+    """Random links: most walks end for their depth alone."""
+    nodes, trees, weights, count = 40, 11, 60, attrs.get("targets", 3)
+    inputs = (
+        (dtype, (rows, 5)),
+        (dtype, (nodes,)),
+        ("int32", (nodes, 4)),
+        ("int32", (trees,)),
+        ("int32", (weights,)),
+        (dtype, (weights,)),
+    )
+    make = ("normal", "normal", "index:40", "index:40", f"index:{count}", "normal")
+    return Case(name, inputs, {"targets": count, "depth": 6, **attrs}, make=make, nmse={"cpu": 1e-12})
+
+
+register(
+    Op(
+        "trees",
+        "what the leaves of decision trees that each row reaches give, ai.onnx.ml's TreeEnsemble",
+        (6, 6),
+        _infer,
+        _trees,
+        lambda i, o, a: i[0].shape[0] * i[3].shape[0] * (2 * min(a["depth"], i[1].shape[0]) + 1),
+        attrs=(
+            Attr("targets", "int", REQUIRED, "columns of the result"),
+            Attr("depth", "int", REQUIRED, "nodes of a walk, at most"),
+            Attr(
+                "comparison",
+                "str",
+                "each",
+                "how all nodes compare; each: as their links say",
+                (*COMPARISONS, "each"),
+            ),
+            Attr("missing", "bool", True, "a NaN may hold; where not, links say so of no node"),
+            Attr("aggregate", "str", "sum", "what is made of a target's weights", AGGREGATES),
+        ),
+        words=_words,
+        bodies={"cpu": Body("trees", _FLOATS, rules.by_dtype)},
+        kind="windows",
+        gathers=True,
+        cases=(
+            *(_case(f"{how}_{dtype}", dtype, aggregate=how) for how in AGGREGATES for dtype in _FLOATS),
+            *(_case(how, comparison=how, missing=i % 2 == 1) for i, how in enumerate(COMPARISONS)),
+            _case("one_row", rows=1, comparison="less_equal", missing=False, targets=1),
+            _case("roots_alone", depth=0),
+            _case("no_rows", rows=0),
+        ),
+    )
+)
