@@ -13,10 +13,10 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnx.backend.base import Backend, BackendRep
 
-from ..base import dtypes
 from ..base.errors import GraphRuntimeError, InputError
 from ..base.machine.devices import boards
 from ..frontends.onnx import load_model
+from ..frontends.onnx.elements import ELEMENTS, element_name
 from ..frontends.onnx.read import DTYPES
 from ..run.factory import create
 
@@ -30,7 +30,7 @@ __all__ = [
     "supports_device",
 ]
 
-_CODES = {name: code for code, name in DTYPES.items()}
+_CODES = {name: code for code, name in DTYPES.items()} | {e.name: e.code for e in ELEMENTS.values()}
 
 
 class GraphRuntimeBackendRep(BackendRep):
@@ -103,7 +103,7 @@ class GraphRuntimeBackend(Backend):
         arrays = [np.asarray(a) for a in inputs]
         names = [name for name in node.input if name]
         given = [
-            helper.make_tensor_value_info(name, _CODES[dtypes.from_numpy(a.dtype)], a.shape)
+            helper.make_tensor_value_info(name, _CODES[element_name(a.dtype)], a.shape)
             for name, a in zip(names, arrays, strict=True)
         ]
         made = [

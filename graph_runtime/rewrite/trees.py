@@ -10,11 +10,19 @@ import numpy as np
 from ..base import dtypes
 from ..ir.graph import TensorType
 from ..ir.model import Constant
-from ..ir.ops.trees import COMPARISONS, MISSING
+from ..ir.ops.trees import MISSING
 from .net import Net, NetNode, NetValue
 
 __all__ = ["descend"]
 
+_OPS = {
+    "<=": "less_equal",
+    "<": "less",
+    ">=": "greater_equal",
+    ">": "greater",
+    "==": "equal",
+    "!=": "not_equal",
+}
 _MOST_LEVELS = 1024  # that are taken apart
 
 
@@ -65,7 +73,9 @@ class _Levels:
 
     def result(self) -> NetValue:
         """[rows, targets]"""
-        at = self.op("broadcast_to", self.op("unsqueeze", self.roots, axes=[0]), shape=(self.rows, self.trees))
+        at = self.op(
+            "broadcast_to", self.op("unsqueeze", self.roots, axes=[0]), shape=(self.rows, self.trees)
+        )
         tables = [self.column(i) for i in range(4)]
         for _ in range(self.attrs["depth"]):
             feature, true, false, how = (self.op("take", table, at, axis=0) for table in tables)
@@ -74,7 +84,8 @@ class _Levels:
             at = self.op("where", yes, true, false)
         table = self.net.constant(self.table(), f"{self.node.name}.leaves")
         how = self.attrs["aggregate"]
-        found = self.op(how if how in ("min", "max") else "sum", self.op("take", table, at, axis=0), axes=[1])
+        fold = {"least": "min", "greatest": "max"}.get(how, "sum")
+        found = self.op(fold, self.op("take", table, at, axis=0), axes=[1])
         found = self.op("reshape", found, shape=self.node.outputs[0].shape)
         if how == "mean":
             return self.op("divide", found, self.const(max(1, self.trees), found.dtype))
@@ -85,13 +96,13 @@ class _Levels:
     def holds(self, seen: NetValue, split: NetValue, how: NetValue) -> NetValue:
         one, missing = self.attrs["comparison"], self.attrs["missing"]
         tracks = self.op("greater_equal", how, self.const(MISSING, "int32")) if missing else None
-        yes = self.op(COMPARISONS[0] if one == "each" else one, seen, split)
+        yes = self.op(_OPS["<=" if one == "each" else one], seen, split)
         if one == "each":
             code = how
             if tracks is not None:
                 less = self.op("subtract", how, self.const(MISSING, "int32"))
                 code = self.op("where", tracks, less, how)
-            for k, name in enumerate(COMPARISONS[1:], 1):
+            for k, name in enumerate(list(_OPS.values())[1:], 1):
                 own = self.op("equal", code, self.const(k, "int32"))
                 yes = self.op("where", own, self.op(name, seen, split), yes)
         if tracks is None:
@@ -101,8 +112,8 @@ class _Levels:
     def table(self) -> Constant:
         """[nodes, targets]: what each node gives."""
         how, count = self.attrs["aggregate"], self.attrs["targets"]
-        none = {"min": np.inf, "max": -np.inf}.get(how, 0.0)
-        fold = {"min": np.minimum, "max": np.maximum}.get(how, np.add)
+        none = {"least": np.inf, "greatest": -np.inf}.get(how, 0.0)
+        fold = {"least": np.minimum, "greatest": np.maximum}.get(how, np.add)
         kind = TensorType(self.x.dtype, (self.splits.shape[0], count))
 
         def dense(links: np.ndarray, targets: np.ndarray, weights: np.ndarray) -> np.ndarray:

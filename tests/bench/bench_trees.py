@@ -1,6 +1,6 @@
 """Ensembles of trees beside ONNX Runtime: forests and boosters of random trees, rows of several batches.
 
-python tests/bench/bench_trees.py  ->  a JSON line each: us of a run, least of several that alternate; the ratio
+python tests/bench/bench_trees.py  ->  a JSON line each: us, least of several in turn
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FEATURES = 20
 
 
 def forest(trees: int, depth: int, classes: int, seed: int = 0) -> Any:
-    """A classifier of full trees, whose leaves give every class a weight, as scikit-learn's forests do; of one
-    class a regressor, as boosters are."""
+    """A classifier of full trees, whose leaves give every class a weight, as scikit-learn's forests
+    do; of one class a regressor, as boosters are."""
     rng = np.random.default_rng(seed)
     inner, nodes = 2**depth - 1, 2 ** (depth + 1) - 1
     every = {name: [] for name in ("treeids", "nodeids", "featureids", "values", "modes")}

@@ -37,7 +37,8 @@ def _step(document: Mapping[str, Any], step: Mapping[str, Any], indent: str, lin
         lines.append(
             f"{indent}{loop['op']} {loop['name']!r} makes {', '.join(filter(None, loop['results']))}"
         )
-        _flow(document, document["flows"][loop["flow"]], indent + "    ", lines)
+        if "flow" in loop:
+            _flow(document, document["flows"][loop["flow"]], indent + "    ", lines)
     for child in step["then"]:
         asked = ", ".join(f"{n} = {v}" for n, v in zip(step["asks"], child["asked"], strict=True))
         sized = _given(step["sized"], child["kinds"])

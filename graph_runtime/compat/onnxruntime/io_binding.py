@@ -10,6 +10,7 @@ import numpy as np
 
 from ...base.errors import InputError
 from ...base.machine.devices import parse
+from ...run.flows.element_array import ElementArray
 from ...run.tensors.arrays import array
 from .ort_value import OrtValue, on_host
 
@@ -92,6 +93,8 @@ class IOBinding:
 
 def own_value(value: Any) -> Any:
     """Tensors that no later run overwrites."""
+    if isinstance(value, ElementArray):
+        return value
     return [own_value(each) for each in value] if isinstance(value, list) else array(value, value.device)
 
 
@@ -110,4 +113,4 @@ def _placed(target: Any, value: Any) -> OrtValue:
     if isinstance(target, np.ndarray):
         np.copyto(target, value.numpy())
         return OrtValue(own_value(value))
-    return OrtValue(array(value, target))
+    return OrtValue(own_value(value) if isinstance(value, ElementArray) else array(value, target))

@@ -11,7 +11,8 @@ from ...base.errors import InputError
 from ...base.machine.devices import Device
 from ...base.machine.devices import cpu as host
 from ...frontends.onnx import require_onnx
-from ...run.tensors.arrays import array, empty
+from ...run.flows.element_array import ElementArray, tensor_of
+from ...run.tensors.arrays import empty
 from ...run.tensors.tensor import Tensor
 
 __all__ = ["OrtValue", "on_host", "type_text"]
@@ -19,8 +20,11 @@ __all__ = ["OrtValue", "on_host", "type_text"]
 
 def element_code(dtype: str) -> int:
     """ONNX's number of an element type."""
+    from ...frontends.onnx.elements import ELEMENTS
     from ...frontends.onnx.read import DTYPES  # onnx is there where a model is
 
+    if dtype in ELEMENTS:
+        return ELEMENTS[dtype].code
     return next(code for code, name in DTYPES.items() if name == dtype)
 
 
@@ -38,13 +42,13 @@ def on_host(device: Device) -> bool:
 class OrtValue:
     """A tensor, or a list of them."""
 
-    def __init__(self, value: Tensor | list[Tensor]):
+    def __init__(self, value: Tensor | ElementArray | list[Tensor]):
         self._value = value
 
     @staticmethod
     def ortvalue_from_numpy(numpy_obj: np.ndarray, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
         """A copy of an array on a device."""
-        return OrtValue(array(numpy_obj, f"{device_type}:{device_id}"))
+        return OrtValue(tensor_of(np.array(numpy_obj), f"{device_type}:{device_id}"))
 
     @staticmethod
     def ortvalue_from_shape_and_type(
@@ -81,7 +85,7 @@ class OrtValue:
         return True
 
     def is_tensor(self) -> bool:
-        return isinstance(self._value, Tensor)
+        return not isinstance(self._value, list)
 
     def is_tensor_sequence(self) -> bool:
         return isinstance(self._value, list)

@@ -10,7 +10,9 @@ import onnx
 import onnx.defs
 
 from ...base.errors import GraphError
-from .read import ModelFile, tensor_constant
+from .elements import BY_CODE
+from .read import ModelFile, element_constant, tensor_constant
+from .tape import TapeValue
 
 __all__ = ["attributes_of", "decode"]
 
@@ -56,7 +58,8 @@ def _name(kind: int) -> str:
 
 
 def decode(file: ModelFile, attribute: Any) -> Any:
-    """int, float, str, a list of these, a Constant for a tensor, a GraphProto for a graph.
+    """int, float, str, a list of these, a Constant for a tensor, a TapeValue for one of Elements, a
+    GraphProto for a graph.
 
     Raises GraphError for an attribute of another kind, or text that is not UTF-8.
     """
@@ -70,6 +73,9 @@ def decode(file: ModelFile, attribute: Any) -> Any:
     if kind not in _FIELDS:
         raise GraphError(f"{what} is of a kind that is not supported (AttributeType {kind})", got=kind)
     value = getattr(attribute, _FIELDS[kind])
+    if kind == 4 and value.data_type in BY_CODE:
+        constant = element_constant(file, value, what)
+        return TapeValue(constant.type, constant=constant, element=BY_CODE[value.data_type])
     if kind == 4:
         return tensor_constant(file, value, what)
     if kind in (3, 8):

@@ -25,6 +25,7 @@ from ...ir.graph import TensorType
 from ...ir.model import Constant
 from ...ir.ops.shape import exactly
 from .batch import Batch
+from .elements import Element
 from .read import check_size
 from .tape import SMALL, Tape, TapeSequence, TapeValue
 
@@ -155,6 +156,8 @@ class Context:
 
     def values_of(self, value: TapeValue, what: str) -> np.ndarray:
         """Raises UnknownValueError where the values are known at run time only, or absent."""
+        if value.element is not None:
+            self.fail(f"{what} is of {value.dtype}, its values are no numbers")
         array = value.known()
         if array is not None:
             return array
@@ -218,6 +221,26 @@ class Context:
     def cast(self, x: TapeValue, dtype: str) -> TapeValue:
         """x in a dtype; x itself where it has it."""
         return x if x.dtype == dtype else self.op("cast", x, to=dtype)
+
+    def stored(self, x: TapeValue) -> TapeValue:
+        """What stands for the elements of x, as numbers."""
+        if x.element is None:
+            return x
+        if x.constant is not None:
+            return TapeValue(x.type, x.name, x.constant)
+        made = self.op("reshape", x, **exactly(x.shape))
+        made.element = None
+        return made
+
+    def of_element(self, x: TapeValue, element: Element) -> TapeValue:
+        """What has been made to stand for elements, as those."""
+        made = (
+            TapeValue(x.type, constant=x.constant)
+            if x.constant
+            else self.op("reshape", x, **exactly(x.shape))
+        )
+        made.element = element
+        return made
 
     def fits(self, *elements: int) -> None:
         """Raise GraphError unless an array of so many elements may be made while the file is read."""

@@ -8,8 +8,9 @@ from typing import Any
 
 from . import require_onnx
 from .context import table
+from .elements import BY_CODE, ELEMENTS
 from .parse import all_nodes, checked_file
-from .read import DTYPES, tensor_constant
+from .read import DTYPES, element_constant, tensor_constant
 from .validate import opsets, own_inputs, symbolic_shape
 
 __all__ = ["describe"]
@@ -27,7 +28,9 @@ def describe(source: str | os.PathLike[str] | bytes | Any) -> dict[str, Any]:
     infos = dict(own_inputs(graph))
     ops = sorted({(_domain(node.domain), node.op_type) for node in all_nodes(graph)})
     constants = [
-        tensor_constant(file, tensor, f"initializer {tensor.name!r}", i)
+        (element_constant if tensor.data_type in BY_CODE else tensor_constant)(
+            file, tensor, f"initializer {tensor.name!r}", i
+        )
         for i, tensor in enumerate(graph.initializer)
     ]
     return {
@@ -58,7 +61,8 @@ def _type(info: Any, path: str) -> str:
         return "as the nodes make it"
     shape = symbolic_shape(info, path)
     sizes = "" if shape is None else ", ".join(map(str, shape))
-    return f"{DTYPES.get(code, f'element type {code}')}[{'any' if shape is None else sizes}]"
+    names = DTYPES | {element.code: name for name, element in ELEMENTS.items()}
+    return f"{names.get(code, f'element type {code}')}[{'any' if shape is None else sizes}]"
 
 
 def _open(infos: Iterable[tuple[str, Any]]) -> dict[str, str]:

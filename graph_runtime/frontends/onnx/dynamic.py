@@ -22,11 +22,13 @@ from ...ir.model import Constant
 from . import require_onnx
 from .context import UnknownValueError, table
 from .control_checks import check_control
+from .elements import BY_CODE, ELEMENTS, elements_of
 from .importer import Importer
 from .parse import ParsedFile, all_nodes, checked_file, with_type
-from .read import DTYPES
+from .read import DTYPES, ModelFile, dtype_name
 from .stages import Known
 from .tape import TapeValue
+from .text import check_texts
 from .validate import Size, UnboundDimsError, input_types, opsets, own_inputs, symbolic_shape
 
 __all__ = ["DynamicFile", "PortInfo", "found_by_runs", "open_dynamic"]
@@ -68,10 +70,7 @@ class DynamicFile:
         differ."""
         graph = self.file.file.proto.graph
         plain = {info.name for info in self.inputs if not (info.sequence or info.optional)} & types.keys()
-        stubs = {
-            name: np.broadcast_to(np.zeros((), dtypes.to_numpy(types[name].dtype)), types[name].shape)
-            for name in sorted(plain)
-        }
+        stubs = {name: elements_of(types[name].dtype, types[name].shape) for name in sorted(plain)}
         wanted, _ = input_types(graph, self.dims, {**stubs, **self.file.given}, only=plain)
         for name, stub in stubs.items():
             with_type(stub, wanted[name], name)
@@ -103,15 +102,14 @@ def open_dynamic(source: Any, dims: Mapping[str, Size], values: Mapping[str, Any
     versions = opsets(file.proto, onnx)
     _check_ops(graph, file.name)
     check_control(graph)
+    check_texts(ParsedFile(file, versions, {}, {}, None, {}), graph)
     given = {name: np.asarray(value) for name, value in values.items()}
     parsed = ParsedFile(file, versions, {}, {}, None, {})
     known: dict[str, Known] = dict(Importer(parsed).initializers(graph))
     inputs = [_port(info, path) for path, info in own_inputs(graph)]
     for info in inputs:
         if info.name in given:
-            array = given[info.name].astype(info.dtype)
-            kind = TensorType(info.dtype, array.shape)
-            known[info.name] = TapeValue(kind, info.name, Constant.of(array, f"input {info.name}"))
+            known[info.name] = _given(file, info, given[info.name])
     buckets = _buckets(inputs, dims)
     outputs = tuple(_port(info, f"$.graph.output[{i}]") for i, info in enumerate(graph.output))
     return DynamicFile(
@@ -122,6 +120,19 @@ def open_dynamic(source: Any, dims: Mapping[str, Size], values: Mapping[str, Any
         {name: size for name, size in dims.items() if name not in buckets},
         buckets,
     )
+
+
+def _given(file: ModelFile, info: PortInfo, value: np.ndarray) -> TapeValue:
+    """The constant that an input's value makes of it."""
+    element, source = ELEMENTS.get(info.dtype), f"input {info.name}"
+    if element is None:
+        array = value.astype(info.dtype)
+    elif element.is_text:
+        array = file.strings.encoded(np.asarray(value, object), source)
+    else:
+        array = element.encoded(value.astype(element.numpy()))
+    kind = TensorType(dtypes.from_numpy(array.dtype), array.shape)
+    return TapeValue(kind, info.name, Constant.of(array, source), element=element)
 
 
 def _buckets(inputs: Sequence[PortInfo], dims: Mapping[str, Size]) -> dict[str, Sequence[int]]:
@@ -156,10 +167,10 @@ def _port(info: Any, path: str) -> PortInfo:
     if which not in (None, "tensor_type"):
         raise GraphError(f"{info.name!r} is no tensor but {which}", path=path, got=which)
     code = kind.tensor_type.elem_type
-    if code and code not in DTYPES:
+    if code and code not in DTYPES and code not in BY_CODE:
         text = f"{info.name!r} has element type {code}, which is not supported"
         raise DocumentError(text, path=path, got=code)
-    dtype = DTYPES.get(code, "")
+    dtype = dtype_name(code, repr(info.name)) if code else ""
     if sequence or optional or not which:
         return PortInfo(info.name, dtype, None, sequence, optional)
     shape = symbolic_shape(info, path)

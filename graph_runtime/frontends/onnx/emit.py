@@ -63,7 +63,7 @@ class _Emitter:
         self.constants: dict[str, Constant] = {}
         self._taken = taken | set(outputs)
         self._counts: dict[str, int] = {}
-        self._made = {id(v): self.builder.input(v.name, v.shape, v.dtype) for v in inputs}
+        self._made = {id(v): self.builder.input(v.name, v.shape, v.type.dtype) for v in inputs}
 
     def node(self, node: TapeNode, keep: bool) -> None:
         """``keep``: its name is an output's."""
@@ -83,7 +83,7 @@ class _Emitter:
             name = self._unique(value.name or "constant")
             assert value.constant is not None, "inputs and results were made before they are read"
             self.constants[name] = value.constant
-            self._made[id(value)] = self.builder.input(name, value.shape, value.dtype)
+            self._made[id(value)] = self.builder.input(name, value.shape, value.type.dtype)
         return self._made[id(value)]
 
     def _unique(self, stem: str) -> str:

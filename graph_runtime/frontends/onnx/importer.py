@@ -12,15 +12,15 @@ from ...ir.model import Model, Note
 from .attributes import attributes_of
 from .budget import Budget
 from .context import Context, UnknownValueError, table
+from .elements import BY_CODE
 from .emit import emit
 from .parse import ParsedFile
-from .read import DTYPES, few_bits, packed_constant, tensor_constant
+from .read import DTYPES, element_constant, tensor_constant
 from .tape import Tape, TapeSequence, TapeValue
 
 __all__ = ["UNKNOWN", "Failure", "Importer"]
 
 UNKNOWN = object()  # the result of a node that could not be converted
-_FEW_BITS = ("QuantizeLinear", "DequantizeLinear", "GatherBlockQuantized")  # ops that take integers of 4 bits
 _MOST_NAMED = 20  # nodes that an error names for one reason; its failures are all of them
 _BYTES_A_STEP = 64  # a node that has more counts as several: each iteration decodes it anew
 _MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError, RuntimeError)
@@ -51,6 +51,9 @@ class Importer:
     notes: list[Note] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
 
+    def __post_init__(self) -> None:
+        self.tape.strings = self.source.file.strings
+
     def model(self) -> Model:
         """Raises UnsupportedOpError, which lists every node that cannot be converted and why; GraphError for
         a graph that is none."""
@@ -64,6 +67,7 @@ class Importer:
             if info.name in self.source.given:
                 scope[info.name] = self.tape.array(self.source.given[info.name], source=f"input {info.name}")
             else:
+                self._plain(info, f"$.graph.input.{info.name}", "input")
                 scope[info.name] = TapeValue(self.source.types[info.name], info.name)
                 inputs.append(scope[info.name])
         self.nodes(graph, scope, "$.graph")
@@ -73,15 +77,26 @@ class Importer:
             outputs[info.name] = self._output(scope, info, f"$.graph.output[{i}]")
         return emit(self.tape, inputs, outputs, self.notes, self.source.dims)
 
-    def initializers(self, graph: Any) -> dict[str, Any]:
-        """{name: value} of a graph's initialisers."""
+    def initializers(self, graph: Any, whole: bool = False) -> dict[str, Any]:
+        """{name: value} of a graph's initialisers. ``whole``: their data is in the graph, as a subgraph's."""
         found = {}
         for i, tensor in enumerate(graph.initializer):
-            bits = few_bits(tensor)
-            read = packed_constant if bits else tensor_constant
-            constant = read(self.source.file, tensor, f"initializer {tensor.name!r}", i)
-            found[tensor.name] = TapeValue(constant.type, tensor.name, constant, bits=bits)
+            element = BY_CODE.get(tensor.data_type)
+            read = tensor_constant if element is None else element_constant
+            constant = read(self.source.file, tensor, f"initializer {tensor.name!r}", None if whole else i)
+            found[tensor.name] = TapeValue(constant.type, tensor.name, constant, element=element)
         return found
+
+    def _plain(self, info: Any, path: str, what: str) -> None:
+        """Raise UnknownValueError for a value of elements that a program has no dtype for."""
+        element = BY_CODE.get(info.type.tensor_type.elem_type)
+        if element is not None:
+            raise UnknownValueError(
+                f"{what} {info.name!r} is of {element.name}, for which a graph has no dtype; gr.create and "
+                "graph-runtime run take such values",
+                path=path,
+                got=element.name,
+            )
 
     def _output(self, scope: Mapping[str, Any], info: Any, path: str) -> TapeValue:
         value = scope[info.name]
@@ -91,6 +106,7 @@ class Importer:
                 "graph-runtime run find it while they run",
                 path=path,
             )
+        self._plain(info, path, "output")
         code = info.type.tensor_type.elem_type
         if code and DTYPES.get(code) != value.dtype:
             raise GraphError(
@@ -128,9 +144,6 @@ class Importer:
             return unknown
         inputs = [scope[i] if i else None for i in node.input]
         if any(value is UNKNOWN for value in inputs):
-            return unknown
-        if any(value is not None and value.bits for value in inputs) and node.op_type not in _FEW_BITS:
-            self._failed(name, op, "integers of 4 bits are read by few ops, not by this one", path)
             return unknown
         if any(value is not None and value.bound for value in inputs):
             error = UnknownValueError("the size of an input is known at run time only", op=op)
@@ -190,9 +203,7 @@ class Importer:
         outer = scope.maps if isinstance(scope, ChainMap) else [scope]
         inner = ChainMap({**bound}, *outer)  # a copy for each of many iterations takes too long
         self.tape.budget.step(len(graph.initializer), path)
-        for tensor in graph.initializer:
-            constant = tensor_constant(self.source.file, tensor, f"initializer {tensor.name!r}")
-            inner[tensor.name] = TapeValue(constant.type, tensor.name, constant)
+        inner |= self.initializers(graph, whole=True)
         before = len(self.failures)
         self.nodes(graph, inner, path, prefix)
         if unknown := _unknown(self.failures[before:]):

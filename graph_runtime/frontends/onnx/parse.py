@@ -16,6 +16,7 @@ from ...ir.graph import TensorType
 from .batch import Batch, set_batch
 from .budget import Budget
 from .context import table
+from .elements import ELEMENTS
 from .read import ModelFile, open_model
 from .sorting import sort_nodes
 from .validate import Size, check_graph, check_text, free_dims, input_types, opsets
@@ -88,6 +89,10 @@ def with_type(value: np.ndarray, type_: TensorType, name: str) -> np.ndarray:
     """The caller's value as the input's type. Raises InputError where that would change a number, and for
     another shape; a single number fits every type of one element."""
     shaped = value.reshape(type_.shape) if value.size == type_.size == 1 else value
+    if type_.dtype in ELEMENTS:
+        if shaped.shape != type_.shape:
+            raise InputError(f"input {name!r} is {type_}; its value has {value.shape}", got=value.shape)
+        return shaped
     with np.errstate(all="ignore"):
         cast = shaped.astype(dtypes.to_numpy(type_.dtype))
     floats = cast.dtype.kind not in "iub"

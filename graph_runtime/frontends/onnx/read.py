@@ -20,6 +20,7 @@ from ...base.errors import DocumentError, GraphError, MissingDataError, as_path
 from ...base.mapped import map_file, name_parts
 from ...ir.graph import TensorType
 from ...ir.model import Constant
+from .elements import BY_CODE, ELEMENTS, Strings
 from .wire import Span, split
 
 __all__ = [
@@ -27,15 +28,13 @@ __all__ = [
     "ModelFile",
     "check_size",
     "dtype_name",
-    "few_bits",
+    "element_constant",
     "open_model",
-    "packed_constant",
     "tensor_constant",
 ]
 
 # TensorProto.DataType -> canonical dtype
 DTYPES = {f.onnx: dtype for dtype, f in dtypes.BY_DTYPE.items() if f.onnx}
-FEW_BITS = {21: "uint8", 22: "int8"}  # UINT4, INT4 -> the dtype that they are unpacked to
 _BYTES = 2  # UINT8
 MOST_BYTES = 2**44  # of one tensor: more than any machine that will run this, less than overflows
 MOST_DIMS = 32  # as many as a parameter file may say
@@ -44,7 +43,8 @@ MOST_DIMS = 32  # as many as a parameter file may say
 @dataclass(eq=False)
 class ModelFile:
     """A parsed model: ``proto`` lacks the raw data of large initialisers, which lie at ``spans`` (by index)
-    of ``data``. ``folder`` is where external data is looked for, None for a model that is no file."""
+    of ``data``. ``folder`` is where external data is looked for, None for a model that is no file.
+    ``strings``: its texts."""
 
     proto: Any
     name: str
@@ -53,6 +53,7 @@ class ModelFile:
     folder: Path | None
     opened: dict[Path, memoryview] = field(default_factory=dict)  # files of external data
     outside: dict[Path, int] = field(default_factory=dict)  # bytes of those that are there
+    strings: Strings = field(default_factory=Strings)
 
 
 def open_model(
@@ -102,13 +103,16 @@ def _map(path: Path) -> memoryview:
 
 
 def dtype_name(code: int, what: str) -> str:
-    """The canonical dtype of a TensorProto.DataType. Raises GraphError for one that is not supported."""
+    """The canonical dtype, or the name of the Element, of a TensorProto.DataType. Raises GraphError for one
+    that is not supported."""
+    if code in BY_CODE:
+        return BY_CODE[code].name
     if code not in DTYPES:
+        known = (*DTYPES.values(), *ELEMENTS)
         raise GraphError(
-            f"{what} has element type {code}, which is not supported; those that are: "
-            f"{', '.join(DTYPES.values())}",
+            f"{what} has element type {code}, which is not supported; those that are: {', '.join(known)}",
             got=code,
-            wanted=tuple(DTYPES.values()),
+            wanted=known,
         )
     return DTYPES[code]
 
@@ -129,30 +133,43 @@ def check_size(kind: TensorType, what: str, **fields: Any) -> None:
         )
 
 
-def few_bits(tensor: Any) -> int:
-    """4 for a tensor of int4 or uint4, whose elements lie two in a byte; 0 for any other."""
-    return 4 if tensor.data_type in FEW_BITS else 0
-
-
-def packed_constant(file: ModelFile, tensor: Any, what: str, index: int | None = None) -> Constant:
-    """The constant of a tensor of few_bits, as int8 or uint8; unpacked when it is read. Raises as
-    tensor_constant."""
-    dims, dtype = _dims(tensor, what), FEW_BITS[tensor.data_type]
-    kind = TensorType(dtype, dims)
+def element_constant(file: ModelFile, tensor: Any, what: str, index: int | None = None) -> Constant:
+    """What stands for the values of a tensor of an Element in a graph, unpacked when it is read; the texts of
+    one of strings are in the file's table then. Raises as tensor_constant."""
+    element, dims = BY_CODE[tensor.data_type], _dims(tensor, what)
+    kind = TensorType(element.stored, dims)
     check_size(kind, what)
+    if element.is_text:
+        return _texts(file, tensor, kind, what)
     bytes_ = type(tensor)()
     bytes_.CopyFrom(tensor)
-    bytes_.data_type, count = _BYTES, -(-kind.size // 2)
+    bytes_.data_type, count = _BYTES, -(-kind.size * element.bits // 8)
     del bytes_.dims[:]
     bytes_.dims.append(count)
     data = tensor_constant(file, bytes_, what, index)
 
     def unpack(packed: np.ndarray) -> np.ndarray:
-        levels = np.stack([packed & 15, packed >> 4], -1).reshape(-1)[: kind.size].reshape(dims)
-        signed = dtypes.to_numpy(dtype).kind == "i"
-        return ((levels ^ 8).astype(np.int8) - 8).astype(np.int8) if signed else levels
+        return element.unpacked(packed, kind.size).reshape(dims)
 
-    return Constant.derived(kind, unpack, data, source=f"{data.source}, 4 bits each")
+    return Constant.derived(kind, unpack, data, source=f"{data.source}, {element.bits} bits each")
+
+
+def _texts(file: ModelFile, tensor: Any, kind: TensorType, what: str) -> Constant:
+    if tensor.HasField("raw_data") or tensor.data_location == tensor.EXTERNAL:
+        raise GraphError(f"{what} is of strings, which have no raw or external data", got=what)
+    if len(tensor.string_data) != kind.size:
+        raise GraphError(
+            f"{what} is string{list(kind.shape)}, {kind.size} elements, but its data has "
+            f"{len(tensor.string_data)}",
+            got=len(tensor.string_data),
+            wanted=kind.size,
+        )
+    try:
+        numbers = [file.strings.number(text.decode()) for text in tensor.string_data]
+    except UnicodeDecodeError as error:
+        raise GraphError(f"{what} has a text that is no UTF-8: {error}", got=what) from error
+    array = np.array(numbers, np.int64).reshape(kind.shape)
+    return Constant.of(array, f"{what.removeprefix('initializer ')} of {file.name}")
 
 
 def _dims(tensor: Any, what: str) -> tuple[int, ...]:

@@ -20,11 +20,13 @@ from .branches import taken_branch
 from .budget import Budget
 from .context import UnknownValueError
 from .control_checks import one_value
+from .elements import ELEMENTS, Element
 from .emit import emit
 from .importer import UNKNOWN, Importer
 from .parse import ParsedFile
 from .sorting import names_read
 from .tape import TapeSequence, TapeValue
+from .text import takes_texts
 
 __all__ = ["Known", "Read", "Stage", "StagedNode", "Type", "first_nodes", "next_stage"]
 
@@ -39,11 +41,13 @@ _MOST_SPLICED = 100_000  # nodes of branches that were taken, in one stage
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An input of a stage's model: a value by its name, or the k-th of a sequence."""
+    """An input of a stage's model: a value by its name, or the k-th of a sequence. ``element``: what ``type``
+    stands for, where it does."""
 
     name: str
     index: int | None
     type: TensorType
+    element: Element | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,19 +56,26 @@ class Stage:
 
     ``model``: None where there is nothing to compute. ``reads``: its inputs, in order. ``makes``: {name of a
     value: output of the model, those that a sequence has, None for an optional without a value}. ``bounds``:
-    {name: (the output that says how much of it is meant, the axis)}. ``loops``: nodes that have all that they
-    read. ``asks``: names of values that the rest must know. ``known``: constants by name. ``rest``: nodes
-    that wait; none: this is the last stage.
+    {name: (the output that says how much of it is meant, the axis)}. ``elements``: {output of the model: what
+    it holds}. ``loops``: nodes that have all that they read, loops and those that the host does.
+    ``asks``: names of values that the rest must know. ``known``: constants by name. ``rest``: nodes that
+    wait; none: this is the last stage.
     """
 
     model: Model | None
     reads: tuple[Read, ...]
     makes: Mapping[str, str | tuple[str, ...] | None]
     bounds: Mapping[str, tuple[str, int]]
+    elements: Mapping[str, Element]
     loops: tuple[StagedNode, ...]
     asks: tuple[str, ...]
     known: Mapping[str, Known]
     rest: tuple[StagedNode, ...]
+
+    @property
+    def has_elements(self) -> bool:
+        """Whether its model holds what a graph has no dtype for."""
+        return bool(self.elements) or any(read.element for read in self.reads)
 
 
 def first_nodes(graph: Any, path: str = "$.graph") -> tuple[StagedNode, ...]:
@@ -118,8 +129,9 @@ class _Cutter:
         values = [self.scope[name] for name in node.input if name]
         waits = any(value is UNKNOWN or value.bound for value in values)
         loop = node.op_type in ("Loop", "Scan") and node.domain in ("", "ai.onnx")
-        if waits or (loop and self._stays(node)):
-            self._wait(path, node, loop and not waits)
+        on_host = not waits and takes_texts(node, [getattr(v, "element", None) for v in values])
+        if waits or on_host or (loop and self._stays(node)):
+            self._wait(path, node, (loop or on_host) and not waits)
             return
         budget = self.importer.tape.budget
         budget.step(1 + node.ByteSize() // 64, path)
@@ -175,7 +187,7 @@ class _Cutter:
         self.spliced += len(branch.node)
         if self.spliced > _MOST_SPLICED:
             raise GraphError(f"branches of more than {_MOST_SPLICED} nodes", path=path, node=node.name)
-        self.scope |= self.importer.initializers(branch)
+        self.scope |= self.importer.initializers(branch, whole=True)
         name = "then_branch" if taken else "else_branch"
         inner = [(f"{path}.{name}.node[{i}]", each) for i, each in enumerate(branch.node)]
         inner += [
@@ -230,9 +242,10 @@ class _Cutter:
         reads = self._reads(outputs.values())
         inputs = [_element(self.given[read.name], read.index) for read in reads]
         tape, notes = self.importer.tape, self.importer.notes
+        elements = {name: value.element for name, value in outputs.items() if value.element is not None}
         model = emit(tape, inputs, outputs, notes, self.importer.source.dims) if outputs else None
         loops, rest = tuple(self.loops), tuple(self.rest)
-        return Stage(model, reads, makes, bounds, loops, asks, known, rest)
+        return Stage(model, reads, makes, bounds, elements, loops, asks, known, rest)
 
     def _reads(self, values: Iterable[TapeValue]) -> tuple[Read, ...]:
         """What of the values that are there these are computed from."""
@@ -245,9 +258,11 @@ class _Cutter:
         found = []
         for name, given in self.given.items():
             if isinstance(given, TapeSequence):
-                found += [Read(name, i, v.type) for i, v in enumerate(given.values) if id(v) in needed]
+                found += [
+                    Read(name, i, v.type, v.element) for i, v in enumerate(given.values) if id(v) in needed
+                ]
             elif id(given) in needed:
-                found.append(Read(name, None, given.type))
+                found.append(Read(name, None, given.type, given.element))
         return tuple(found)
 
 
@@ -255,8 +270,16 @@ def _given(name: str, kind: Type) -> Known:
     if kind is None:
         return TapeSequence((), absent=True)
     if isinstance(kind, tuple):
-        return TapeSequence(tuple(TapeValue(t, f"{name}[{i}]") for i, t in enumerate(kind)))
-    return TapeValue(kind, name)
+        return TapeSequence(tuple(_typed(t, f"{name}[{i}]") for i, t in enumerate(kind)))
+    return _typed(kind, name)
+
+
+def _typed(kind: TensorType, name: str) -> TapeValue:
+    """A value of a type, whose dtype may be the name of an Element."""
+    element = ELEMENTS.get(kind.dtype)
+    if element is None:
+        return TapeValue(kind, name)
+    return TapeValue(TensorType(element.stored, kind.shape), name, element=element)
 
 
 def _element(value: Known, index: int | None) -> TapeValue:

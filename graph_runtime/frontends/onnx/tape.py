@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import KernelError
+from ...base.errors import KernelError, UnsupportedOpError
 from ...ir.documents.draft import OpCall, op_call
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from ...ir.ops import registry
 from .budget import Budget
+from .elements import STRING, Element, Strings
 from .read import check_size
 
 __all__ = ["SizeBound", "Tape", "TapeNode", "TapeSequence", "TapeValue"]
@@ -27,9 +28,9 @@ MOST_FOLDED = 2**24  # flops of an op that is computed here
 class TapeValue:
     """A tensor: an input of the graph (neither ``node`` nor ``constant``), a constant, or a node's result.
 
-    ``name``: of an input, or of a constant that has one. ``bits``: 4 where it holds integers of so many bits
-    as int8 or uint8, which few ops may be given; 0 for all others. ``bound``: of a value whose size along an
-    axis a run finds; its type says how large it gets.
+    ``name``: of an input, or of a constant that has one. ``element``: what its elements are where a graph has
+    no dtype for that; ``type`` and ``constant`` are then what stands for them. ``bound``: of a value whose
+    size along an axis a run finds; its type says how large it gets.
     """
 
     type: TensorType
@@ -37,7 +38,7 @@ class TapeValue:
     constant: Constant | None = None
     node: TapeNode | None = None
     index: int = 0
-    bits: int = 0
+    element: Element | None = None
     bound: SizeBound | None = None
 
     @property
@@ -46,7 +47,8 @@ class TapeValue:
 
     @property
     def dtype(self) -> str:
-        return self.type.dtype
+        """The name of its element type: a dtype, or that of its element."""
+        return self.element.name if self.element else self.type.dtype
 
     @property
     def rank(self) -> int:
@@ -86,7 +88,7 @@ class TapeSequence:
 
     values: tuple[TapeValue, ...]
     absent: bool = False
-    bits = 0
+    element = None
     bound = None
 
     def known(self) -> None:
@@ -106,14 +108,20 @@ class TapeNode:
 
 @dataclass(eq=False, slots=True)
 class Tape:
-    """Nodes in the order in which they were emitted, and what the file that they are of may grow to."""
+    """Nodes in the order in which they were emitted, and what the file that they are of may grow to.
+    ``strings``: the texts of the model."""
 
+    strings: Strings = field(default_factory=Strings)
     budget: Budget = field(default_factory=lambda: Budget(0))
     nodes: list[TapeNode] = field(default_factory=list)
 
     def array(self, array: Any, dtype: str | None = None, source: str = "a constant") -> TapeValue:
-        """A constant with these values."""
-        array = np.asarray(array, None if dtype is None else dtypes.to_numpy(dtype))
+        """A constant with these values; of texts where they are str."""
+        array = np.asarray(array, None if dtype in (None, STRING.name) else dtypes.to_numpy(dtype))
+        if array.dtype.kind in "OU":
+            made = self.array(self.strings.encoded(array, source), source=source)
+            made.element = STRING
+            return made
         self.budget.room(array.nbytes, source)
         return TapeValue(
             TensorType(dtypes.from_numpy(array.dtype), array.shape), constant=Constant.of(array, source)
@@ -123,12 +131,16 @@ class Tape:
         """The results of a registry op. Raises UnsupportedOpError for one that is not registered, GraphError
         for inputs or attributes that it refuses, KernelError for constants that it cannot compute with."""
         call = op_call(op, [value.type for value in inputs], attrs)
+        element = _moved(op, inputs, attrs)
         for t in call.made:
             check_size(t, f"op {op}: a result", op=op)
-        folded = self._fold(call, inputs)
-        if folded is not None:
-            return folded
-        self.budget.node(op)
+        results = self._fold(call, inputs) or self._node(call, inputs)
+        if element is not None:
+            results[0].element = element
+        return results
+
+    def _node(self, call: OpCall, inputs: Sequence[TapeValue]) -> tuple[TapeValue, ...]:
+        self.budget.node(call.op)
         node = TapeNode(call, tuple(inputs))
         node.outputs = tuple(TapeValue(t, node=node, index=i) for i, t in enumerate(call.made))
         self.nodes.append(node)
@@ -158,3 +170,22 @@ class Tape:
             TapeValue(t, constant=Constant.of(np.asarray(array), source))
             for t, array in zip(made, results, strict=True)
         )
+
+
+def _moved(op: str, inputs: Sequence[TapeValue], attrs: Mapping[str, Any]) -> Element | None:
+    """What the elements of an op's first result are, None for those of its type. Raises UnsupportedOpError
+    for an op that would take what stands for elements as numbers."""
+    found = {value.element for value in inputs if value.element is not None}
+    if not found:
+        return None
+    entry = registry.require(op)
+    others = entry.moves or ()
+    data = {value.element for i, value in enumerate(inputs) if i not in others}
+    element = min(found, key=lambda e: e.name)
+    plain = attrs.get("reduction") in (None, "none")  # of a scatter
+    if data == found and len(found) == 1 and plain:
+        if entry.moves is not None:
+            return element
+        if entry.equality and element.kind != "float":
+            return None
+    raise UnsupportedOpError(f"{op} takes no elements of {element.name}", op=op, got=element.name)

@@ -10,6 +10,7 @@ import numpy as np
 
 from ...base.errors import DocumentError, GraphError, InputError, did_you_mean
 from ...ir.graph import TensorType
+from .elements import ELEMENTS
 from .read import check_size, dtype_name
 
 __all__ = [
@@ -267,9 +268,10 @@ def _bound(name: str, shape: list[int | str] | None, known: Mapping[str, Size]) 
 def _input_type(info: Any, shape: list[int], path: str) -> TensorType:
     if min(shape, default=0) < 0:
         raise GraphError(f"input {info.name!r} has the shape {shape}", path=path, got=shape)
-    kind = TensorType(dtype_name(info.type.tensor_type.elem_type, f"input {info.name!r}"), tuple(shape))
-    check_size(kind, f"input {info.name!r}", path=path)
-    return kind
+    dtype = dtype_name(info.type.tensor_type.elem_type, f"input {info.name!r}")
+    held = ELEMENTS[dtype].stored if dtype in ELEMENTS else dtype
+    check_size(TensorType(held, tuple(shape)), f"input {info.name!r}", path=path)
+    return TensorType(dtype, tuple(shape))
 
 
 def _check_sizes(dims: Mapping[str, Size]) -> None:

@@ -268,6 +268,7 @@ for _name, _doc, _compute, _onnx, _torch in (
         make=("digits", "digits"),
         kernel="greater_than" if _name == "greater" else None,
         result="bool",
+        equality=_compute in (np.equal, np.not_equal),
         pace=("simple", "subtract"),
         numpy=numpy_name(_compute),
         onnx=_onnx,
@@ -325,6 +326,7 @@ register(
         _where_infer,
         lambda x, attrs: [np.where(x[0], x[1], x[2]).astype(x[1].dtype)],
         lambda i, o, a: o[0].size,
+        moves=(0,),
         bodies={
             "cpu": Body("where", _BOOL, lambda i, o: rules.by_bytes(o, o)),
             "tt": Body("where", _BOOL, accepts=_where_tt),

@@ -105,6 +105,7 @@ register(
         attrs=(Attr("axis", "int", REQUIRED, "the axis to go along"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies={"cpu": Body("compress", rules.ALL, rules.by_bytes)},
+        moves=(1,),
         kind="windows",
         cases=(
             *(

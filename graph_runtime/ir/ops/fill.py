@@ -38,7 +38,7 @@ def _movement(name, doc, infer, reference, attrs, words, cases, kernel=None, acc
                 "tt": Body(kernel or name, rules.TT_MOVED, accepts=accepts),
             },
             cases=tuple(cases),
-            **{"kind": "movement", "walk": kernel or name, **traits},
+            **{"kind": "movement", "moves": (), "walk": kernel or name, **traits},
         )
     )
 

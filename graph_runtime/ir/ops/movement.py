@@ -86,6 +86,7 @@ register(
         ),
         words=lambda i, o, a: list(_perm(i, a)),
         bodies=bodies("transpose"),
+        moves=(),
         kind="movement",
         ttnn={"permute": {"dims": "perm"}},
         cases=tuple(_transpose_cases()),
@@ -139,6 +140,7 @@ register(
         attrs=(Attr("axis", "int", REQUIRED, "the axis along which the inputs follow each other"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies=bodies("concatenate"),
+        moves=(),
         kind="movement",
         ttnn={"concat": {"dim": "axis"}},
         parts="splice",
@@ -211,6 +213,7 @@ register(
         lambda i, o, a: 0,
         attrs=(Attr("axis", "int", 0, "the axis of data that indices select from"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
+        moves=(1,),
         bodies={
             "cpu": Body("take", rules.ALL, rules.by_bytes),
             "tt": Body("take", rules.TT_MOVED, accepts=rules.narrow_indices),

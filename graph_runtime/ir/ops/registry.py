@@ -135,6 +135,7 @@ class Op:
     result shows, cut to what the dtype has; None for any other op.
     ``sums``: its result is a sum of products; where that cancels, errors are small against what was summed.
     ``by_index``: its kernels fail on an index that is out of range.
+    ``moves``: its inputs that are no elements which it moves; None: it computes. ``equality``: it compares.
     ``walk``: which pages its tt body moves, by a name of simulation/walks; "": the op's own.
     ``step``: its code as a step of a program (steps.py), 0: it cannot be one; ``counts``: as a step it
     takes integers, too.
@@ -171,6 +172,8 @@ class Op:
     neutral: float | None = None
     sums: bool = False
     by_index: bool = False
+    moves: tuple[int, ...] | None = None
+    equality: bool = False
     walk: str = ""
     step: int = 0
     counts: bool = False

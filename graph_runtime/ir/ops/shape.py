@@ -100,6 +100,7 @@ def _nop(name, doc, shape_of, attr, cases, more=()):
             attrs=(attr, *more),
             inplace=(0,),
             is_nop=True,
+            moves=(),
             pace={"cpu": "simple"},
             cases=rows,
         )

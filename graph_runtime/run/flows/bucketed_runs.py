@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from ...base import dtypes
 from ...base.options import Options
 from ...frontends.onnx.dynamic import PortInfo
+from ...frontends.onnx.elements import elements_of
 from ...ir.model import Model
 from ...rewrite.buckets import Bucket, Buckets, Crosses
 from ...rewrite.buckets.serving import Choice
@@ -73,7 +72,7 @@ class BucketedRuns:
             if info.shape is None or info.sequence or info.optional:
                 raise Crosses(f"input {info.name!r} is {info}")
             shape = [size if isinstance(size, int) else sizes[size] for size in info.shape]
-            stubs[info.name] = np.broadcast_to(np.zeros((), dtypes.to_numpy(info.dtype)), shape)
+            stubs[info.name] = elements_of(info.dtype, shape)
         return self.flow.first(stubs)
 
     def _model_at(self, sizes: Mapping[str, int]) -> Model:
@@ -85,6 +84,8 @@ class BucketedRuns:
             raise Crosses("it has sizes, values or loops that only a run finds")
         if any(isinstance(parts, tuple) for parts in stage.makes.values()):
             raise Crosses("it makes sequences")
+        if stage.has_elements:
+            raise Crosses("it has strings, or elements of few bits")
         return stage.model
 
     def _by_bucket(self, use: _Use, bucket: Bucket, values: Mapping[str, Value]) -> list[Value]:

@@ -14,12 +14,15 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import GraphError, InputError
+from ...frontends.onnx.elements import Strings
 from ...frontends.onnx.parse import ParsedFile
 from ...frontends.onnx.stages import Known, Stage, StagedNode, next_stage
 from ...frontends.onnx.tape import TapeValue
+from ...frontends.onnx.text import text_op
 from ...ir.graph import TensorType
 from ...ir.model import Constant
-from .flow_values import Value, array_of, constant_of, kept, kind_of, type_of
+from .flow_values import Value, array_of, constant_of, decoded, encoded, kept, kind_of, type_of
+from .host_node import HostNode
 from .loops import Loop, body_of
 from .programs import Programs, host_bytes
 from .resident import ResidentBody, resident_of
@@ -33,7 +36,7 @@ class Step:
     which step comes next. ``loops``: what runs after the program."""
 
     stage: Stage
-    loops: list[Loop]
+    loops: list[Loop | HostNode]
     sized: tuple[str, ...]
     children: dict[Any, Step] = field(default_factory=dict)
 
@@ -81,7 +84,7 @@ class Flow:
             return None
         step = self.first(values)
         stage = step.stage
-        if not step.last or stage.model is None or stage.bounds or step.loops:
+        if not step.last or stage.model is None or stage.bounds or step.loops or stage.has_elements:
             return None
         makes = {name: parts for name, parts in stage.makes.items() if isinstance(parts, str)}
         if len(makes) < len(stage.makes):
@@ -101,8 +104,13 @@ class Flow:
             states,
             first,
             values,
-            lambda name: constant_of(known[name]),
+            lambda name: constant_of(known[name], self.strings),
         )
+
+    @property
+    def strings(self) -> Strings:
+        """The texts of the model."""
+        return Strings() if self.file is None else self.file.file.strings
 
     @property
     def most_bytes(self) -> int:
@@ -135,7 +143,7 @@ class Flow:
         """An output of the graph after its last step."""
         if name in values:
             return values[name]
-        return constant_of(step.stage.known[name])
+        return constant_of(step.stage.known[name], self.strings)
 
     # ---------------------------------------------------------------- one step
 
@@ -144,11 +152,18 @@ class Flow:
         if stage.model is not None:
             program = self.programs.of(stage.model)
             session = program.session
+            strings = Strings(self.strings)
             for at, read in zip(program.inputs, stage.reads, strict=True):
                 value = values[read.name]
-                session.set_input(at, value if read.index is None else value[read.index])
+                value = value if read.index is None else value[read.index]
+                if read.element is not None:
+                    value = encoded(value, read.element, strings, read.name)
+                session.set_input(at, value)
             self.programs.run(session)
             made = program.outputs
+            if stage.elements:
+                own = {name: decoded(made[name], kind, strings) for name, kind in stage.elements.items()}
+                made = {**made, **own}
             for name, parts in stage.makes.items():
                 if isinstance(parts, tuple):
                     values[name] = [made[part] for part in parts]
@@ -182,8 +197,7 @@ class Flow:
         stage = next_stage(self.file, nodes, known, types, self.outputs)
         if not stage.rest:
             return Step(stage, [], ())
-        file = self.file
-        loops = [body_of(file, path, node, stage, self._inner) for path, node in stage.loops]
+        loops = [self._loop(path, node, stage) for path, node in stage.loops]
         done = {id(node) for _, node in stage.loops}
         rest = tuple(each for each in stage.rest if id(each[1]) not in done)
         results = [name for loop in loops for name in loop.results if name]
@@ -196,6 +210,13 @@ class Flow:
             )
         sized = [*stage.bounds, *stage.asks, *results]
         return Step(replace(stage, rest=rest), loops, tuple(sized))
+
+    def _loop(self, path: str, node: Any, stage: Stage) -> Loop | HostNode:
+        assert self.file is not None, "a loaded flow finds no more steps"
+        if node.op_type in ("Loop", "Scan"):
+            return body_of(self.file, path, node, stage, self._inner)
+        known = {n: constant_of(stage.known[n], self.strings) for n in node.input if n in stage.known}
+        return HostNode(path, node, text_op(self.file, node, path), known)
 
     def _inner(
         self, nodes: tuple[StagedNode, ...], outputs: tuple[str, ...], known: Mapping[str, Known]

@@ -16,13 +16,14 @@ from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...build.bundles.flow_text import flow_text
 from ...frontends.onnx.dynamic import PortInfo, open_dynamic
+from ...frontends.onnx.elements import ELEMENTS, STRING, element_name, elements_of, numpy_dtype
 from ...frontends.onnx.stages import first_nodes
 from ...ir.graph import TensorType
 from ...rewrite.buckets import Buckets
 from ..module import GraphModule
-from ..tensors.arrays import array as tensor_array
 from ..tensors.tensor import Tensor
 from .bucketed_runs import BucketedRuns
+from .element_array import ElementArray, tensor_of
 from .flow import Flow
 from .flow_values import Value, array_of, kind_of, type_of
 from .programs import Make, Programs
@@ -63,7 +64,7 @@ class FlowModule:
         self.flow, self.programs, self._check = flow, flow.programs, check
         self._bucketed = BucketedRuns(flow, inputs, buckets) if buckets else None
         self._index = {info.name: i for i, info in enumerate(inputs)}
-        self._dtypes = {i.name: dtypes.to_numpy(i.dtype) if i.dtype else None for i in inputs}
+        self._dtypes = {i.name: numpy_dtype(i.dtype) if i.dtype else None for i in inputs}
         self._values: dict[str, Value] = {}
         self._outputs: list[Value] | None = None
         self._checked: set[Any] = set()
@@ -145,7 +146,7 @@ class FlowModule:
         stubs: dict[str, Value] = {}
         for info in self.inputs:
             sizes = [size for size in info.shape or () if isinstance(size, int)]
-            stubs[info.name] = np.broadcast_to(np.zeros((), dtypes.to_numpy(info.dtype)), sizes)
+            stubs[info.name] = elements_of(info.dtype, sizes)
         self.flow.prepare(stubs)
 
     @property
@@ -193,7 +194,8 @@ class FlowModule:
         self._values |= found
 
     def get_output(self, index: str | int, out: Any = None) -> Any:
-        """A tensor, or a list of them for a sequence: the next run overwrites it. With ``out`` (an array) a
+        """A tensor, or a list of them for a sequence: the next run overwrites it; an ElementArray for texts
+        and elements of few bits, of which there are no tensors. With ``out`` (an array) a
         copy of it, written there. Raises InputError."""
         names = [info.name for info in self.outputs]
         if isinstance(index, str):
@@ -265,17 +267,19 @@ def _info(ports: tuple[PortInfo, ...]) -> tuple[dict[str, Any], dict[str, str]]:
     return {p.name: p.shape for p in ports}, {p.name: p.dtype for p in ports}
 
 
-def _tensor(value: Value) -> Tensor:
-    return value if isinstance(value, Tensor) else tensor_array(value)
+def _tensor(value: Value) -> Tensor | ElementArray:
+    return value if isinstance(value, Tensor) else tensor_of(value)
 
 
 def _typed(info: PortInfo, value: Any) -> np.ndarray:
     try:
-        array = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+        array = value.numpy() if isinstance(value, (Tensor, ElementArray)) else np.asarray(value)
     except (ValueError, TypeError) as error:
         raise InputError(f"input {info.name!r}: {error}", got=type(value).__name__) from error
     if array.dtype.name == info.dtype and array.flags.c_contiguous:
         return array
+    if info.dtype in ELEMENTS or array.dtype.kind in "OUST":
+        return _typed_elements(info, array)
     wanted = dtypes.to_numpy(info.dtype) if info.dtype else array.dtype
     if array.dtype != wanted:
         plain = not hasattr(value, "dtype") and np.array_equal(array, array.astype(wanted))
@@ -287,3 +291,22 @@ def _typed(info: PortInfo, value: Any) -> np.ndarray:
             )
         array = array.astype(wanted)
     return np.asarray(array, order="C")
+
+
+def _typed_elements(info: PortInfo, array: np.ndarray) -> np.ndarray:
+    """An array of an input whose elements, or the array's, no graph has a dtype for."""
+    wanted = info.dtype
+    if array.dtype.kind in "OUST" and wanted in ("", STRING.name):
+        return np.asarray(array, object, order="C")
+    if wanted in ELEMENTS and array.dtype.kind not in "OUST":
+        dtype = ELEMENTS[wanted].numpy()
+        same = array.dtype == dtype or element_name(array.dtype) == wanted
+        with np.errstate(all="ignore"):
+            cast = array if same else array.astype(dtype)
+        if same or np.array_equal(cast.astype(np.float64), array.astype(np.float64)):
+            return np.asarray(cast, order="C")
+    raise InputError(
+        f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}",
+        got=array.dtype.name,
+        wanted=wanted,
+    )

@@ -7,13 +7,23 @@ from typing import Any
 
 import numpy as np
 
-from ...base import dtypes
+from ...frontends.onnx.elements import Element, Strings, element_name
 from ...frontends.onnx.stages import Known
 from ...frontends.onnx.tape import TapeSequence
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 
-__all__ = ["Value", "array_of", "constant_of", "kept", "kind_of", "nbytes_of", "type_of"]
+__all__ = [
+    "Value",
+    "array_of",
+    "constant_of",
+    "decoded",
+    "encoded",
+    "kept",
+    "kind_of",
+    "nbytes_of",
+    "type_of",
+]
 
 Value = Any  # a Tensor, an array, a list of these; None: an optional without a value
 
@@ -40,20 +50,35 @@ def kind_of(value: Value) -> Any:
 
 @functools.lru_cache
 def _name_of(dtype: np.dtype) -> str:
-    return dtypes.from_numpy(dtype)
+    return element_name(dtype)
 
 
-def constant_of(known: Known) -> Value:
-    """The value of a constant of a file; a sequence is a list."""
+def constant_of(known: Known, strings: Strings) -> Value:
+    """The value of a constant of a file; a sequence is a list. ``strings``: the file's texts."""
     if isinstance(known, TapeSequence):
-        return None if known.absent else [constant_of(each) for each in known.values]
+        return None if known.absent else [constant_of(each, strings) for each in known.values]
     assert known.constant is not None, "stages hand on constants"
-    return known.constant.read()
+    array = known.constant.read()
+    if known.element is None:
+        return array
+    return strings.decoded(array) if known.element.is_text else known.element.decoded(array)
 
 
 def array_of(value: Value) -> np.ndarray:
     """The value on the host, read only."""
     return value if isinstance(value, np.ndarray) else value.numpy()
+
+
+def encoded(value: Value, element: Element, strings: Strings, name: str) -> np.ndarray:
+    """What a program holds for a value of elements. Raises InputError for one that is no text."""
+    array = array_of(value)
+    return strings.encoded(array, repr(name)) if element.is_text else element.encoded(array)
+
+
+def decoded(made: Value, element: Element, strings: Strings) -> np.ndarray:
+    """The value that a program's output holds."""
+    array = array_of(made)
+    return strings.decoded(array) if element.is_text else element.decoded(array)
 
 
 def nbytes_of(value: Value) -> int:
@@ -78,5 +103,5 @@ def kept(value: Value) -> Value:
 
 def _tensor_type(value: Any) -> TensorType:
     if isinstance(value, np.ndarray):
-        return TensorType(dtypes.from_numpy(value.dtype), value.shape)
+        return TensorType(_name_of(value.dtype), value.shape)
     return TensorType(value.dtype, tuple(value.shape))

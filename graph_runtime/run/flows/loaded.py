@@ -95,6 +95,7 @@ class _Reader:
             tuple(Read(read["name"], read["index"], TensorType("", ())) for read in raw["reads"]),
             {n: tuple(p) if isinstance(p, list) else p for n, p in raw["makes"].items()},
             {n: (bound["size"], bound["axis"]) for n, bound in raw["bounds"].items()},
+            {},
             (),
             tuple(raw["asks"]),
             {n: self._known(n, key) for n, key in raw["constants"].items()},

@@ -8,13 +8,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...base import dtypes
 from ...base.errors import DeviceMemoryError, GraphError
 from ...frontends.onnx.attributes import attributes_of
 from ...frontends.onnx.control_checks import body_inputs, one_value, subgraph_of
+from ...frontends.onnx.elements import elements_of
 from ...frontends.onnx.importer import Importer
 from ...frontends.onnx.parse import ParsedFile
-from ...frontends.onnx.read import DTYPES
+from ...frontends.onnx.read import dtype_name
 from ...frontends.onnx.sorting import names_read
 from ...frontends.onnx.stages import Stage, first_nodes
 from ...ir.graph import TensorType
@@ -242,13 +242,13 @@ class Loop:
         kind = self.stacked[output - (len(self.body.outputs) - len(self.stacked))]
         shape = list(kind.shape)
         shape.insert(axis % (len(shape) + 1), 0)
-        return np.zeros(shape, dtypes.to_numpy(kind.dtype))
+        return np.array(elements_of(kind.dtype, shape))
 
 
 def _item_type(info: Any) -> TensorType:
     kind = info.type.tensor_type
     shape = tuple(d.dim_value if d.HasField("dim_value") else 0 for d in kind.shape.dim)
-    return TensorType(DTYPES.get(kind.elem_type, DTYPES[1]), shape)
+    return TensorType(dtype_name(kind.elem_type or 1, "a result"), shape)
 
 
 def body_of(file: ParsedFile, path: str, node: Any, stage: Stage, make: Callable[..., LoopBody]) -> Loop:
@@ -257,7 +257,7 @@ def body_of(file: ParsedFile, path: str, node: Any, stage: Stage, make: Callable
     graph = subgraph_of(node, "body", path)
     importer = Importer(file)
     attrs = attributes_of(file.file, node, file.opsets.get("", 1))
-    own = importer.initializers(graph)
+    own = importer.initializers(graph, whole=True)
     names = tuple(body_inputs(graph))
     inner = {name for each in graph.node for name in names_read(each)} | {o.name for o in graph.output}
     made = {name for each in graph.node for name in each.output} | set(names) | set(own)
@@ -268,7 +268,7 @@ def body_of(file: ParsedFile, path: str, node: Any, stage: Stage, make: Callable
     given = len(node.input) - taken
     outputs = tuple(info.name for info in graph.output)
     body = make(first_nodes(graph, f"{path}.body"), outputs, known)
-    constants = {n: constant_of(stage.known[n]) for n in node.input if n in stage.known}
+    constants = {n: constant_of(stage.known[n], file.file.strings) for n in node.input if n in stage.known}
     first = given + (node.op_type == "Loop")
     stacked = tuple(map(_item_type, graph.output[first:]))
     where = LoopNode(node.op_type, node.name, path)

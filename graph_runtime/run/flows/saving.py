@@ -6,7 +6,7 @@ flow_document(module.flow, ...) -> flow.json as a value, {program: Model}; save_
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from ...frontends.onnx.dynamic import PortInfo
 from ...ir.model import Model
 from .flow import Flow, Step
 from .flow_values import constant_of
+from .host_node import HostNode
 from .loops import Loop
 
 __all__ = ["flow_document", "save_flow"]
@@ -57,6 +58,7 @@ def save_flow(
     """Write a bundle of what the runs so far have found: the programs, and the flow above them. Raises
     InputError before a run, and as build_bundle."""
     document, models = flow_document(flow, *ports)
+    _refuse_elements(flow.steps.values())
     if not models:
         raise InputError(
             "there is nothing to save before a run: run the model at the sizes that it shall have"
@@ -67,6 +69,14 @@ def save_flow(
 
     prepared = prepare_programs(models, devices, options, tell=tell)
     return write_prepared(prepared, out, options, tell=tell, flow=orjson.dumps(document))
+
+
+def _refuse_elements(steps: Iterable[Step]) -> None:
+    """Raise InputError for what bundles do not have yet: strings, and elements of few bits."""
+    for step in steps:
+        if step.stage.has_elements or any(isinstance(loop, HostNode) for loop in step.loops):
+            raise InputError("this model has strings or elements of few bits, which bundles do not have yet")
+        _refuse_elements(step.children.values())
 
 
 def _port(info: PortInfo) -> dict[str, Any]:
@@ -106,7 +116,9 @@ class _Writer:
             "loops": [self._loop(loop) for loop in step.loops],
             "asks": list(stage.asks),
             "sized": list(step.sized),
-            "constants": {n: self._constant(n, constant_of(value)) for n, value in known.items()},
+            "constants": {
+                n: self._constant(n, constant_of(value, flow.strings)) for n, value in known.items()
+            },
             "last": step.last,
             "then": [
                 {
@@ -119,7 +131,9 @@ class _Writer:
         }
         return at
 
-    def _loop(self, loop: Loop) -> dict[str, Any]:
+    def _loop(self, loop: Loop | HostNode) -> dict[str, Any]:
+        if isinstance(loop, HostNode):
+            return {"op": loop.node.op_type, "name": loop.node.name, "results": list(loop.results)}
         body = loop.body
         assert isinstance(body, Flow), "the body of a loop that was found is a flow"
         return {

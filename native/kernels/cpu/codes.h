@@ -23,6 +23,7 @@ enum gr_code_rounding { GR_CODE_NEAREST, GR_CODE_UP, GR_CODE_DOWN };
 /* The code of a size that is no NaN. Numbers below the least normal one share its exponent. */
 GR_INLINE int64_t gr_code_of(const int64_t *words, double size) {
   if (isinf(size)) return words[GR_CODE_INFINITE];
+  if (size == 0) return 0;
   int exponent = 0, least = 1 - (int)words[GR_CODE_BIAS];
   frexp(size, &exponent);
   exponent = exponent - 1 > least ? exponent - 1 : least;

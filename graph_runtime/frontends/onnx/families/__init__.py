@@ -24,6 +24,8 @@ from . import (
     sequences,
     shapes,
     signal,
+    small_elements,
+    texts,
     trees,
 )
 
@@ -51,5 +53,7 @@ __all__ = [
     "sequences",
     "shapes",
     "signal",
+    "small_elements",
+    "texts",
     "trees",
 ]

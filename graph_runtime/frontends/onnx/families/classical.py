@@ -10,6 +10,7 @@ import numpy as np
 
 from ....base import dtypes
 from ..context import Context, Results, converter
+from ..elements import STRING
 from ..tape import TapeValue
 from .gather import taken
 from .linear import matmul
@@ -53,7 +54,7 @@ def _linear_regressor(ctx: Context) -> Results:
     return transformed(ctx, scores, how)
 
 
-@converter("LinearClassifier", domain=CLASSICAL, limits="integer labels")
+@converter("LinearClassifier", domain=CLASSICAL)
 def _linear_classifier(ctx: Context) -> Results:
     x, labels = features(ctx), labels_of(ctx, "classlabels_ints")
     ctx.ignore("multi_class")
@@ -122,9 +123,7 @@ def _svm_regressor(ctx: Context) -> Results:
     return ctx.op("where", above, ctx.scalar(1, made), ctx.scalar(-1, made))
 
 
-@converter(
-    "SVMClassifier", domain=CLASSICAL, limits="integer labels; probabilities are solved for, not iterated"
-)
+@converter("SVMClassifier", domain=CLASSICAL, limits="probabilities are solved for, not iterated")
 def _svm_classifier(ctx: Context) -> Results:
     x, labels = features(ctx), labels_of(ctx, "classlabels_ints")
     how, rho = ctx.attr("post_transform", "NONE"), np.array(ctx.attr("rho"), np.float32)
@@ -166,7 +165,7 @@ def _linear_choice(ctx: Context, scores: TapeValue, labels: np.ndarray, positive
     top = ctx.op("max", scores, axes=(1,), keepdims=False)
     limit, compared = (0.5, "greater_equal") if positive else (0.0, "greater")
     high = ctx.op(compared, top, ctx.scalar(limit, top))
-    return ctx.op("where", high, ctx.const(labels[1]), best(ctx, scores, labels))
+    return ctx.op("where", high, ctx.const(labels[1:2]), best(ctx, scores, labels))
 
 
 def _pair_weights(
@@ -297,27 +296,50 @@ def _feature_vectorizer(ctx: Context) -> Results:
     return joined(ctx, parts, 1)
 
 
-@converter("OneHotEncoder", domain=CLASSICAL, limits="integer categories; an unknown one is all zeros")
+@converter("OneHotEncoder", domain=CLASSICAL, limits="an unknown category is all zeros")
 def _one_hot(ctx: Context) -> Results:
-    if ctx.attr("cats_strings", None):
-        ctx.fail("categories that are strings are not supported")
+    x, texts, numbers = ctx.input(0), ctx.attr("cats_strings", None), ctx.attr("cats_int64s", None)
     ctx.ignore("zeros")
-    x = ctx.cast(ctx.input(0), "int64")
-    known = np.array(ctx.attr("cats_int64s"), np.int64)
+    if x.dtype == STRING.name:
+        known = np.array(texts or [], object)
+    else:
+        x, known = ctx.cast(x, "int64"), np.array(numbers or [], np.int64)
+    if not known.size:
+        ctx.fail(f"it has no categories for {x.type}")
     return ctx.cast(ctx.op("equal", ctx.reshape(x, (*x.shape, 1)), ctx.const(known)), "float32")
 
 
-@converter("LabelEncoder", domain=CLASSICAL, limits="numbers to numbers")
+@converter("CategoryMapper", domain=CLASSICAL)
+def _category_mapper(ctx: Context) -> Results:
+    x = ctx.input(0)
+    names, numbers = np.array(ctx.attr("cats_strings"), object), np.array(ctx.attr("cats_int64s"), np.int64)
+    text, number = ctx.attr("default_string", "_Unused"), np.int64(ctx.attr("default_int64", -1))
+    if names.size != numbers.size or not names.size:
+        ctx.fail(f"{names.size} texts for {numbers.size} numbers")
+    if x.dtype == STRING.name:
+        return _mapped(ctx, x, names, numbers, number)
+    return _mapped(ctx, ctx.cast(x, "int64"), numbers, names, np.array(text, object))
+
+
+@converter("LabelEncoder", domain=CLASSICAL)
 def _label_encoder(ctx: Context) -> Results:
     x = ctx.input(0)
     keys, values, default = _map(ctx)
     if keys.size != values.size or not keys.size:
         ctx.fail(f"{keys.size} keys for {values.size} values")
+    if (x.dtype == STRING.name) != (keys.dtype == object):
+        ctx.fail(f"keys of another kind than {x.dtype}")
+    return _mapped(ctx, x, keys, values, default)
+
+
+def _mapped(ctx: Context, x: TapeValue, keys: np.ndarray, values: np.ndarray, default: Any) -> TapeValue:
+    """The value of each element of x, which is one of the keys; ``default`` where it is none."""
     _, first = np.unique(keys, return_index=True)  # of keys that are given twice the first counts
     keys, values = keys[first], values[first]
     wide = ctx.reshape(x, (*x.shape, 1))
-    same = ctx.op("equal", wide, ctx.const(keys, x.dtype))
-    if ctx.opset >= 4 and keys.dtype.kind == "f" and np.isnan(keys).any():
+    known = ctx.const(keys, None if keys.dtype == object else x.dtype)
+    same = ctx.op("equal", wide, known)
+    if keys.dtype.kind == "f" and ctx.opset >= 4 and np.isnan(keys).any():
         same = ctx.op(
             "logical_or", same, ctx.op("logical_and", ctx.op("isnan", wide), ctx.const(np.isnan(keys)))
         )
@@ -326,23 +348,45 @@ def _label_encoder(ctx: Context) -> Results:
     return ctx.op("where", ctx.op("any", same, axes=(x.rank,), keepdims=False), found, ctx.const(default))
 
 
-def _map(ctx: Context) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _map(ctx: Context) -> tuple[np.ndarray, np.ndarray, Any]:
     """(keys, values, what all other keys give)"""
-    for name in ("keys_strings", "values_strings", "classes_strings"):
-        if ctx.attr(name, None):
-            ctx.fail(f"{name}: strings are not supported")
-    ctx.ignore("default_string", "default_int64", "default_float")
-    found = []
-    for side in ("keys", "values"):
-        tensor = ctx.attr(f"{side}_tensor", None)
-        floats, ints = ctx.attr(f"{side}_floats", None), ctx.attr(f"{side}_int64s", None)
-        listed = np.array(ints or [], np.int64) if floats is None else np.array(floats, np.float32)
-        found.append(tensor.read().ravel() if tensor is not None else listed)
-    keys, values = found
+    ctx.ignore("default_string", "default_int64", "default_float", "classes_strings")
+    classes = ctx.attr("classes_strings", None)
+    if classes is not None:  # of opset 1
+        names, places = np.array(classes, object), np.arange(len(classes))
+        if ctx.input(0).dtype == STRING.name:
+            return names, places, np.int64(ctx.attr("default_int64", -1))
+        return places, names, np.array(ctx.attr("default_string", "_Unused"), object)
+    keys, values = (_listed(ctx, side) for side in ("keys", "values"))
     given = ctx.attr("default_tensor", None)
+    if given is not None:
+        default = _texts_or_numbers(ctx, given).ravel()
+        if default.size != 1 or (default.dtype == object) != (values.dtype == object):
+            ctx.fail("default_tensor is not one value of the kind of the values")
+        return keys, values, default.astype(values.dtype).reshape(())
+    if values.dtype == object:
+        return keys, values, np.array(ctx.attr("default_string", "_Unused"), object)
     name, plain = ("default_float", -0.0) if values.dtype.kind == "f" else ("default_int64", -1)
-    default = given.read().ravel()[0] if given is not None else ctx.attr(name, plain)
-    return keys, values, np.asarray(default, values.dtype)
+    return keys, values, np.asarray(ctx.attr(name, plain), values.dtype)
+
+
+def _listed(ctx: Context, side: str) -> np.ndarray:
+    """The keys or values: of the attribute that has them."""
+    tensor = ctx.attr(f"{side}_tensor", None)
+    if tensor is not None:
+        return _texts_or_numbers(ctx, tensor).ravel()
+    for name, kind in (("strings", object), ("floats", np.float32), ("int64s", np.int64)):
+        if (found := ctx.attr(f"{side}_{name}", None)) is not None:
+            return np.array(found, kind)
+    return np.zeros(0, np.int64)
+
+
+def _texts_or_numbers(ctx: Context, tensor: Any) -> np.ndarray:
+    if not isinstance(tensor, TapeValue):
+        return tensor.read()
+    if tensor.dtype != STRING.name or tensor.constant is None:
+        ctx.fail(f"a tensor of {tensor.dtype} has neither keys nor values")
+    return ctx.tape.strings.decoded(tensor.constant.read())
 
 
 @converter("ZipMap", domain=CLASSICAL, limits="the result is the tensor, a column a class")

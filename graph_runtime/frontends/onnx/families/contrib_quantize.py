@@ -143,7 +143,7 @@ def _gather_block_quantized(ctx: Context) -> Results:
     """Rows at indices, from their grid, which has a scale and maybe a zero point for each block of a row."""
     data, scales, zeros = ctx.input(0), ctx.input(2), ctx.optional(3)
     block, bits = ctx.attr("block_size", 128), ctx.attr("bits", 4)
-    packed = not data.bits and dtypes.to_numpy(data.dtype).kind == "u" and bits < 8
+    packed = data.element is None and dtypes.to_numpy(data.dtype).kind == "u" and bits < 8
     rows, columns = data.shape[0], data.shape[-1] * (8 // bits if packed else 1)
     if ctx.attr("gather_axis", 0) != 0 or ctx.axis(ctx.attr("quantize_axis", 1), data.rank) != data.rank - 1:
         ctx.fail("gather_axis is not the first one, or quantize_axis not the last")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from ....ir.ops import Op, all_ops
 from ..context import FLOATS, Context, Results, converter
-from ..read import dtype_name
 from ..tape import TapeValue
 from .reduce import REDUCTIONS
 
@@ -126,18 +125,6 @@ def _swish(ctx: Context) -> Results:
         slope = ctx.scalar(alpha, x)
         return ctx.op("divide", ctx.op("silu", ctx.op("multiply", x, slope)), slope)
     return ctx.op("multiply", x, ctx.op("sigmoid", ctx.op("multiply", x, ctx.scalar(alpha, x))))
-
-
-@converter("Cast", limits="float32, float64, float16, bfloat16, integers of 8 to 64 bits, bool")
-def _cast(ctx: Context) -> Results:
-    ctx.ignore("saturate", "round_mode")  # of float8 and smaller
-    return ctx.cast(ctx.input(0), dtype_name(ctx.attr("to"), "the result"))
-
-
-@converter("CastLike", limits="as Cast")
-def _cast_like(ctx: Context) -> Results:
-    ctx.ignore("saturate", "round_mode")
-    return ctx.cast(ctx.input(0), ctx.input(1).dtype)
 
 
 @converter("Dropout", limits="as in inference; a training_mode that is true needs a ratio of 0")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from ....base import dtypes
 from ....base.dtypes import NARROW_FLOATS
 from ..context import Context, Results, converter
-from ..read import DTYPES, FEW_BITS
+from ..elements import ELEMENTS, Element
+from ..read import DTYPES, dtype_name
 from ..tape import TapeValue
 from .conv import convolve
 from .linear import matmul
+from .small_elements import decoded, encoded
 
 _GRID = ("int8", "uint8", "int16", "uint16", "int32")
 
@@ -30,50 +31,73 @@ def _along(ctx: Context, param: TapeValue, x: TapeValue, axis: int, block: int) 
 
 
 def _quantized(
-    ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, dtype: str, bits: int = 0
+    ctx: Context,
+    x: TapeValue,
+    scale: TapeValue,
+    zero: TapeValue | None,
+    dtype: str,
+    element: Element | None = None,
+    saturate: bool = True,
 ) -> TapeValue:
     """saturate(round(x / scale) + zero), halves to even. In float32 integers of 16 bits are exact, and the
-    cast saturates, but for grids of fewer ``bits``."""
-    if dtype not in _GRID:
-        ctx.fail(f"{dtype} is no integer grid that is supported")
-    made = ctx.op("round", ctx.op("divide", x, scale))
+    cast saturates, as do those of fewer bits. To a small float it is rounded once."""
+    if element is None and dtype not in _GRID:
+        ctx.fail(f"{dtype} is no grid that is supported")
+    made = ctx.op("divide", x, scale)
+    if element is None or element.kind == "int":
+        made = ctx.op("round", made)
     if zero is not None:
         made = ctx.op("add", made, ctx.cast(zero, made.dtype))
-    if bits:
-        low = -(1 << (bits - 1)) if dtypes.to_numpy(dtype).kind == "i" else 0
-        made = ctx.op("clip", made, min=low, max=low + (1 << bits) - 1)
-    found = ctx.cast(made, dtype)
-    found.bits = bits
-    return found
+    if element is None:
+        return ctx.cast(made, dtype)
+    if element.kind == "int":
+        low, high = element.range
+        made = ctx.op("clip", made, min=float(low), max=float(high))
+    return encoded(ctx, made, element, saturate)
 
 
-@converter("QuantizeLinear", limits="to integers of 4 to 16 bits and int32")
+@converter("QuantizeLinear", limits="to integers of 2 to 16 bits, int32, and floats of 8 and 4 bits")
 def _quantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
-    ctx.ignore("saturate")
+    saturate = bool(ctx.attr("saturate", 1))
     precision = DTYPES.get(ctx.attr("precision", 0), scale.dtype)
     code = ctx.attr("output_dtype", 0)
-    dtype = zero.dtype if zero is not None else (DTYPES | FEW_BITS).get(code, "uint8") if code else "uint8"
-    bits = zero.bits if zero is not None else 4 * (code in FEW_BITS)
+    dtype = zero.dtype if zero is not None else dtype_name(code, "the result") if code else "uint8"
+    element = ELEMENTS.get(dtype)
+    if element is not None and element.is_text:
+        ctx.fail("strings are no grid")
     axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
     x, scale = (ctx.cast(v, "float32" if precision in NARROW_FLOATS else precision) for v in (x, scale))
     scale = _along(ctx, scale, x, axis, block)
+    zero = _zero(ctx, zero)
     zero = None if zero is None else _along(ctx, zero, x, axis, block)
-    return _quantized(ctx, x, scale, zero, dtype, bits)
+    return _quantized(ctx, x, scale, zero, dtype, element, saturate)
 
 
-@converter("DequantizeLinear", limits="of integers of 4 to 32 bits")
+def _zero(ctx: Context, zero: TapeValue | None) -> TapeValue | None:
+    """A zero point as numbers; None where it is known to be 0."""
+    if zero is None:
+        return None
+    if zero.element is not None and zero.element.is_text:
+        ctx.fail("a zero point of strings")
+    numbers = decoded(ctx, zero)
+    known = numbers.known()
+    return None if known is not None and not known.any() else numbers
+
+
+@converter("DequantizeLinear", limits="of integers of 2 to 32 bits and floats of 8 and 4 bits")
 def _dequantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
     dtype = DTYPES.get(ctx.attr("output_dtype", 0), scale.dtype)
-    if x.dtype not in _GRID:
-        ctx.fail(f"{x.dtype} is no integer grid that is supported")
+    x, zero = decoded(ctx, x), _zero(ctx, zero)
+    if x.dtype not in (*_GRID, "float32"):
+        ctx.fail(f"{x.dtype} is no grid that is supported")
     axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
-    wide = ctx.cast(x, "int32")
+    wide = ctx.cast(x, "float32" if x.dtype == "float32" else "int32")
     if zero is not None:
-        wide = ctx.op("subtract", wide, ctx.cast(_along(ctx, zero, x, axis, block), "int32"))
+        wide = ctx.op("subtract", wide, ctx.cast(_along(ctx, zero, x, axis, block), wide.dtype))
     scale = ctx.cast(_along(ctx, scale, x, axis, block), "float32")
     return ctx.cast(ctx.op("multiply", ctx.cast(wide, "float32"), scale), dtype)
 

@@ -34,20 +34,21 @@ def is_double(x: TapeValue) -> bool:
 
 
 def labels_of(ctx: Context, ints: str, strings: str = "classlabels_strings") -> np.ndarray:
-    """int64 [classes]."""
-    if ctx.attr(strings, None):
-        ctx.fail("class labels that are strings are not supported")
-    return np.array(ctx.attr(ints, []), np.int64)
+    """[classes], int64 or texts."""
+    texts, numbers = ctx.attr(strings, None), ctx.attr(ints, None)
+    if texts and numbers:
+        ctx.fail(f"both {ints} and {strings} are given")
+    return np.array(texts, object) if texts else np.array(numbers or [], np.int64)
 
 
 def chosen(ctx: Context, positive: TapeValue, labels: np.ndarray) -> TapeValue:
-    """int64 [rows]: the second label where ``positive``, else the first."""
-    second, first = (ctx.const(np.int64(label)) for label in (labels[1], labels[0]))
+    """[rows]: the second label where ``positive``, else the first."""
+    second, first = (ctx.const(labels[i : i + 1]) for i in (1, 0))
     return ctx.op("where", ctx.reshape(positive, (positive.shape[0],)), second, first)
 
 
 def best(ctx: Context, scores: TapeValue, labels: np.ndarray) -> TapeValue:
-    """int64 [rows]: the label of the greatest score, the first of equal ones."""
+    """[rows]: the label of the greatest score, the first of equal ones."""
     at = ctx.op("argmax", scores, axis=1, keepdims=False, select_last_index=False)
     return ctx.op("take", ctx.const(labels), at, axis=0)
 

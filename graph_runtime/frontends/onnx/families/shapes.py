@@ -28,11 +28,16 @@ def _size(ctx: Context) -> Results:
     return ctx.const(ctx.input(0).type.size, "int64")
 
 
-@converter("Constant", limits="no strings, no sparse tensors")
+@converter("Constant", limits="no sparse tensors")
 def _constant(ctx: Context) -> Results:
     value = ctx.attr("value", None)
+    if isinstance(value, TapeValue):
+        return value
     if isinstance(value, Constant):
         return TapeValue(value.type, constant=value)
+    for name in ("value_string", "value_strings"):
+        if (text := ctx.attr(name, None)) is not None:
+            return ctx.const(np.array(text, object))
     for name, dtype in (
         ("value_float", "float32"),
         ("value_floats", "float32"),
@@ -42,13 +47,17 @@ def _constant(ctx: Context) -> Results:
         given = ctx.attr(name, None)
         if given is not None:
             return ctx.const(given, dtype)
-    return ctx.fail("it has no tensor, number or list of numbers")
+    return ctx.fail("it has no tensor, number, text or list of these")
 
 
 @converter("ConstantOfShape")
 def _constant_of_shape(ctx: Context) -> Results:
     shape = tuple(ctx.ints(0))
     value = ctx.attr("value", None)
+    if isinstance(value, TapeValue):  # of elements
+        if min(shape, default=0) < 0 or value.type.size != 1:
+            ctx.fail(f"shape {list(shape)} and value {value.type} make no tensor")
+        return ctx.expand(ctx.reshape(value, ()), shape)
     value = np.zeros(1, np.float32) if value is None else value.read()
     if min(shape, default=0) < 0 or value.size != 1:
         ctx.fail(f"shape {list(shape)} and value {value.tolist()} make no tensor")

@@ -17,7 +17,6 @@ from .scores import (
     best,
     chosen,
     features,
-    is_double,
     labels_of,
     numbers,
     probit,
@@ -26,17 +25,22 @@ from .scores import (
 )
 
 _MODES = {
-    "BRANCH_LEQ": "less_equal",
-    "BRANCH_LT": "less",
-    "BRANCH_GTE": "greater_equal",
-    "BRANCH_GT": "greater",
-    "BRANCH_EQ": "equal",
-    "BRANCH_NEQ": "not_equal",
+    "BRANCH_LEQ": "<=",
+    "BRANCH_LT": "<",
+    "BRANCH_GTE": ">=",
+    "BRANCH_GT": ">",
+    "BRANCH_EQ": "==",
+    "BRANCH_NEQ": "!=",
 }
 _BY_NUMBER = (*_MODES, "BRANCH_MEMBER")  # the names of TreeEnsemble's numbers
 _LEAF = ""
 _MOST_LEVELS, _MOST_PARENTS = 1024, 64
-_AGGREGATES = {"AVERAGE": "mean", "SUM": "sum", "MIN": "min", "MAX": "max"}  # in order of their numbers
+_AGGREGATES = {
+    "AVERAGE": "mean",
+    "SUM": "sum",
+    "MIN": "least",
+    "MAX": "greatest",
+}  # in order of their numbers
 
 
 @dataclass(eq=False)
@@ -181,7 +185,7 @@ def _tree_regressor(ctx: Context) -> Results:
     return ctx.cast(_regressed(ctx, scores, base, ctx.attr("post_transform", "NONE")), "float32")
 
 
-@converter("TreeEnsembleClassifier", domain=CLASSICAL, limits="integer labels")
+@converter("TreeEnsembleClassifier", domain=CLASSICAL)
 def _tree_classifier(ctx: Context) -> Results:
     x = features(ctx, keep_double=True)
     labels = labels_of(ctx, "classlabels_int64s")
@@ -217,7 +221,7 @@ def _binary(
     limit = 0.5 if alone and positive else 0.0
 
     def above(score: TapeValue) -> TapeValue:
-        picked = labels if alone else np.array([0, 1])
+        picked = labels if alone or labels.dtype == object else np.array([0, 1])
         return chosen(ctx, ctx.op("greater", score, ctx.scalar(limit, score)), picked)
 
     def plus(score: TapeValue, value: float) -> TapeValue:
@@ -276,8 +280,8 @@ def _split_trees(ctx: Context, dtype: str) -> _Trees:
             here = count + len(rows)
             false[at] = here if k == 1 else false[at]
             on = here + 1 if k + 1 < len(members) else last
-            rows.append((feature[at], member, "equal", true[at], on, missing[at]))
-    op = [_MODES.get(_BY_NUMBER[mode], "equal") for mode in modes.tolist()]
+            rows.append((feature[at], member, "==", true[at], on, missing[at]))
+    op = [_MODES.get(_BY_NUMBER[mode], "==") for mode in modes.tolist()]
     more = list(zip(*rows, strict=True)) if rows else [()] * 6
     leaves, none = np.arange(total, total + len(weight)), np.zeros(len(weight), np.int64)
 

@@ -1,0 +1,46 @@
+"""A node that the host does between programs: what makes or reads texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...base.errors import GraphError
+from ...frontends.onnx.text import TextOp
+from .flow_values import Value, array_of
+
+__all__ = ["HostNode"]
+
+
+@dataclass(eq=False)
+class HostNode:
+    """``op``: what it does, its attributes checked. ``known``: values of inputs that are constants."""
+
+    path: str
+    node: Any
+    op: TextOp
+    known: Mapping[str, Value]
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """Names of its outputs."""
+        return tuple(self.node.output)
+
+    def run(self, values: dict[str, Value]) -> None:
+        """Put its outputs into ``values``. Raises GraphError, with the node, for values that it refuses."""
+        given = [
+            None if not name else array_of(values[name] if name in values else self.known[name])
+            for name in self.node.input
+        ]
+        try:
+            outputs = self.op(*given)
+        except GraphError as error:
+            raise GraphError(
+                f"{self.node.op_type} {self.node.name!r}: {error}",
+                path=self.path,
+                node=self.node.name,
+                op=self.node.op_type,
+                got=error.got,
+            ) from error
+        values |= {name: value for name, value in zip(self.results, outputs, strict=False) if name}
