@@ -63,7 +63,9 @@ class SmallFloat:
             found = np.where(self.infinite and size == self.infinite, np.inf, found)
             found = np.where((size > self.most) & ~np.isinf(found), np.nan, found)
             found = np.where(code >> self.sign & 1, -found, found)
-        return np.where(code == self.nan, np.nan, found).astype(np.float32) if self.nan else np.float32(found)
+        if self.nan:
+            found = np.where(code == self.nan, np.nan, found)
+        return np.asarray(found, np.float32)
 
 
 CODES = {
