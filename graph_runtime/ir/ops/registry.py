@@ -130,21 +130,18 @@ class Op:
     ``program``: the attribute with the steps that it runs, as its body or behind its result; "": none.
     ``panels``: how many columns input 1 has where the host keeps it in panels if it is constant, 0: not kept
     so. ``prefers``: the variant that serves it on the host where none was measured, None: the default.
-    ``gathers``: it reads no more of input 0 than it makes.
     ``neutral``: of what reduces the axes that its attribute ``axes`` names: what an element may be that no
     result shows, cut to what the dtype has; None for any other op.
     ``sums``: its result is a sum of products; where that cancels, errors are small against what was summed.
-    ``by_index``: its kernels fail on an index that is out of range.
+    ``gathers``: it reads no more of input 0 than it makes. ``by_index``: an index out of range is refused.
     ``moves``: its inputs that are no elements which it moves; None: it computes. ``equality``: it compares.
     ``walk``: which pages its tt body moves, by a name of simulation/walks; "": the op's own.
     ``step``: its code as a step of a program (steps.py), 0: it cannot be one; ``counts``: as a step it
     takes integers, too.
     ``promotes``: where integers are accepted for it (numpy, torch), they are computed as floats.
-    ``numpy``: the functions of numpy that it is, elementwise, by name.
     ``onnx``: {ONNX op: {ONNX's attribute: this op's}}, the defaults being the same.
-    ``torch``: the aten operations that it is, by name, without arguments but its inputs.
-    ``ttnn``: {function of ttnn: {its argument: this op's attribute}}. There a result has the first input's
-    dtype, of comparisons too.
+    ``numpy``, ``torch``: functions, elementwise, and aten operations of inputs alone that it is, by name.
+    ``ttnn``: {function of ttnn: {its argument: this op's attribute}}, results having the first input's dtype.
     """
 
     name: str
