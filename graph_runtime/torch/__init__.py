@@ -4,7 +4,7 @@
     model = Net().to("tt");  y = model(x.to("tt")).to("cpu")
     fast = torch.compile(model, backend="tt")
 
-Needs torch 2.13 (the extra graph-runtime[torch]); see docs/torch.md.
+Needs torch 2.13 or 2.14 (the extra graph-runtime[torch]); see docs/torch.md.
 """
 
 from typing import Any as _Any
