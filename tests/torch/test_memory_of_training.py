@@ -91,6 +91,7 @@ def peak_of_a_step(monkeypatch, *, checkpoints: bool) -> tuple[int, int, int]:
     return most, held, planned
 
 
+@pytest.mark.slow
 def test_the_peak_of_a_loop_is_what_was_planned_and_checkpoints_lower_it(monkeypatch):
     most, held, planned = peak_of_a_step(monkeypatch, checkpoints=False)
     assert held < most <= PADDING * (held + planned)

@@ -110,6 +110,7 @@ def test_a_storage_gives_its_memory_back_and_gets_it_again():
     assert torch.UntypedStorage(4).resize_(8).nbytes() == 8
 
 
+@pytest.mark.slow
 def test_tensors_travel_through_queues():
     made = subprocess.run(
         [sys.executable, "-c", _QUEUE], capture_output=True, text=True, timeout=110, check=False
