@@ -35,6 +35,9 @@ class LeastRecent(Generic[Kept]):
     def __len__(self) -> int:
         return len(self._held)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._held
+
     def __iter__(self) -> Iterator[Kept]:
         """The values, the least recently used first."""
         return iter([value for value, _ in self._held.values()])

@@ -114,5 +114,41 @@ def batch_norm(
     return made, mean, inverse
 
 
-EAGER = {"native_batch_norm": batch_norm}
+def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """aten::equal: one value is read."""
+    return a.shape == b.shape and (not a.numel() or bool((a == b).all()))
+
+
+def channel_shuffle(x: torch.Tensor, groups: int) -> torch.Tensor:
+    """aten::channel_shuffle of [batch, channels, ...]."""
+    batch, channels, *rest = x.shape
+    return x.reshape(batch, groups, channels // groups, *rest).transpose(1, 2).reshape(x.shape)
+
+
+def complex_of(real: torch.Tensor, imaginary: torch.Tensor) -> torch.Tensor:
+    """aten::complex: the two beside each other, seen as one number."""
+    return torch.view_as_complex(torch.stack(torch.broadcast_tensors(real, imaginary), -1))
+
+
+def polar(size: torch.Tensor, angle: torch.Tensor) -> torch.Tensor:
+    """aten::polar"""
+    return complex_of(size * torch.cos(angle), size * torch.sin(angle))
+
+
+def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """aten::native_dropout: (result, mask), by the numbers that the CPU draws."""
+    if train is False or not p:
+        return x.clone(), torch.ones(x.shape, dtype=torch.bool, device=x.device)
+    mask = torch.empty(x.shape, dtype=torch.bool, device=x.device).bernoulli_(1 - p)
+    return x * mask * (1 / (1 - p) if p < 1 else 0.0), mask
+
+
+EAGER = {
+    "native_dropout": native_dropout,
+    "complex": complex_of,
+    "polar": polar,
+    "native_batch_norm": batch_norm,
+    "equal": equal,
+    "channel_shuffle": channel_shuffle,
+}
 COMPOSITES = {"native_group_norm": group_norm, "_transformer_encoder_layer_fwd": transformer_encoder_layer}

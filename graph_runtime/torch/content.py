@@ -24,9 +24,12 @@ from . import clock
 from .counters import Unsupported, count, note_host
 from .geometry import box_of
 from .kinds import array_of, kind_of, tensor_of
-from .store import Store, collect, number_of, store_of
+from .store import Store, collect, number_of, store_of, stored_shape
 
-__all__ = ["apply", "assign", "cut", "fetch", "image", "put", "retype", "upload"]
+__all__ = ["apply", "assign", "cut", "fetch", "fill", "image", "put", "retype", "upload", "words"]
+
+
+_MOST_PLACES = 2**31 - 1  # 32-bit indices
 
 
 def apply(op: str, attrs: tuple[tuple[str, Any], ...], *inputs: Tensor) -> Tensor:
@@ -70,13 +73,18 @@ def image(tensor: torch.Tensor) -> Tensor:
     key = (tensor.dtype, tensor.shape, tensor.stride(), tensor.storage_offset())
     found = store.images.get(key)
     if found is None:
-        if store.dtype != tensor.dtype:
+        if store.dtype != tensor.dtype and not parts_of(store, tensor):
             raise Unsupported(
                 f"its storage holds {store.dtype}, seen as {tensor.dtype}".replace("torch.", "")
             )
         count("views")
         found = store.keep(key, cut(tensor, store))
     return found
+
+
+def parts_of(store: Store, tensor: torch.Tensor) -> bool:
+    """Whether a tensor of floats shows the parts of complex numbers, which are stored as such floats."""
+    return {store.dtype, tensor.dtype} == {torch.complex64, torch.float32}
 
 
 def _shaped(base: Tensor, shape: tuple[int, ...], store: Store) -> Tensor:
@@ -87,11 +95,29 @@ def _shaped(base: Tensor, shape: tuple[int, ...], store: Store) -> Tensor:
     return store.keep(key, apply("reshape", (("shape", shape),), base)) if found is None else found
 
 
+def _seen(tensor: torch.Tensor, store: Store) -> tuple[tuple[int, ...], tuple[int, ...], int]:
+    """(shape, strides, offset) of a view in what its storage keeps: words are a last dimension."""
+    words = kind_of(store.dtype).words
+    if words == 1 or parts_of(store, tensor):
+        return tuple(tensor.shape), tensor.stride(), tensor.storage_offset()
+    strides = (*(s * words for s in tensor.stride()), 1)
+    return (*tensor.shape, words), strides, tensor.storage_offset() * words
+
+
 def _box(tensor: torch.Tensor, store: Store) -> Any:
-    box = box_of(tuple(tensor.shape), tensor.stride(), tensor.storage_offset(), _base(store).type.size)
-    if box is None:
+    return box_of(*_seen(tensor, store), _base(store).type.size)
+
+
+def _places(tensor: torch.Tensor, store: Store) -> Tensor:
+    """int32 [elements]: where in the storage a view's elements are, made on the host."""
+    at = torch.zeros((), dtype=torch.int64)
+    shape, strides, offset = _seen(tensor, store)
+    for size, stride in zip(shape, strides, strict=True):
+        at = at[..., None] + torch.arange(size) * stride
+    at = (at + offset).reshape(-1)
+    if int(at[-1]) > _MOST_PLACES:
         raise Unsupported("its strides show no box of the storage")
-    return box
+    return upload(at.to(torch.int32), store)
 
 
 def _base(store: Store) -> Tensor:
@@ -101,8 +127,12 @@ def _base(store: Store) -> Tensor:
 
 
 def cut(tensor: torch.Tensor, store: Store) -> Tensor:
-    """The values of a view of a store with a base, cut out of it. Raises Unsupported."""
-    box = _box(tensor, store)
+    """The values of a view of a store with a base, cut out of it; words are a last dimension. Raises
+    Unsupported."""
+    box, shape = _box(tensor, store), _seen(tensor, store)[0]
+    if box is None:  # windows that overlap, say
+        flat = _reshaped(_base(store), (_base(store).type.size,))
+        return _reshaped(apply("take", (("axis", 0),), flat, _places(tensor, store)), shape)
     at = _digits(_base(store), box)
     if box.sizes != box.digits:
         axes = tuple(i for i, (s, d) in enumerate(zip(box.sizes, box.digits, strict=True)) if s != d)
@@ -113,8 +143,17 @@ def cut(tensor: torch.Tensor, store: Store) -> Tensor:
         at = apply("transpose", (("perm", box.perm),), at)
     at = _reshaped(at, box.kept)
     if box.repeats:
-        at = apply("broadcast_to", (("shape", tuple(tensor.shape)),), at)
+        at = apply("broadcast_to", (("shape", shape),), at)
     return at
+
+
+def words(tensor: torch.Tensor) -> Tensor:
+    """The values of any view with elements bit by bit, in the stored shape of what a contiguous tensor of
+    them would hold. Raises Unsupported."""
+    store, kind = store_of(tensor), kind_of(tensor.dtype)
+    if store.dtype != tensor.dtype:
+        raise Unsupported(f"its storage holds {store.dtype}, seen as {tensor.dtype}".replace("torch.", ""))
+    return _reshaped(cut(tensor, store), stored_shape(kind, tuple(tensor.shape)))
 
 
 def _digits(base: Tensor, box: Any) -> Tensor:
@@ -129,36 +168,48 @@ def _reshaped(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     return tensor if tensor.type.shape == shape else apply("reshape", (("shape", shape),), tensor)
 
 
-def assign(tensor: torch.Tensor, values: Tensor) -> None:
-    """Let a tt tensor show these values, of its dtype and shape. Raises Unsupported where the device
-    cannot."""
+def assign(tensor: torch.Tensor, values: Tensor, bound: int | None = None) -> None:
+    """Let a tt tensor show these values, of its dtype and shape; ``bound`` of 64-bit integers. Raises
+    Unsupported where the device cannot."""
     store = store_of(tensor)
     if shows_all(tensor, store):
-        store.settle(values, tensor.dtype)
+        store.settle(values, tensor.dtype, bound)
         return
-    if store.dtype != tensor.dtype or kind_of(tensor.dtype).raw:
+    if store.dtype != tensor.dtype or parts_of(store, tensor):
         raise Unsupported(f"its storage holds {store.dtype}".replace("torch.", ""))
+    old = store.bound
+    bound = None if bound is None or old is None else max(bound, old)
     box = _box(tensor, store)
-    if box.repeats:
+    if box.repeats if box is not None else torch._debug_has_internal_overlap(tensor) == 1:
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to a "
             "single memory location. Please clone() the tensor before performing the operation."
         )
+    if box is None or (not box.whole and box.used != _base(store).type.size):
+        count("partial")
+        _scatter(tensor, store, values, bound)
+        return
     back = tuple(box.perm.index(i) for i in range(len(box.perm)))
     values = _reshaped(values, tuple(box.sizes[i] for i in box.perm))
     if back != tuple(range(len(back))):
         values = apply("transpose", (("perm", back),), values)
     if not box.whole:
         count("partial")
-        if box.used != _base(store).type.size:
-            raise Unsupported("it ends inside of a row of the storage")
         values = apply(
             "slice_update",
             (("starts", box.starts), ("axes", tuple(range(len(box.starts))))),
             _digits(_base(store), box),
             values,
         )
-    store.settle(values, tensor.dtype)
+    store.settle(values, tensor.dtype, bound)
+
+
+def _scatter(tensor: torch.Tensor, store: Store, values: Tensor, bound: int | None) -> None:
+    """Write the elements of a view one by one, where its places are not a box of the storage."""
+    flat, size = _reshaped(values, (values.type.size,)), _base(store).type.size
+    base, shape = _reshaped(_base(store), (size,)), _base(store).type.shape
+    made = apply("scatter_elements", (("axis", 0),), base, _places(tensor, store), flat)
+    store.settle(_reshaped(made, shape), tensor.dtype, bound)
 
 
 # **************** on the host ****************
@@ -223,10 +274,10 @@ def put(tensor: torch.Tensor, values: torch.Tensor, op: str | None = None) -> No
     store = store_of(tensor)
     if shows_all(tensor, store):
         store.base = None  # first: memory for both is not needed
-        store.settle(upload(values, store), tensor.dtype)
+        store.settle(upload(values, store), tensor.dtype, _measured(values))
         return
     try:
-        assign(tensor, upload(values, store))
+        assign(tensor, upload(values, store), _measured(values))
     except Unsupported as refused:
         if op is not None:
             note_host(op, tensor, refused.args[0])
@@ -235,6 +286,26 @@ def put(tensor: torch.Tensor, values: torch.Tensor, op: str | None = None) -> No
         seen = flat[:usable].view(tensor.dtype)
         seen.as_strided(tensor.size(), tensor.stride(), tensor.storage_offset()).copy_(values)
         _settle_bytes(store, flat)
+
+
+def _measured(values: torch.Tensor) -> int | None:
+    """The largest magnitude of 64-bit integers on the CPU."""
+    if values.dtype != torch.int64:
+        return None
+    low, high = torch.aminmax(values)
+    return max(abs(int(low)), abs(int(high)))
+
+
+def fill(tensor: torch.Tensor, number: Any) -> None:
+    """Let a tt tensor of a dtype that the device only stores show one number everywhere: its words, repeated
+    on the device. Raises Unsupported."""
+    store, kind = store_of(tensor), kind_of(tensor.dtype)
+    one = torch.tensor([number], dtype=tensor.dtype)
+    words = upload(one, store)
+    count = tensor.numel()
+    made = apply("broadcast_to", (("shape", (count, kind.words)),), _reshaped(words, (1, kind.words)))
+    made = apply("reshape", (("shape", stored_shape(kind, tuple(tensor.shape))),), made)
+    assign(tensor, made, _measured(one))
 
 
 def _settle_bytes(store: Store, flat: torch.Tensor) -> None:

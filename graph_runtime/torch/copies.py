@@ -6,12 +6,15 @@ from typing import Any
 
 import torch
 
+from ..base.dtypes import FLOATS
 from ..run.tensors.tensor import Tensor
 from . import content
+from .bounds import MOST, bound_of
 from .counters import Unsupported, count, note_host
 from .kinds import kind_of
 from .required import TorchDeviceError
 from .store import device_of, devices, empty, store_of, wrap
+from .wide import narrowed, whole_numbers, widened
 
 __all__ = ["KERNELS", "duplicate", "move"]
 
@@ -95,16 +98,28 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
 
 def _on_devices(source: torch.Tensor, target: torch.Tensor) -> None:
     try:
+        bound = bound_of(source)
         if source.dtype == target.dtype and source.shape == target.shape:
             values = _raw_base(source)
             if values is None:
-                values = content.image(source)
+                values = content.words(source) if kind_of(source.dtype).raw else content.image(source)
         else:
-            values = _cast(content.image(source), target)
-        content.assign(target, move(values, target))
+            values = _cast(_integers(source, target), target)
+            count("device")
+        content.assign(target, move(values, target), bound)
     except Unsupported as refused:
         note_host("aten::_copy_from", source, refused.args[0])
         content.put(target, content.fetch(source).to(target.dtype).expand(target.shape))
+
+
+def _integers(source: torch.Tensor, target: torch.Tensor) -> Tensor:
+    """The values of a tensor; 64-bit integers as int32. Raises Unsupported where that changes a result."""
+    if source.dtype != torch.int64:
+        return content.image(source)
+    bound = bound_of(source)
+    if (bound is None or bound > MOST) and (target.dtype == torch.bool or target.dtype.is_floating_point):
+        raise Unsupported("of 64-bit integers that may not fit 32 bits")
+    return narrowed(source)
 
 
 def _raw_base(source: torch.Tensor) -> Tensor | None:
@@ -116,13 +131,24 @@ def _raw_base(source: torch.Tensor) -> Tensor | None:
 
 def _cast(values: Tensor, target: torch.Tensor) -> Tensor:
     kind = kind_of(target.dtype)
+    if target.dtype == torch.int64:
+        if values.type.dtype in FLOATS:
+            return whole_numbers(_shown(_as(values, "float32"), target))
+        return widened(_shown(_as(values, "int32"), target))
     if kind.raw:
         raise Unsupported(f"the device does not compute with {target.dtype}".replace("torch.", ""))
-    if values.type.dtype != kind.stored:
-        values = content.apply("cast", (("to", kind.stored),), values)
-    if values.type.shape != tuple(target.shape):
-        values = content.apply("broadcast_to", (("shape", tuple(target.shape)),), values)
-    return values
+    return _shown(_as(values, kind.stored), target)
+
+
+def _as(values: Tensor, dtype: str) -> Tensor:
+    return values if values.type.dtype == dtype else content.apply("cast", (("to", dtype),), values)
+
+
+def _shown(values: Tensor, target: torch.Tensor) -> Tensor:
+    shape = tuple(target.shape)
+    if values.type.shape == shape:
+        return values
+    return content.apply("broadcast_to", (("shape", shape),), values)
 
 
 def move(values: Tensor, target: torch.Tensor) -> Tensor:
@@ -134,11 +160,14 @@ def move(values: Tensor, target: torch.Tensor) -> Tensor:
 def duplicate(tensor: torch.Tensor) -> torch.Tensor:
     """A row-major tensor with the same values, which share memory until one of the two is written."""
     base = _raw_base(tensor)
+    if base is None:
+        base = content.words(tensor) if kind_of(tensor.dtype).raw else content.image(tensor)
     return wrap(
-        content.image(tensor) if base is None else base,
+        base,
         tensor.dtype,
         tensor.device.index,
         tuple(tensor.shape),
+        bound_of(tensor),
     )
 
 
@@ -203,17 +232,14 @@ def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> torc
     shape = tuple(size)
     if shape == tuple(self.shape):
         return self
-    before: Any = (
-        content.fetch(self.as_strided((self.numel(),), (1,)))
-        if self.numel() and self.is_contiguous()
-        else None
-    )
     made = empty(shape, None, self.dtype, self.device.index)
-    kept = 0 if before is None else min(before.numel(), made.numel())
-    if kept:
+    kept = min(self.numel(), made.numel()) if self.is_contiguous() else 0
+    if kept == made.numel() and kept and not kind_of(self.dtype).raw:
+        content.assign(made, content.image(self.as_strided(shape, made.stride())))
+    elif kept:
         note_host("aten::resize_", self, "the host keeps the elements that fit")
         host = torch.zeros(made.numel(), dtype=self.dtype)
-        host[:kept] = before[:kept]
+        host[:kept] = content.fetch(self.as_strided((self.numel(),), (1,)))[:kept]
         content.put(made, host.reshape(shape))
         count("partial")
     return set_tensor(self, made)
@@ -233,6 +259,6 @@ KERNELS = {
     "resize_": resize_,
     **{
         name: _metadata(getattr(aten, name).default)
-        for name in ("as_strided", "view", "_reshape_alias", "unfold")
+        for name in ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
     },
 }

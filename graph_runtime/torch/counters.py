@@ -14,6 +14,7 @@ __all__ = ["Stats", "Unsupported", "count", "note_graph", "note_host", "stats", 
 
 KINDS = {
     "device": "operations done on a device",
+    "made": "ranges and random numbers that the host made for a device",
     "views": "images made of a view: slices, transposes, of what a storage holds",
     "partial": "writes into a part of a storage",
     "programs": "compiled programs that were submitted",

@@ -13,20 +13,24 @@ from ..run.single import operands
 from ..run.single.upload import push
 from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
-from . import content
+from . import content, several
 from .counters import Unsupported
 from .store import devices
 
 __all__ = ["Eager"]
 
+SEVERAL = frozenset({"topk"})  # ops of several outputs, which are programs of one node
+
 
 class Eager:
     """The Emitter that does each op at once, on device number ``index``. ``calls``: (op, attrs, inputs) of
-    what it did, ``constants`` the numbers among its inputs, for a caller that wants to do the same again."""
+    what it did, ``constants`` the numbers among its inputs, for a caller that wants to do the same again.
+    ``narrow``: 64-bit integers are given as int32, and may be results."""
 
     index: int
 
     graph = False
+    narrow = False
 
     def __init__(self, index: int):
         self.index, self.device = index, devices()[index]
@@ -37,6 +41,10 @@ class Eager:
         """The result of a registry op on ``values``, launched; None for an attribute leaves it out. Raises
         Unsupported where it has no kernel for them."""
         given = tuple((key, value) for key, value in attrs.items() if value is not None)
+        entry = registry.get(name)
+        if entry is not None and len(values) and entry.name in SEVERAL:
+            self.calls += [(name, given, values)] * 2  # no single launch
+            return several.launch(name, given, values)
         try:
             made = content.apply(name, given, *values)
         except ValueError as error:

@@ -1,7 +1,6 @@
 """Operations on tt tensors, one at a time: by a rule on the device, else on the host.
 
-torch calls ``Operation`` for each overload that has a rule, and ``fallback`` for all others, among them the
-out= forms by which torch makes in-place operations.
+torch calls ``Operation`` for each overload that has a rule, and writes.fallback for all others.
 """
 
 from __future__ import annotations
@@ -16,19 +15,20 @@ from ..base.errors import GraphRuntimeError
 from ..run.single import verification
 from ..run.single.apply import ready_call
 from ..run.tensors.tensor import Tensor
-from . import clock, content, rules
+from . import clock, rules
+from .bounds import MOST
+from .calls import prepare, run
 from .counters import Unsupported, count
-from .device_module import refuse_in_child
 from .direct import Eager
-from .host import check_devices, on_host
+from .host import on_host
 from .kinds import kind_of, torch_dtype
+from .narrow import in_32_bits
 from .store import collect, store_of, wrap
-from .wide import narrowed, widened
+from .wide import widened
 
-__all__ = ["Operation", "fallback"]
+__all__ = ["Operation"]
 
 _MOST = 4096  # signatures that are kept
-_WRITABLE = frozenset({torch.float32, torch.bfloat16, torch.int32, torch.bool})
 _PLAIN = (int, float, bool, str, type(None), torch.dtype)
 
 
@@ -41,10 +41,12 @@ class Operation:
 
     name: Any
     op: Any
+    rule_name: str
     written: str | None
 
     def __init__(self, op: Any, rule: rules.Rule):
         self.op, self.rule, self.name = op, rule, op._schema.name.removeprefix("aten::")
+        self.rule_name = _rule_name(self.name)
         self.written = _written(op._schema)
         self.ready: dict[Any, tuple[Any, torch.dtype, tuple[Any, ...]]] = {}
         verification.on_change(self.ready.clear)
@@ -58,7 +60,8 @@ class Operation:
         try:
             return on_device(self, args, kwargs)
         except Unsupported as refused:
-            return on_host(self.op, args, kwargs, refused.args[0])
+            made = in_32_bits(self, args, kwargs)
+            return on_host(self.op, args, kwargs, refused.args[0]) if made is None else made
 
     def again(self, args: tuple[Any, ...]) -> tuple[Tensor, torch.dtype, int]:
         """(result, its dtype, number of the device) of a call whose signature came to one launch before.
@@ -164,7 +167,7 @@ def _plain_store(tensor: torch.Tensor) -> Any:
 def on_device(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """The result of a rule as torch tensors. Raises Unsupported."""
     emitter, given, more = prepare(operation, args, kwargs)
-    made = _run(operation, emitter, given, more)
+    made = run(operation, emitter, given, more)
     if not kwargs:
         operation.remember(args, emitter, made)
     count("device")
@@ -173,129 +176,12 @@ def on_device(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any
     return _torch(operation, made, emitter, 0)
 
 
-def _run(operation: Operation, emitter: Eager, given: list[Any], more: dict[str, Any]) -> Any:
-    try:
-        return operation.rule.body(emitter, *given, **more)
-    except TypeError as error:  # an argument that the rule does not take
-        raise Unsupported(
-            f"the rule of aten::{operation.name} does not take these arguments ({error})"
-        ) from error
-
-
 def _torch(operation: Operation, made: Tensor, emitter: Eager, position: int) -> torch.Tensor:
     if position in operation.rule.wide and made.dtype == "int32":
-        return wrap(widened(made), torch.int64, emitter.index, made.type.shape)
+        return wrap(widened(made), torch.int64, emitter.index, made.type.shape, MOST)
     return wrap(made, torch_dtype(made.dtype), emitter.index)
 
 
-def prepare(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """(emitter, arguments with values for tensors, the same of keywords). Raises Unsupported, and torch's
-    error for tensors on several devices."""
-    refuse_in_child()
-    collect()
-    index = check_devices(operation.op, args, kwargs)
-    if index is None:
-        raise Unsupported("it has no tensor among its arguments")
-    emitter, at = Eager(index), operation.rule.indices
-
-    def value(x: Any, may_be_wide: bool) -> Any:
-        if isinstance(x, torch.Tensor):
-            return _value(x, emitter, may_be_wide)
-        if isinstance(x, (list, tuple)):
-            return type(x)(value(item, may_be_wide) for item in x)
-        return x
-
-    return (
-        emitter,
-        [value(arg, i in at) for i, arg in enumerate(args)],
-        {
-            key: value(arg, False)
-            for key, arg in kwargs.items()
-            if key not in ("device", "layout", "pin_memory") or arg is not None
-        },
-    )
-
-
-def _value(x: torch.Tensor, emitter: Eager, may_be_wide: bool) -> Any:
-    if x.device.type == "cpu":
-        if x.dim() == 0:
-            return x.item()
-        if not may_be_wide or x.dtype not in (torch.int64, torch.int32) or not x.numel():
-            raise Unsupported("a mask is on the CPU")
-        return emitter.array(x.numpy().astype("int32"), "int32")
-    if not x.numel():
-        raise Unsupported("a tensor has no elements")
-    if may_be_wide and x.dtype == torch.int64:
-        return narrowed(x)
-    return content.image(x)
-
-
-# **************** everything else ****************
-
-_operations: dict[Any, Operation | None] = {}
-_UNKNOWN: Any = object()  # None is an answer
-
-
-def _functional(op: Any) -> Operation | None:
-    """The Operation of a form that writes into an argument: out=, or in place."""
-    found = _operations.get(op, _UNKNOWN)
-    if found is _UNKNOWN:
-        name = op._schema.name.removeprefix("aten::").removesuffix("_")
-        try:
-            found = Operation(op, rules.find(name)) if op._schema.is_mutable else None
-        except Unsupported:
-            found = None
-        _operations[op] = found
-    return found
-
-
-def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
-    """The kernel of all overloads without one of their own."""
-    operation = _functional(op)
-    if operation is None:
-        return on_host(op, args, kwargs, f"no rule for {op._schema.name}")
-    try:
-        return _write(operation, args, kwargs)
-    except Unsupported as refused:
-        return on_host(op, args, kwargs, refused.args[0])
-
-
-def _write(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """A rule's result written into the argument that the operation writes."""
-    name = operation.written
-    if name is None or operation.rule.wide:
-        raise Unsupported("it writes several arguments")
-    in_place, rest = name == "", kwargs
-    target = args[0] if in_place else kwargs[name]
-    if not in_place:
-        check_devices(operation.op, args, kwargs)
-        rest = {key: value for key, value in kwargs.items() if key != name}
-    if target.dtype not in _WRITABLE:
-        raise Unsupported(f"the device does not compute with {target.dtype}".replace("torch.", ""))
-    made = _made(operation, args, rest)
-    stored = kind_of(target.dtype).stored
-    if made.dtype != stored:
-        made = content.apply("cast", (("to", stored),), made)
-    if tuple(target.shape) != made.type.shape:
-        if in_place:
-            raise Unsupported("the result has another shape")
-        target.resize_(made.type.shape)
-    if math.prod(made.type.shape):
-        content.assign(target, made)
-    return target
-
-
-def _made(operation: Operation, args: tuple[Any, ...], rest: dict[str, Any]) -> Tensor:
-    if not rest:
-        try:
-            return operation.again(args)[0]
-        except (LookupError, TypeError, AttributeError, GraphRuntimeError):
-            pass  # as in Operation
-    emitter, given, more = prepare(operation, args, rest)
-    made = _run(operation, emitter, given, more)
-    if not isinstance(made, Tensor):
-        raise Unsupported("it has several results")
-    if not rest:
-        operation.remember(args, emitter, made)
-    count("device")
-    return made
+def _rule_name(name: str) -> str:
+    """The name without the mark of what writes its first argument; __lshift__ is none."""
+    return name if name.endswith("__") else name.removesuffix("_")

@@ -80,6 +80,7 @@ class GraphEmitter:
     used: Set[Any] = frozenset()
 
     graph = True
+    narrow = True  # 64-bit integers are int32
 
     def __init__(self, lowered: Lowered, pins: Mapping[str, str], strict: bool):
         self.lowered, self.builder, self.pins, self.strict = lowered, lowered.builder, pins, strict

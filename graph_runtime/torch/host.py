@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ..run.tensors import journal
 from . import content
 from .copies import empty_strided, set_tensor
-from .counters import type_of
+from .counters import count, type_of
 from .kinds import kind_of
 from .refused_layouts import no_layout
 from .required import TorchDeviceError
@@ -25,6 +26,17 @@ _UNSAID = {
 }
 # operations whose indices may be on the CPU
 _INDEXED = ("aten::index", "aten::index_put", "aten::_index_put_impl", "aten::_unsafe_index")
+
+
+# what the host makes for the device, in graphs too (hoist.py): ranges, random numbers by torch.manual_seed
+MADE = frozenset(
+    f"aten::{name}"
+    for name in (
+        *("arange", "range", "linspace", "logspace", "eye", "tril_indices", "triu_indices"),
+        *("uniform_", "normal_", "random_", "exponential_", "cauchy_", "log_normal_", "geometric_"),
+        *("bernoulli_", "randperm", "rand", "randn", "randint", "normal"),
+    )
+)
 
 
 def check_devices(op: Any, args: Any, kwargs: Any) -> int | None:
@@ -129,7 +141,18 @@ def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str)
     if index is None:
         index = device_of(kwargs.get("device"))
     device, types = devices()[index], types_of(args)
-    journal.refuse(op._schema.name, device, types, reason)
+    tensors = [x for x in _tensors((*args, *kwargs.values())) if x.device.type == "tt"]
+    if any(not x.numel() for x in tensors):
+        made = _without_elements(op, args, kwargs, index)
+        if made is not None:
+            return made
+    # what is made of nothing is a constant, as those of torch.full
+    constant = not any(x.numel() for x in tensors) if tensors else False
+    if op._schema.name in MADE and not any(_read(op, args, kwargs)):
+        constant = True
+        count("made")
+    if not constant:
+        journal.refuse(op._schema.name, device, types, reason)
     swap = _Swap()
     given, more = swap(list(args)), {key: swap(value) for key, value in kwargs.items()}
     for argument in op._schema.arguments:
@@ -146,8 +169,43 @@ def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str)
             changed = given[position] if position < len(args) else more.get(argument.name)
             _write_back(original, changed)
     nbytes = sum(x.numel() * x.element_size() for x, _ in swap.copies.values())
-    journal.record(op._schema.name, device, types, reason, nbytes)
+    if not constant:
+        journal.record(op._schema.name, device, types, reason, nbytes)
     return _placed(result, swap, index)
+
+
+def _read(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[bool]:
+    """For each tt tensor that an operation is given whether it reads its values, not only writes them."""
+    written = {a.name for a in op._schema.arguments if a.alias_info is not None and a.alias_info.is_write}
+    named = [(a.name, x) for a, x in zip(op._schema.arguments, args, strict=False)] + list(kwargs.items())
+    return [
+        name not in written for name, x in named for t in _tensors(x) if t.device.type == "tt" and t.numel()
+    ]
+
+
+def _without_elements(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], index: int) -> Any:
+    """The results of an operation that have no elements, and so no values; None where one has some."""
+    if op._schema.is_mutable:
+        return None
+
+    def meta(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            return torch.empty_strided(x.size(), x.stride(), dtype=x.dtype, device="meta")
+        return torch.device("meta") if isinstance(x, torch.device) else x
+
+    def made(x: Any) -> Any:
+        if not isinstance(x, torch.Tensor):
+            return x
+        return empty_strided(x.size(), x.stride(), dtype=x.dtype, device=torch_device(index))
+
+    try:
+        found = _called(op, *tree_map(meta, (list(args), kwargs)))
+    except Exception:  # torch's kernel of the CPU says what is wrong
+        return None
+    results = [x for x in tree_leaves(found) if isinstance(x, torch.Tensor)]
+    if not results or any(x.numel() for x in results):
+        return None
+    return tree_map(made, found)
 
 
 def _write_back(original: Any, changed: Any) -> None:

@@ -44,7 +44,7 @@ _KINDS = {
     for k in (
         *(_stored(dtype, f) for dtype, f in dtypes.BY_DTYPE.items()),
         # torch has them, and no op of ours takes them
-        Kind(torch.complex64, "int32", 2, True, 5, 64),
+        Kind(torch.complex64, "float32", 2, True, 5, 64),  # its parts side by side
         Kind(torch.complex128, "int32", 4, True, 5, 128),
         Kind(torch.float8_e4m3fn, "uint8", 1, True, 10, 8),
         Kind(torch.float8_e5m2, "uint8", 1, True, 12, 8),

@@ -28,8 +28,9 @@ from .composites import COMPOSITES, EAGER
 from .copies import KERNELS
 from .decompositions import eager_kernels
 from .device_module import make_module
-from .eager import Operation, fallback
+from .eager import Operation
 from .recurrent import CELLS
+from .writes import fallback
 
 __all__ = ["register"]
 

@@ -43,6 +43,7 @@ __all__ = [
     "number_of",
     "reserve",
     "store_of",
+    "stored_shape",
     "torch_device",
     "twin",
     "wrap",
@@ -61,9 +62,10 @@ class Store:
 
     ``base`` holds the storage's elements, as ``dtype``, in row-major order: None while they are undefined.
     ``images`` {(dtype, shape, strides, offset): the contiguous tensor that such a view shows}.
+    ``bound``: no 64-bit integer in it is larger in magnitude; None where that is not known.
     """
 
-    __slots__ = ("base", "device", "dtype", "images", "index", "nbytes")
+    __slots__ = ("base", "bound", "device", "dtype", "images", "index", "nbytes")
 
     device: Device
     index: int
@@ -72,10 +74,11 @@ class Store:
     def __init__(self, device: Device, index: int, nbytes: int, base: Tensor | None, dtype: torch.dtype):
         self.device, self.index, self.nbytes, self.base, self.dtype = device, index, nbytes, base, dtype
         self.images: OrderedDict[Any, Tensor] = OrderedDict()
+        self.bound: int | None = None
 
-    def settle(self, base: Tensor, dtype: torch.dtype) -> None:
+    def settle(self, base: Tensor, dtype: torch.dtype, bound: int | None = None) -> None:
         """The storage holds these values from now on."""
-        self.base, self.dtype, self.images = base, dtype, OrderedDict()
+        self.base, self.dtype, self.images, self.bound = base, dtype, OrderedDict(), bound
 
     def clear(self, nbytes: int) -> None:
         """The storage has this many bytes, and undefined values. Raises DeviceMemoryError."""
@@ -214,17 +217,25 @@ def stored_shape(kind: Kind, shape: tuple[int, ...]) -> tuple[int, ...]:
     return (*shape[:-1], shape[-1] * kind.words) if shape else (kind.words,)
 
 
-def wrap(made: Tensor, dtype: torch.dtype, index: int, shape: tuple[int, ...] | None = None) -> torch.Tensor:
+def wrap(
+    made: Tensor,
+    dtype: torch.dtype,
+    index: int,
+    shape: tuple[int, ...] | None = None,
+    bound: int | None = None,
+) -> torch.Tensor:
     """A torch tensor, row-major, with values that are on device ``index`` already. ``shape``: of raw values,
-    whose stored shape is another."""
+    whose stored shape is another; ``bound`` of 64-bit integers."""
     shape = made.type.shape if shape is None else shape
     store = Store(made.device, index, math.prod(shape) * dtype.itemsize, made, dtype)
+    store.bound = bound
     return _new(kind_of(dtype), shape, None, store)
 
 
 def twin(store: Store) -> torch.Tensor:
     """uint8 [nbytes] over a storage of its own that holds the same values."""
     made = Store(store.device, store.index, store.nbytes, store.base, store.dtype)
+    made.bound = store.bound
     return _new(kind_of(torch.uint8), (store.nbytes,), None, made)
 
 

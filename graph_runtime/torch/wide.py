@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ..run.single import operands
@@ -10,7 +12,7 @@ from . import content
 from .counters import Unsupported, note_host
 from .store import Store, store_of
 
-__all__ = ["narrowed", "widened"]
+__all__ = ["narrowed", "whole_numbers", "widened"]
 
 
 def narrowed(x: torch.Tensor) -> Tensor:
@@ -41,10 +43,37 @@ def _low_words(x: torch.Tensor, store: Store) -> Tensor:
 
 def widened(values: Tensor) -> Tensor:
     """int32 values as the words of 64-bit ones: the upper word is 0, or -1 below zero."""
-    shape = (*values.type.shape, 1)
-    low = content.apply("reshape", (("shape", shape),), values)
-    below = content.apply("subtract", (), low, content.apply("relu", (), low))
+    below = content.apply("subtract", (), values, content.apply("relu", (), values))
     high = content.apply("maximum", (), below, operands.on_device(-1, values.device, "int32"))
-    words = content.apply("concatenate", (("axis", len(shape) - 1),), low, high)
-    stored = (*values.type.shape[:-1], 2 * values.type.shape[-1]) if values.type.shape else (2,)
+    return _joined(values, high)
+
+
+def whole_numbers(x: Tensor) -> Tensor:
+    """float32 values without their fraction as the words of 64-bit integers, exactly; what does not fit, or
+    is no number, is the least integer, as on the CPU."""
+
+    def number(value: float, dtype: str = "float32") -> Tensor:
+        return operands.on_device(value, x.device, dtype)
+
+    def op(name: str, *values: Tensor, **attrs: Any) -> Tensor:
+        return content.apply(name, tuple(attrs.items()), *values)
+
+    fits = op("less", op("abs", x), number(2.0**63))
+    x = op("where", fits, op("trunc", x), number(0.0))
+    # the nearest multiple of 2^32, so that what is left is exact
+    high = op("floor", op("add", op("multiply", x, number(2.0**-32)), number(0.5)))
+    high = op("where", op("less", op("abs", x), number(2.0**31)), number(0.0), high)
+    low = op("subtract", x, op("multiply", high, number(2.0**32)))
+    below = op("cast", op("less", low, number(0.0)), to="int32")
+    upper = op("subtract", op("cast", high, to="int32"), below)
+    upper = op("where", fits, upper, number(-(2**31), "int32"))
+    return _joined(op("cast", low, to="int32"), upper)
+
+
+def _joined(low: Tensor, high: Tensor) -> Tensor:
+    """Words side by side: [..., 2 * n] of two [..., n]."""
+    shape = (*low.type.shape, 1)
+    pair = [content.apply("reshape", (("shape", shape),), word) for word in (low, high)]
+    words = content.apply("concatenate", (("axis", len(shape) - 1),), *pair)
+    stored = (*shape[:-2], 2 * shape[-2]) if len(shape) > 1 else (2,)
     return content.apply("reshape", (("shape", stored),), words)

@@ -110,19 +110,16 @@ def test_operations_without_a_rule_have_types_and_bytes(tt):
     assert counted.bytes("fallback") == counted.bytes("d2h") > 0
 
 
-@pytest.mark.parametrize("what", ["conj", "strides", "resize", "raw"])
+@pytest.mark.parametrize("what", ["conj", "raw", "resize"])
 def test_copies_that_go_through_the_host_are_told(tt, what):
     x = torch.randn(4, 6).to("tt")
     if what == "conj":
         z = torch.randn(3, dtype=torch.complex64).to("tt")
         copy = lambda: torch.empty_like(z).copy_(z.conj())  # noqa: E731
     elif what == "resize":
-        copy = lambda: x.clone().resize_(2, 3)  # noqa: E731
-    elif what == "raw":
-        copy = lambda: torch.empty(4, 6, dtype=torch.float64, device="tt").copy_(x)  # noqa: E731
+        copy = lambda: x.clone().resize_(5, 6)  # noqa: E731
     else:
-        flat = torch.zeros(40).to("tt")
-        copy = lambda: flat.as_strided((3, 3), (5, 4)).copy_(torch.ones(3, 3))  # noqa: E731
+        copy = lambda: torch.empty(4, 6, dtype=torch.float64, device="tt").copy_(x)  # noqa: E731
     tt.stats(clear=True)
     copy()
     assert tt.stats().on_host == 1

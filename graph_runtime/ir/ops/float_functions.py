@@ -80,7 +80,9 @@ def _hard_swish(x: np.ndarray) -> np.ndarray:
 _EXACT: dict[str, Any] = {"flops": 1, "nmse": rules.EXACT, "pace": ("simple", "nop"), "promotes": False}
 _plain("ceil", "the least integer not below x", np.ceil, "nop", make="wide", **_EXACT)
 _plain("floor", "the greatest integer not above x", np.floor, "nop", make="wide", **_EXACT)
-_plain("round", "the nearest integer, halves to the even one", np.rint, "nop", make="wide", **_EXACT)
+_plain(
+    "round", "the nearest integer, halves to the even one", np.rint, "nop", make="wide", torch="", **_EXACT
+)
 _plain("trunc", "the integer next to x on the way to 0", np.trunc, "nop", make="wide", onnx="", **_EXACT)
 _plain("frac", "x - trunc(x)", lambda x: x - np.trunc(x), "nop", make="wide", onnx="", **_EXACT)
 

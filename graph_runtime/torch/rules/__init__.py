@@ -8,10 +8,16 @@ from . import (
     indexing,
     layers,
     movement,
+    norms,
+    orders,
     products,
     reductions,
     resampling,
+    scans,
+    scattering,
+    special,
     training,
+    windows,
 )
 from .table import Emitter, Rule, find, rule, table
 
@@ -26,10 +32,16 @@ __all__ = [
     "indexing",
     "layers",
     "movement",
+    "norms",
+    "orders",
     "products",
     "reductions",
     "resampling",
     "rule",
+    "scans",
+    "scattering",
+    "special",
     "table",
     "training",
+    "windows",
 ]

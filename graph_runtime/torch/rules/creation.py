@@ -88,5 +88,5 @@ def new_empty_strided(e: Any, x: Any, size: Any, stride: Any, *, dtype: Any = No
 @rule("fill")
 def fill(e: Any, x: Any, value: Any) -> Any:
     if is_value(value):
-        raise Unsupported("filling with a tensor is the host's")
+        return broadcast(e, cast(e, value, x.dtype), x.shape)
     return full(e, x.shape, value, dtype=x.dtype)

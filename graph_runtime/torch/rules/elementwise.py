@@ -29,8 +29,16 @@ def _two(op: Op) -> Any:
     dtypes = op.bodies["cpu"].dtypes
     if dtypes == ("bool",):
         return lambda e, a, b: e.op(op.name, _truth(e, a), _truth(e, b))
+    if op.name == "multiply":
+        return _multiply
     (made,) = op.infer([TensorType(dtypes[0], ())] * 2, op.decode({}))
     return lambda e, a, b: e.op(op.name, *pair(e, a, b, stored=made.dtype != "bool"))
+
+
+def _multiply(e: Any, a: Any, b: Any) -> Any:
+    """Of bools both."""
+    a, b = pair(e, a, b)
+    return e.op("logical_and" if a.dtype == "bool" else "multiply", a, b)
 
 
 def _three(op: Op) -> Any:

@@ -6,9 +6,11 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ..counters import Unsupported
 from .movement import cut, permute
-from .operands import axis_of, broadcast, cast, is_float, is_value, reshape, scalar_like
+from .operands import axis_of, broadcast, cast, is_value, reshape, scalar_like
 from .table import rule
 
 
@@ -26,15 +28,23 @@ def embedding(
 
 @rule("index_select", indices=(2,))
 def index_select(e: Any, x: Any, dim: int, index: Any) -> Any:
-    return e.op("take", x, index, axis=axis_of(dim, len(x.shape)))
+    if not x.shape:
+        axis_of(dim, 0)
+        return x
+    return e.op("take", x, reshape(e, index, (math.prod(index.shape),)), axis=axis_of(dim, len(x.shape)))
 
 
 @rule("gather", indices=(2,))
 def gather(e: Any, x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+    if not x.shape:
+        axis_of(dim, 0)
+        return broadcast(e, x, index.shape)
+    if not index.shape:
+        return reshape(e, gather(e, x, dim, reshape(e, index, (1,))), ())
     return e.op("take_along_axis", x, index, axis=axis_of(dim, len(x.shape)))
 
 
-def _needs(e: Any, op: str, x: Any) -> None:
+def needs(e: Any, op: str, x: Any) -> None:
     """Refuse at once what an eager operation would refuse at its last op; in a graph that goes elsewhere.
     Raises Unsupported."""
     if not e.graph and not e.has(op, x):
@@ -65,7 +75,7 @@ def index_put(
     given = [indices[at] for at in axes]
     if any(i.dtype == "bool" for i in given):
         return _masked_put(e, x, given, values, accumulate)
-    _needs(e, "scatter_nd", x)
+    needs(e, "scatter_nd", x)
     order, at = _in_front(x, axes), _together(e, given)
     rest = [x.shape[axis] for axis in order[len(axes) :]]
     lead, many = at.shape[:-1], len(at.shape) - 1
@@ -127,9 +137,7 @@ def _masked_put(e: Any, x: Any, masks: Sequence[Any], values: Any, accumulate: b
 
 @rule("scatter", indices=(2,))
 def scatter(e: Any, x: Any, dim: int, index: Any, source: Any, *, reduce: str = "") -> Any:
-    if reduce:
-        raise Unsupported("scatter that reduces is the host's")
-    return _scattered(e, x, dim, index, source, "none")
+    return _scattered(e, x, dim, index, source, {"": "none", "add": "add", "multiply": "mul"}[reduce])
 
 
 @rule("scatter_add", indices=(2,))
@@ -138,9 +146,10 @@ def scatter_add(e: Any, x: Any, dim: int, index: Any, source: Any) -> Any:
 
 
 def _scattered(e: Any, x: Any, dim: int, index: Any, source: Any, reduction: str) -> Any:
-    _needs(e, "scatter_elements", x)
+    needs(e, "scatter_elements", x)
     if not x.shape:
-        raise Unsupported("scatter into one number is the host's")
+        one = [reshape(e, v, (1,)) if is_value(v) else v for v in (x, index, source)]
+        return reshape(e, _scattered(e, one[0], 0, one[1], one[2], reduction), ())
     if is_value(source):
         for axis, size in enumerate(index.shape):
             source = cut(e, source, axis, 0, size)
@@ -155,9 +164,12 @@ def _scattered(e: Any, x: Any, dim: int, index: Any, source: Any, reduction: str
 
 @rule("topk", wide=(1,))
 def topk(e: Any, x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
-    _needs(e, "topk", x)
-    if not is_float(x) or not x.shape:
-        raise Unsupported("the greatest of integers, and one of one, are the host's")
+    needs(e, "topk", x)
+    if not x.shape:
+        axis_of(dim, 0)
+        return x, e.array(np.zeros((), np.int32), "int32")
+    if x.dtype == "bool":
+        raise Unsupported("an order of bools is the host's")
     axis = axis_of(dim, len(x.shape))
     return e.op("topk", x, k=k, axis=axis, largest=largest, sorted=True, dtype="int32")
 

@@ -19,7 +19,7 @@ def native_layer_norm(e: Any, x: Any, shape: Any, weight: Any, bias: Any, eps: f
     centered = e.op("subtract", x, mean)
     variance = e.op("mean", e.op("multiply", centered, centered), axes=axes, keepdims=True)
     rstd = e.op("divide", scalar_like(e, 1.0, x), e.op("sqrt", e.op("add", variance, scalar_like(e, eps, x))))
-    if weight is not None and bias is not None:
+    if weight is not None and bias is not None and eps >= 0:
         made = e.op("layer_norm", x, weight, bias, axis=axis, epsilon=eps)
     else:
         made = e.op("multiply", centered, rstd)
@@ -179,10 +179,12 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: Any = None,
 ) -> Any:
-    if divisor_override is not None or len(x.shape) != 4:
-        raise Unsupported("this kind of pooling is the host's")
+    if len(x.shape) == 3:
+        more = (kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        made = avg_pool2d(e, reshape(e, x, (1, *x.shape)), *more)
+        return reshape(e, made, made.shape[1:])
     windows = windows_of(kernel, stride, padding, ceil_mode)
-    return e.op("avg_pool2d", x, **windows, count_include_pad=count_include_pad)
+    return _averaged(e, "avg_pool2d", x, windows, count_include_pad, divisor_override)
 
 
 @rule("max_pool2d")
@@ -213,37 +215,34 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: Any = None,
 ) -> Any:
-    if divisor_override is not None or len(x.shape) != 5:
-        raise Unsupported("this kind of pooling is the host's")
-    windows = _volumes_of(kernel, stride, padding, ceil_mode)
-    return e.op("avg_pool3d", x, **windows, count_include_pad=count_include_pad)
+    if len(x.shape) == 4:
+        more = (kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        made = avg_pool3d(e, reshape(e, x, (1, *x.shape)), *more)
+        return reshape(e, made, made.shape[1:])
+    windows = volumes_of(kernel, stride, padding, ceil_mode)
+    return _averaged(e, "avg_pool3d", x, windows, count_include_pad, divisor_override)
 
 
-@rule("max_pool3d_with_indices")
-def max_pool3d_with_indices(
-    e: Any,
-    x: Any,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: bool = False,
+def _averaged(
+    e: Any, op: str, x: Any, windows: dict[str, Any], count_include_pad: bool, divisor: int | None
 ) -> Any:
-    """In graphs that do not need the indices."""
-    if not e.graph or 1 in e.used or len(x.shape) != 5:
-        raise Unsupported("indices of maxima in volumes are found on the host")
-    windows = _volumes_of(kernel, stride, padding, ceil_mode)
-    return e.op("max_pool3d", x, **windows, dilations=_three(dilation)), None
+    """Sums of windows by a divisor of their own are averages of as many elements, weighed."""
+    if divisor is None:
+        return e.op(op, x, **windows, count_include_pad=count_include_pad)
+    if windows["ceil_mode"]:
+        raise Unsupported("a divisor for windows beyond the border is the host's")
+    made = e.op(op, x, **windows, count_include_pad=True)
+    return e.op("multiply", made, scalar_like(e, math.prod(windows["kernel_shape"]) / divisor, made))
 
 
-def _volumes_of(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
+def volumes_of(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
     """Attributes of a pooling op over volumes, as ``windows_of``."""
-    kernel, padding = _three(kernel), _three(padding)
-    strides = _three(stride) if stride else kernel
+    kernel, padding = three(kernel), three(padding)
+    strides = three(stride) if stride else kernel
     return {"kernel_shape": kernel, "strides": strides, "pads": (*padding, *padding), "ceil_mode": ceil_mode}
 
 
-def _three(given: Any) -> tuple[int, ...]:
+def three(given: Any) -> tuple[int, ...]:
     """A number, or one or three of them, as three."""
     if isinstance(given, int):
         return (given,) * 3

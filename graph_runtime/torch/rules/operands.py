@@ -68,7 +68,7 @@ def pair(e: Any, *operands: Any, stored: bool = True) -> list[Any]:
     if any(kind is complex for kind, _ in kinds):
         raise Unsupported("no device computes with complex numbers")
     promoted = _promoted(kinds)
-    if stored and not e.graph and promoted == torch.int64:
+    if stored and not e.narrow and promoted == torch.int64:
         raise Unsupported("the result is of 64-bit integers")
     dtype = name_of(promoted)
     return [cast(e, x, dtype) if is_value(x) else e.scalar(x, dtype) for x in operands]

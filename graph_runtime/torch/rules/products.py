@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..counters import Unsupported
-from .operands import is_float, pair, reshape, scalar_like
+from .operands import axis_of, broadcast, is_float, pair, reshape, scalar_like
 from .table import rule
 
 
@@ -14,7 +14,7 @@ def mv(e: Any, a: Any, b: Any) -> Any:
     return reshape(e, e.op("matmul", a, reshape(e, b, (*b.shape, 1))), (a.shape[0],))
 
 
-@rule("dot")
+@rule("dot", "vdot")
 def dot(e: Any, a: Any, b: Any) -> Any:
     n = a.shape[0]
     return reshape(e, e.op("matmul", reshape(e, a, (1, n)), reshape(e, b, (n, 1))), ())
@@ -46,6 +46,28 @@ def _rows(shape: tuple[int, ...]) -> int:
     for size in shape[:-1]:
         count *= size
     return count
+
+
+@rule("addbmm")
+def addbmm(e: Any, bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    made = e.op("sum", e.op("matmul", a, b), axes=(0,), keepdims=False)
+    made = made if alpha == 1 else e.op("multiply", made, scalar_like(e, alpha, made))
+    if beta == 0:
+        return made
+    return e.op("add", made, bias if beta == 1 else e.op("multiply", bias, scalar_like(e, beta, bias)))
+
+
+@rule("linalg_cross")
+def cross(e: Any, a: Any, b: Any, *, dim: int = -1) -> Any:
+    a, b = pair(e, a, b)
+    shape = tuple(map(max, a.shape, b.shape))
+    a, b, axis = broadcast(e, a, shape), broadcast(e, b, shape), axis_of(dim, len(shape))
+
+    def turned(x: Any, order: tuple[int, ...]) -> Any:
+        return e.op("take", x, e.array(order, "int32"), axis=axis)
+
+    first = e.op("multiply", turned(a, (1, 2, 0)), turned(b, (2, 0, 1)))
+    return e.op("subtract", first, e.op("multiply", turned(a, (2, 0, 1)), turned(b, (1, 2, 0))))
 
 
 @rule("outer")

@@ -13,12 +13,12 @@ from .table import rule
 @rule("sum")
 def sum_(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     if not is_float(x):
-        if not e.graph or dtype is not None:
+        if not e.narrow:
             raise Unsupported("sums of integers are 64-bit, which the device has not")
         x = cast(e, x, "int32")
     if dtype is not None:
         x = cast(e, x, name_of(dtype))
-    return _over(e, "sum", x, dim, keepdim)
+    return over(e, "sum", x, dim, keepdim)
 
 
 @rule("mean")
@@ -27,17 +27,17 @@ def mean(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any =
         x = cast(e, x, name_of(dtype))
     if not is_float(x):
         raise Unsupported("means are of floats")
-    return _over(e, "mean", x, dim, keepdim)
+    return over(e, "mean", x, dim, keepdim)
 
 
 @rule("amax")
 def amax(e: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    return _over(e, "max", x, dim, keepdim)
+    return over(e, "max", x, dim, keepdim)
 
 
 @rule("amin")
 def amin(e: Any, x: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    return _over(e, "min", x, dim, keepdim)
+    return over(e, "min", x, dim, keepdim)
 
 
 @rule("max", wide=(1,))
@@ -55,11 +55,11 @@ def _extreme(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
     if is_value(dim):  # the greater of two
         raise Unsupported("of two tensors there is maximum and minimum")
     if dim is None:
-        return _over(e, op, x, None, False)
-    return _over(e, op, x, dim, keepdim), _arg(e, f"arg{op}", x, dim, keepdim)
+        return over(e, op, x, None, False)
+    return over(e, op, x, dim, keepdim), _arg(e, f"arg{op}", x, dim, keepdim)
 
 
-def _over(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
+def over(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
     if not x.shape:
         return x
     return e.op(op, x, axes=axes_of(dim, len(x.shape)), keepdims=bool(keepdim))
@@ -67,12 +67,12 @@ def _over(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
 
 @rule("any")
 def any_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return _over(e, "any", _truth(e, x), dim, keepdim)
+    return over(e, "any", _truth(e, x), dim, keepdim)
 
 
 @rule("all")
 def all_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    return _over(e, "all", _truth(e, x), dim, keepdim)
+    return over(e, "all", _truth(e, x), dim, keepdim)
 
 
 def _truth(e: Any, x: Any) -> Any:
@@ -92,10 +92,13 @@ def argmin(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 def _arg(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
-    if not is_float(x) or not x.shape or (dim is None and keepdim):
-        raise Unsupported("indices of integers, and all dimensions kept, are the host's")
-    if dim is None:
-        x, dim = reshape(e, x, (math.prod(x.shape),)), 0
+    if x.dtype == "bool":
+        x = cast(e, x, "int32")
+    kept = (1,) * len(x.shape) if keepdim else ()
+    if dim is None or not x.shape:
+        axis_of(dim or 0, len(x.shape))
+        made = e.op(op, reshape(e, x, (math.prod(x.shape),)), axis=0, keepdims=False, dtype="int32")
+        return reshape(e, made, kept)
     return e.op(op, x, axis=axis_of(dim, len(x.shape)), keepdims=bool(keepdim), dtype="int32")
 
 
@@ -113,7 +116,7 @@ def std(e: Any, x: Any, *args: Any, **kwargs: Any) -> Any:
 @rule("var_mean")
 def var_mean(e: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
     dim, correction, keepdim = _variance(x, dim, *args, **kwargs)
-    return _spread(e, x, dim, correction, keepdim)[1], _over(e, "mean", x, dim, keepdim)
+    return _spread(e, x, dim, correction, keepdim)[1], over(e, "mean", x, dim, keepdim)
 
 
 def _variance(
@@ -146,6 +149,8 @@ def _spread(e: Any, x: Any, dim: Any, correction: Any, keepdim: bool) -> Any:
 
 @rule("_softmax")
 def softmax(e: Any, x: Any, dim: int, half_to_float: bool = False) -> Any:
+    if not x.shape:
+        return reshape(e, softmax(e, reshape(e, x, (1,)), 0), ())
     return e.op("softmax", x, axis=axis_of(dim, len(x.shape)))
 
 
@@ -165,6 +170,8 @@ def safe_softmax(e: Any, x: Any, dim: int, dtype: Any = None) -> Any:
 
 @rule("_log_softmax")
 def log_softmax(e: Any, x: Any, dim: int, half_to_float: bool = False) -> Any:
+    if not x.shape:
+        return reshape(e, log_softmax(e, reshape(e, x, (1,)), 0), ())
     axis = axis_of(dim, len(x.shape))
     if e.has("log_softmax", x):
         return e.op("log_softmax", x, axis=axis)
@@ -189,28 +196,37 @@ def log_softmax_backward(e: Any, grad: Any, made: Any, dim: int, input_dtype: An
     return e.op("subtract", grad, e.op("multiply", e.op("exp", made), total))
 
 
-@rule("linalg_vector_norm")
-def vector_norm(
-    e: Any, x: Any, ord: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
-) -> Any:
-    if ord not in (1, 2) or dtype is not None or not is_float(x):
-        raise Unsupported("norms other than the first two are the host's")
-    if not x.shape:
-        return e.op("abs", x)
-    return (
-        _over(e, "sum_abs", x, dim, keepdim)
-        if ord == 1
-        else e.op("sqrt", _over(e, "sum_squares", x, dim, keepdim))
-    )
+@rule("prod")
+def prod(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    x = x if dtype is None else cast(e, x, name_of(dtype))
+    if not is_float(x) and not e.graph:
+        raise Unsupported("products of integers are 64-bit, which the device has not")
+    return over(e, "prod", x if is_float(x) else cast(e, x, "int32"), dim, keepdim)
 
 
-@rule("norm")
-def norm(e: Any, x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return vector_norm(e, x, 2 if p is None else p, dim, keepdim, dtype=dtype)
+@rule("nansum")
+def nansum(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
+    if is_float(x):
+        x = e.op("where", e.op("isnan", x), scalar_like(e, 0, x), x)
+    return sum_(e, x, dim, keepdim, dtype=dtype)
 
 
-@rule("cumsum")
-def cumsum(e: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
-    if not is_float(x) or dtype is not None:
-        raise Unsupported("running sums of integers are 64-bit, which the device has not")
-    return e.op("cumsum", x, axis=axis_of(dim, len(x.shape)))
+@rule("count_nonzero")
+def count_nonzero(e: Any, x: Any, dim: Any = None) -> Any:
+    if not e.narrow:
+        raise Unsupported("counts are 64-bit, which the device has not")
+    some = e.op("not_equal", x, scalar_like(e, 0, x)) if x.dtype != "bool" else x
+    return over(e, "sum", cast(e, some, "int32"), dim, False)
+
+
+@rule("std_mean")
+def std_mean(e: Any, x: Any, dim: Any = None, *args: Any, **kwargs: Any) -> Any:
+    spread, mean_of = var_mean(e, x, dim, *args, **kwargs)
+    return e.op("sqrt", spread), mean_of
+
+
+@rule("aminmax")
+def aminmax(e: Any, x: Any, *, dim: Any = None, keepdim: bool = False) -> Any:
+    if dim is None and keepdim:
+        dim = tuple(range(len(x.shape)))
+    return over(e, "min", x, dim, keepdim), over(e, "max", x, dim, keepdim)

@@ -130,12 +130,13 @@ def _upsampling(name: str, kind: Callable[..., Taps], flags: int) -> None:
         return _backward(e, grad, sizes, _taps(kind, sizes, output_size, how[:flags], how[flags:]))
 
 
-for _dims in ("1d", "2d"):
+for _dims in ("1d", "2d", "3d"):
     _upsampling(f"upsample_nearest{_dims}", _nearest, 0)
     _upsampling(f"_upsample_nearest_exact{_dims}", _exact, 0)
 _upsampling("upsample_linear1d", _linear, 1)
 _upsampling("upsample_bilinear2d", _linear, 1)
 _upsampling("upsample_bicubic2d", _cubic, 1)
+_upsampling("upsample_trilinear3d", _linear, 1)
 
 
 # **************** padding by what is there ****************
@@ -169,7 +170,7 @@ def _padding(name: str, kind: Callable[..., Taps]) -> None:
         return _backward(e, grad, sizes, _borders(kind, x.shape, padding))
 
 
-for _dims in ("1d", "2d"):
+for _dims in ("1d", "2d", "3d"):
     _padding(f"reflection_pad{_dims}", _mirrored)
     _padding(f"replication_pad{_dims}", _repeated)
 
@@ -214,9 +215,25 @@ def adaptive_avg_pool2d(e: Any, x: Any, size: Any) -> Any:
     return x
 
 
+@rule("_adaptive_avg_pool3d")
+def adaptive_avg_pool3d(e: Any, x: Any, size: Any) -> Any:
+    for axis, new in enumerate(size, len(x.shape) - 3):
+        x = _through(e, x, axis, _adaptive(x.shape[axis], new).T)
+    return x
+
+
 @rule("_adaptive_avg_pool2d_backward")
 def adaptive_avg_pool2d_backward(e: Any, grad: Any, x: Any) -> Any:
-    for axis in (len(x.shape) - 2, len(x.shape) - 1):
+    return _adaptive_backward(e, grad, x, 2)
+
+
+@rule("_adaptive_avg_pool3d_backward")
+def adaptive_avg_pool3d_backward(e: Any, grad: Any, x: Any) -> Any:
+    return _adaptive_backward(e, grad, x, 3)
+
+
+def _adaptive_backward(e: Any, grad: Any, x: Any, dims: int) -> Any:
+    for axis in range(len(x.shape) - dims, len(x.shape)):
         grad = _through(e, grad, axis, _adaptive(x.shape[axis], grad.shape[axis]))
     return grad
 

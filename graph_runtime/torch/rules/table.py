@@ -22,10 +22,11 @@ __all__ = ["Emitter", "Rule", "find", "rule", "table"]
 
 
 class Emitter(Protocol):
-    """What rules are written against. ``graph``: whether nodes are collected, or done at once; ``used``:
-    which of the results of a node of a graph are read."""
+    """What rules are written against. ``graph``: whether nodes are collected, or done at once; ``narrow``:
+    whether 64-bit integers are int32 here; ``used``: which of the results of a node of a graph are read."""
 
     graph: bool
+    narrow: bool
     used: Set[Any]
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
