@@ -6,6 +6,7 @@ dynamo --graph--> AOTAutograd --aten, functional--> Compiled --sizes--> Compiled
 from __future__ import annotations
 
 import itertools
+import operator
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,13 +15,22 @@ import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
-from ..base.errors import CapacityError, GraphError, GraphRuntimeError, PlanError, UnsupportedOpError
+from ..base.errors import (
+    CapacityError,
+    DeviceMemoryError,
+    GraphError,
+    GraphRuntimeError,
+    KernelError,
+    PlanError,
+    UnsupportedOpError,
+)
 from ..run.tensors import journal
 from .backend_options import BackendOptions, read
 from .compiled_graph import CompiledGraph
-from .counters import Unsupported, count, note_graph
+from .counters import Unsupported, count, note_graph, note_split
 from .decompositions import table
 from .graphs import lower
+from .splitting import split, survey
 
 __all__ = ["Compiled", "backend", "compile_graph"]
 
@@ -32,7 +42,7 @@ _numbers = itertools.count()
 
 class Compiled:
     """A graph of aten operations, run as programs: one for each set of sizes, at most ``max_programs``, else
-    op by op."""
+    op by op. One with nodes that cannot be lowered runs as pieces, which are such graphs, and these nodes."""
 
     name: str
     options: BackendOptions
@@ -41,6 +51,7 @@ class Compiled:
         self.gm, self.options, self.name = gm, options, f"{kind}_{next(_numbers)}"
         self.programs: OrderedDict[Any, CompiledGraph | None] = OrderedDict()
         self._only: CompiledGraph | None = None
+        self._pieces: torch.fx.GraphModule | None = None
         if all(_is_static(x) for x in examples):
             self._only = self.programs[()] = self._program(examples)
             self._choose = self._the_one
@@ -48,13 +59,17 @@ class Compiled:
             self._choose = self._of_sizes
 
     def __call__(self, *args: Any) -> Any:
+        if self._pieces is not None:
+            return self._pieces(*args)
         program = self._choose(args)
         if program is not None:
             try:
                 return program(args)
             except Unsupported as refused:  # these values; others may fit again
                 self._give_up(str(refused), refused)
-        return self.gm(*args)
+            except (KernelError, DeviceMemoryError) as error:
+                self._give_up(f"run error: {error}", error)
+        return self.gm(*args) if self._pieces is None else self._pieces(*args)
 
     def _the_one(self, args: Sequence[Any]) -> CompiledGraph | None:
         return self._only
@@ -77,11 +92,33 @@ class Compiled:
             lowered = lower(self.gm, args, pins=options.placement, strict=options.fallback != "cpu")
             name = self.name if not self.programs else f"{self.name}_{len(self.programs)}"
             made = CompiledGraph(lowered, options, name)
-        except (Unsupported, UnsupportedOpError, GraphError, PlanError, CapacityError, TypeError) as error:
+        except Unsupported as refused:
+            if not self._split(refused):
+                self._give_up(str(refused), refused)
+            return None
+        except (UnsupportedOpError, GraphError, PlanError, CapacityError, TypeError) as error:
             self._give_up(str(error), error)
             return None
         count("compiles")
         return made
+
+    def _split(self, cause: Unsupported) -> bool:
+        """Run this graph in pieces from now on, if some of its nodes can be lowered; else False."""
+        if self.options.fallback != "cpu" or journal.forbidden():
+            return False
+        refused = survey(self.gm, pins=self.options.placement)
+        nodes = [node for node in self.gm.graph.nodes if node.op == "call_function"]
+        if not refused or len(refused) == len(nodes):
+            return False
+
+        def compiled(piece: torch.fx.GraphModule) -> Callable[..., Any]:
+            given = [node.meta.get("val") for node in piece.graph.nodes if node.op == "placeholder"]
+            return Compiled(piece, given, self.name, self.options)
+
+        self._pieces = split(self.gm, refused, compiled)
+        apart = [reason for node, reason in refused.items() if node.target is not operator.getitem]
+        note_split(self.name, len(nodes), apart)
+        return True
 
     def _give_up(self, reason: str, error: Exception | None = None) -> None:
         if self.options.fallback == "error" or journal.forbidden():

@@ -25,11 +25,16 @@ Bound = Callable[..., int]  # of an operation's arguments, magnitudes for tensor
 
 def bound_of(x: torch.Tensor) -> int | None:
     """The largest magnitude of an integer tensor's values; None where it is not known, or for floats."""
-    if x.dtype == torch.int64:
-        if x.device.type == "cpu":
-            return int(x.abs().max()) if x.numel() else 0
-        return store_of(x).bound if x.numel() else 0
-    return _OF_DTYPE.get(x.dtype)
+    if x.dtype not in (torch.int64, torch.int32):
+        return _OF_DTYPE.get(x.dtype)
+    if not x.numel():
+        return 0
+    if x.device.type == "cpu":
+        low, high = torch.aminmax(x)
+        return max(abs(int(low)), abs(int(high)))
+    store = store_of(x)
+    known = store.bound if store.dtype == x.dtype else None
+    return _OF_DTYPE.get(x.dtype) if known is None else known
 
 
 class _Magnitude(int):

@@ -25,6 +25,7 @@ from . import clock, content
 from .backend_options import BackendOptions
 from .counters import Unsupported, count, note_host
 from .emitter import Lowered, Output
+from .host import to_device
 from .kinds import array_of, kind_of, tensor_of, values_of
 from .rules.operands import name_of
 from .store import collect, devices, number_of, store_of, wrap
@@ -133,6 +134,9 @@ class CompiledGraph:
                 return torch.from_numpy(array.reshape(values.type.shape))
             return tensor_of(array, _narrow(output.dtype), values.type.shape).to(output.dtype)
         index = output.device.index or 0
+        if kind_of(output.dtype).raw and output.dtype != torch.int64:
+            host = torch.from_numpy(values.numpy().reshape(values.type.shape))
+            return to_device(host.to(output.dtype), index)
         if output.dtype == torch.int64:
             return wrap(widened(values), torch.int64, index, values.type.shape)
         return wrap(values, output.dtype, index)

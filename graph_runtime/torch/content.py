@@ -289,8 +289,8 @@ def put(tensor: torch.Tensor, values: torch.Tensor, op: str | None = None) -> No
 
 
 def _measured(values: torch.Tensor) -> int | None:
-    """The largest magnitude of 64-bit integers on the CPU."""
-    if values.dtype != torch.int64:
+    """The largest magnitude of integers on the CPU."""
+    if values.dtype not in (torch.int64, torch.int32) or not values.numel():
         return None
     low, high = torch.aminmax(values)
     return max(abs(int(low)), abs(int(high)))

@@ -3,6 +3,9 @@ run/tensors/journal.py."""
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +13,7 @@ from ..base.locks import new_lock
 from ..run.tensors import journal
 from .store import devices
 
-__all__ = ["Stats", "Unsupported", "count", "note_graph", "note_host", "stats", "type_of"]
+__all__ = ["Stats", "Unsupported", "count", "note_graph", "note_host", "note_split", "stats", "type_of"]
 
 KINDS = {
     "device": "operations done on a device",
@@ -20,6 +23,7 @@ KINDS = {
     "programs": "compiled programs that were submitted",
     "compiles": "graphs that torch.compile gave and that became programs",
     "fused": "nodes of their graphs that became part of others",
+    "graphs_split": "graphs that torch.compile gave and that run in pieces, some operations one at a time",
     "graphs_eager": "graphs that torch.compile gave and that run op by op instead",
     "prepared": "arguments of programs that had to be brought into another layout or dtype first",
 }
@@ -33,11 +37,13 @@ class Unsupported(Exception):
 @dataclass(frozen=True)
 class Stats:
     """``counts`` {kind: how often}; ``fallbacks`` {(operation, reason): how often it was done on the host},
-    eager operations of the process among them; ``eager_graphs`` {reason: how many}."""
+    eager operations of the process among them; ``eager_graphs`` {reason: how many}, ``split_graphs`` {why an
+    operation of a graph runs by itself: how many}."""
 
     counts: dict[str, int] = field(default_factory=dict)
     fallbacks: dict[tuple[str, str], int] = field(default_factory=dict)
     eager_graphs: dict[str, int] = field(default_factory=dict)
+    split_graphs: dict[str, int] = field(default_factory=dict)
 
     @property
     def on_host(self) -> int:
@@ -51,12 +57,14 @@ class Stats:
         lines = [f"{count:>8} {KINDS[kind]}" for kind, count in self.counts.items()]
         lines += [f"{times:>8} {op} on the host: {why}" for (op, why), times in self.fallbacks.items()]
         lines += [f"{times:>8} graphs run op by op: {why}" for why, times in self.eager_graphs.items()]
+        lines += [f"{times:>8} operations of split graphs: {why}" for why, times in self.split_graphs.items()]
         return "\n".join(lines) or "nothing was done"
 
 
 _lock = new_lock()
 _counts = dict.fromkeys(KINDS, 0)
 _graphs: dict[str, int] = {}
+_split: dict[str, int] = {}
 
 
 def count(kind: str, times: int = 1) -> None:
@@ -81,8 +89,25 @@ def note_graph(reason: str) -> None:
     """Count a graph of torch.compile's that runs op by op."""
     count("graphs_eager")
     with _lock:
-        key = reason if reason in _graphs or len(_graphs) < _MOST else "(more)"
-        _graphs[key] = _graphs.get(key, 0) + 1
+        _note(_graphs, reason)
+
+
+def note_split(name: str, operations: int, reasons: Iterable[str]) -> None:
+    """Count a graph that runs in pieces, and warn, once, of what is left out of its programs."""
+    count("graphs_split")
+    found = Counter(reasons)
+    with _lock:
+        for reason, times in found.items():
+            _note(_split, reason, times)
+    shown = "; ".join(f"{reason} ({times})" for reason, times in found.most_common(4))
+    more = f"; and {len(found) - 4} other reasons" if len(found) > 4 else ""
+    text = f"{found.total()} of {operations} operations of graph {name} run one at a time: {shown}{more}"
+    warnings.warn(text, UserWarning, stacklevel=2)
+
+
+def _note(table: dict[str, int], reason: str, times: int = 1) -> None:
+    key = reason if reason in table or len(table) < _MOST else "(more)"
+    table[key] = table.get(key, 0) + times
 
 
 def stats(clear: bool = False) -> Stats:
@@ -92,8 +117,9 @@ def stats(clear: bool = False) -> Stats:
         key = (one.op, one.reason)
         found[key] = found.get(key, 0) + one.count
     with _lock:
-        made = Stats(dict(_counts), found, dict(_graphs))
+        made = Stats(dict(_counts), found, dict(_graphs), dict(_split))
         if clear:
             _counts.update(dict.fromkeys(KINDS, 0))
             _graphs.clear()
+            _split.clear()
     return made

@@ -186,15 +186,24 @@ class GraphEmitter:
         if array.dtype.kind in "iu" and narrow.dtype.kind in "iu" and (narrow != array).any():
             raise Unsupported(f"the number {array[narrow != array].flat[0]} does not fit {dtype}")
         array = narrow
-        key = (self.device, dtype, array.tobytes(), array.shape)
+        device = self.device if self._holds(dtype) else CPU
+        key = (device, dtype, array.tobytes(), array.shape)
         found = self._constants.get(key)
         if found is None:
-            found = self.builder.param(f"constant_{len(self._constants)}", array, device=self.device)
+            found = self.builder.param(f"constant_{len(self._constants)}", array, device=device)
             self._constants[key] = found
-            self._where[found.nid] = self.device
-            self.lowered.used.add(self.device)
+            self._where[found.nid] = device
+            self.lowered.used.add(device)
             self.inputs.add(found.nid)
         return found
+
+    def _holds(self, dtype: str) -> bool:
+        """Whether the current device computes with a dtype."""
+        if self.device == CPU:
+            return True
+        there = next(d for d in devices() if str(d) == self.device)
+        found = dtypes.format_of(dtype)
+        return found is None or found.name in there.descriptor.formats
 
     def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Any:
         made = self.scalar(number, dtype)

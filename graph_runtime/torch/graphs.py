@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.utils._pytree import tree_leaves, tree_map
 
 from ..ir.builder import GraphBuilder, Value
 from . import rules
@@ -24,7 +26,7 @@ from .kinds import array_of, kind_of, values_of
 from .rules.operands import name_of
 from .store import devices
 
-__all__ = ["lower"]
+__all__ = ["hint", "lower"]
 
 
 def lower(
@@ -35,16 +37,27 @@ def lower(
     strict: bool = False,
     device: str | None = None,
     names: Mapping[int, str] | None = None,
+    refused: dict[torch.fx.Node, str] | None = None,
 ) -> Lowered:
     """The graph for these arguments (tensors, fake or not, and numbers). Raises Unsupported, with the
     operation and the reason, where some operation has no rule.
 
     ``device``: where operations go, whatever torch says. ``names`` {number of an argument: its name}.
+    ``refused``: nodes that cannot be lowered are noted here with their reasons, and the others lowered as if
+    their values were given.
     """
     lowered = Lowered(GraphBuilder(device=CPU))
     emitter = GraphEmitter(lowered, pins or {}, strict)
+    lowering = _Lowering(gm, arguments, lowered, emitter, device, names or {}, refused)
     with unset_fake_temporarily():  # constants have values
-        return _Lowering(gm, arguments, lowered, emitter, device, names or {}).run()
+        return lowering.run()
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """A value that no node of ours can have, for a reason."""
+
+    reason: str
 
 
 class _Lowering:
@@ -56,7 +69,9 @@ class _Lowering:
         emitter: GraphEmitter,
         device: str | None,
         names: Mapping[int, str],
+        refused: dict[torch.fx.Node, str] | None,
     ):
+        self.refused, self._count = refused, 0
         self.gm, self.arguments, self.lowered, self.emitter = gm, arguments, lowered, emitter
         self.forced, self.names = device, names
         self.env: dict[torch.fx.Node, Any] = {}
@@ -65,18 +80,50 @@ class _Lowering:
     def run(self) -> Lowered:
         number = 0
         for node in self.gm.graph.nodes:
-            if node.op == "placeholder":
-                self.env[node] = self._placeholder(node, number)
-                number += 1
-            elif node.op == "get_attr":
-                self.env[node] = self._constant(node)
-            elif node.op == "call_function":
-                self.env[node] = self._call(node)
-            elif node.op == "output":
-                self._outputs(node.args[0])
-            else:
-                raise Unsupported(f"a node {node.op} {node.target} has no rule")
+            if node.op == "output":
+                if self.refused is None:
+                    self._outputs(node.args[0])
+                continue
+            try:
+                self.env[node] = self._value(node, number)
+            except Unsupported as reason:
+                if self.refused is None:
+                    raise
+                self.env[node] = self._around(node, reason.args[0])
+            number += node.op == "placeholder"
         return self.lowered
+
+    def _value(self, node: torch.fx.Node, number: int) -> Any:
+        if node.op == "placeholder":
+            return self._placeholder(node, number)
+        if node.op == "get_attr":
+            return self._constant(node)
+        if node.op == "call_function":
+            return self._call(node)
+        raise Unsupported(f"a node {node.op} {node.target} has no rule")
+
+    def _around(self, node: torch.fx.Node, reason: str) -> Any:
+        """What stands for the results of a node that cannot be lowered: inputs, as it were."""
+        assert self.refused is not None, "only where refusals are noted"
+        if node.op == "call_function":
+            self.refused[node] = reason
+        else:
+            return _Missing(reason)
+
+        def given(meta: Any) -> Any:
+            if not isinstance(meta, torch.Tensor):
+                return meta
+            shape = tuple(map(hint, meta.shape))
+            try:
+                where = self._device(meta)
+                _check(meta.dtype, shape, where)
+                name = f"{node.name}_{self._count}"
+                self._count += 1
+                return self.emitter.input(name, shape, name_of(meta.dtype), where)
+            except Unsupported as missing:
+                return _Missing(missing.args[0])
+
+        return tree_map(given, node.meta.get("val"))
 
     def _device(self, value: Any) -> str:
         """Our device for a tensor of torch's graph."""
@@ -94,13 +141,8 @@ class _Lowering:
         if not isinstance(given, torch.Tensor):
             return given
         name, dtype = self.names.get(number, f"argument_{number}"), name_of(given.dtype)
-        if 0 in given.shape:
-            raise Unsupported("an argument has no elements")
-        if given.dtype in (torch.complex64, torch.complex128):
-            raise Unsupported(f"no device computes with {given.dtype}".replace("torch.", ""))
         where = self._device(given if meta is None else meta)
-        if where != CPU and given.dtype in (torch.float64, torch.float16):
-            raise Unsupported(f"{where} does not compute with {given.dtype}".replace("torch.", ""))
+        _check(given.dtype, given.shape, where)
         if not node.users:
             return None
         self.lowered.inputs.append((number, name))
@@ -112,6 +154,8 @@ class _Lowering:
         tensor = self.gm
         for part in node.target.split("."):
             tensor = getattr(tensor, part)
+        if not isinstance(tensor, torch.Tensor):
+            raise Unsupported(f"{node.target} is no tensor")
         kind_of(tensor.dtype)
         self.emitter.device = self._device(tensor)
         if tensor.is_complex():
@@ -119,9 +163,17 @@ class _Lowering:
         return self.emitter.array(values_of(tensor.cpu()), name_of(tensor.dtype))
 
     def _call(self, node: torch.fx.Node) -> Any:
-        args, kwargs = torch.fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: self.env[n])
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
+        kwargs = dict(kwargs)
         target = node.target
+        if isinstance(target, torch._ops.HigherOrderOperator):
+            raise Unsupported(f"{target.name()} has no rule")
+        missing = [x for x in tree_leaves((args, kwargs)) if isinstance(x, _Missing)]
+        if missing:
+            raise Unsupported(f"{target}: {missing[0].reason}")
         if target is operator.getitem:
+            if self.refused is not None and node.args[0] in self.refused:
+                raise Unsupported(self.refused[node.args[0]])
             return args[0][args[1]]
         if not isinstance(target, torch._ops.OpOverload):
             return _numbers(target, args)
@@ -136,6 +188,8 @@ class _Lowering:
         self.emitter.used = {u.args[1] for u in node.users if u.target is operator.getitem}
         if name in HOISTED:
             return self._hoist(node, name, args, kwargs)
+        if name.startswith("as_strided"):
+            kwargs["strides"] = [hint(n) for n in node.args[0].meta["val"].stride()]
         try:
             made = rules.find(name).body(self.emitter, *args, **_known(kwargs))
         except TypeError as error:
@@ -174,6 +228,9 @@ class _Lowering:
         self.emitter.name = node.name
         if value.dtype != wanted:
             value = self.emitter.op("cast", value, to=wanted)
+        stays = kind_of(meta.dtype).raw and wanted != "int32"  # a device stores its words only
+        if stays:
+            self.emitter.device = CPU
         if value.nid in self.emitter.inputs or self.emitter.where(value) != self.emitter.device:
             value = self.emitter.copy(value)
         self.lowered.builder.output(value)
@@ -192,6 +249,21 @@ class _Lowering:
         if 0 not in meta.shape:
             raise Unsupported(f"{node.args[0].target}: a result that is used is not made on the device")
         return torch.empty(tuple(map(int, meta.shape)), dtype=meta.dtype, device=meta.device)
+
+
+def _check(dtype: torch.dtype, shape: Sequence[int], where: str) -> None:
+    """Raises Unsupported for values that no graph computes with there."""
+    if 0 in shape:
+        raise Unsupported("an argument has no elements")
+    if dtype in (torch.complex64, torch.complex128):
+        raise Unsupported(f"no device computes with {dtype}".replace("torch.", ""))
+    if where != CPU and dtype in (torch.float64, torch.float16):
+        raise Unsupported(f"{where} does not compute with {dtype}".replace("torch.", ""))
+
+
+def hint(size: Any) -> int:
+    """A size, or what an open one was traced with."""
+    return size.node.hint if isinstance(size, torch.SymInt) else size
 
 
 def _known(kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -82,6 +82,7 @@ _METADATA = frozenset(
         "select_scatter",
         "linear",
         "matmul",
+        "as_strided",
     }
 )
 

@@ -16,6 +16,7 @@ from . import (
     scans,
     scattering,
     special,
+    strided,
     training,
     windows,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "scans",
     "scattering",
     "special",
+    "strided",
     "table",
     "training",
     "windows",
