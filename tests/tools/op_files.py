@@ -56,6 +56,10 @@ _OTHER_WORDS: dict[str, tuple[str, ...]] = {
     "graph_runtime/plan/checker/models.py": ("dense", "matmul"),
     "graph_runtime/run/oracle.py": ("add", "multiply", "subtract"),  # of the machine
     "graph_runtime/run/tensors/operators.py": _ARRAYS,
+    "graph_runtime/torch/bounds.py": _ALL,  # aten's names
+    "graph_runtime/torch/direct.py": ("topk",),  # of several outputs
+    "graph_runtime/torch/rules/indexing.py": _REDUCED,
+    "graph_runtime/torch/rules/scattering.py": _REDUCED,
 }
 _EMITS = ("op", "each", "call", "add")  # methods that make a node: ctx.op("exp", x)
 

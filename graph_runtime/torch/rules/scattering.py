@@ -10,7 +10,7 @@ import numpy as np
 from ..counters import Unsupported
 from .indexing import needs
 from .movement import cut, permute
-from .operands import axis_of, broadcast, cast, is_value, reshape, scalar_like
+from .operands import axis_of, broadcast, cast, is_float, is_value, reshape, scalar_like
 from .table import rule
 
 _NOTHING = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}  # what changes no other
@@ -92,7 +92,7 @@ def _reduced(e: Any, x: Any, source: Any, reduce: str, include_self: bool, joine
     """``joined`` (base, values, reduction) with what torch calls a reduction; without ``include_self``
     elements that are written begin anew."""
     reduction = "add" if reduce == "mean" else _REDUCTIONS[reduce]
-    if x.dtype not in ("float32", "bfloat16") and not (include_self and reduction in ("add", "max", "min")):
+    if not is_float(x) and not (include_self and reduction in ("add", "max", "min")):
         raise Unsupported("this reduction of integers is the host's")
     base = x
     if not include_self:
@@ -100,7 +100,7 @@ def _reduced(e: Any, x: Any, source: Any, reduce: str, include_self: bool, joine
     made = joined(base, source, reduction)
     if reduce != "mean":
         return made
-    if x.dtype not in ("float32", "bfloat16"):
+    if not is_float(x):
         raise Unsupported("means of integers are the host's")
     ones = e.filled(tuple(source.shape), 1, x.dtype)
     start = e.filled(tuple(x.shape), 1 if include_self else 0, x.dtype)
