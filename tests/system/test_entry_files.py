@@ -27,7 +27,7 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # format is its numpy and torch dtype, and what ops and kernels say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 25,
+        "f32": 26,
         "f64": 8,
         "f16": 4,
         "bf16": 13,
