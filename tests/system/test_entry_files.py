@@ -27,19 +27,19 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # format is its numpy and torch dtype, and what ops and kernels say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 26,
-        "f64": 8,
-        "f16": 4,
+        "f32": 30,
+        "f64": 7,
+        "f16": 5,
         "bf16": 13,
-        "int8": 13,
-        "int16": 11,
-        "int32": 24,
+        "int8": 14,
+        "int16": 12,
+        "int32": 26,
         "int64": 14,
         "uint8": 9,
         "uint16": 8,
         "uint32": 10,
-        "uint64": 6,
-        "bool": 24,
+        "uint64": 5,
+        "bool": 27,
         "bfp8_b": 4,  # read and written in loops of their own, which the compiler vectorises
         "bfp4_b": 4,
     },
