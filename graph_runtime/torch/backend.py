@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +23,7 @@ from ..base.errors import (
     PlanError,
     UnsupportedOpError,
 )
+from ..base.least_recent import LeastRecent
 from ..run.tensors import journal
 from .backend_options import BackendOptions, read
 from .compiled_graph import CompiledGraph
@@ -41,19 +41,20 @@ _numbers = itertools.count()
 
 
 class Compiled:
-    """A graph of aten operations, run as programs: one for each set of sizes, at most ``max_programs``, else
-    op by op. One with nodes that cannot be lowered runs as pieces, which are such graphs, and these nodes."""
+    """A graph of aten operations, run as programs, one for each set of sizes: the ``max_programs`` that were
+    used last are kept. One with nodes that cannot be lowered runs as pieces, which are such graphs, and these
+    nodes."""
 
     name: str
     options: BackendOptions
 
     def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], kind: str, options: BackendOptions):
         self.gm, self.options, self.name = gm, options, f"{kind}_{next(_numbers)}"
-        self.programs: OrderedDict[Any, CompiledGraph | None] = OrderedDict()
+        self.programs: LeastRecent[tuple[CompiledGraph | None]] = LeastRecent(options.max_programs)
         self._only: CompiledGraph | None = None
         self._pieces: torch.fx.GraphModule | None = None
         if all(_is_static(x) for x in examples):
-            self._only = self.programs[()] = self._program(examples)
+            self._only = self._program(examples)
             self._choose = self._the_one
         else:
             self._choose = self._of_sizes
@@ -76,21 +77,16 @@ class Compiled:
 
     def _of_sizes(self, args: Sequence[Any]) -> CompiledGraph | None:
         key = tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args)
-        try:
-            return self.programs[key]  # None is an answer
-        except KeyError:
-            pass
-        if len(self.programs) >= self.options.max_programs:
-            self._give_up(f"more than {self.options.max_programs} sets of sizes (option max_programs)")
-            return None
-        found = self.programs[key] = self._program(args)
-        return found
+        held = self.programs.get(key)
+        if held is None:
+            held = self.programs.put(key, (self._program(args),))
+        return held[0]
 
     def _program(self, args: Sequence[Any]) -> CompiledGraph | None:
         options = self.options
         try:
             lowered = lower(self.gm, args, pins=options.placement, strict=options.fallback != "cpu")
-            name = self.name if not self.programs else f"{self.name}_{len(self.programs)}"
+            name = self.name if not self.programs.made else f"{self.name}_{self.programs.made}"
             made = CompiledGraph(lowered, options, name)
         except Unsupported as refused:
             if not self._split(refused):
