@@ -9,9 +9,9 @@ import torch
 from ..base.dtypes import FLOATS
 from ..run.tensors.tensor import Tensor
 from . import content
-from .bounds import MOST, bound_of
 from .counters import Unsupported, count, note_host
 from .kinds import kind_of
+from .magnitudes import MOST, bound_of
 from .required import TorchDeviceError
 from .store import device_of, devices, empty, store_of, wrap
 from .wide import narrowed, whole_numbers, widened

@@ -16,12 +16,12 @@ from ..run.single import verification
 from ..run.single.apply import ready_call
 from ..run.tensors.tensor import Tensor
 from . import clock, rules
-from .bounds import MOST
 from .calls import prepare, run
 from .counters import Unsupported, count
 from .direct import Eager
 from .host import on_host
 from .kinds import kind_of, torch_dtype
+from .magnitudes import MOST
 from .narrow import in_32_bits
 from .store import collect, store_of, wrap
 from .wide import widened

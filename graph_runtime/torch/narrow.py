@@ -9,11 +9,11 @@ from torch.utils._pytree import tree_map
 
 from ..run.tensors.tensor import Tensor
 from . import content
-from .bounds import result_bound
 from .calls import prepare, run
 from .counters import Unsupported, count
 from .direct import Eager
 from .kinds import kind_of
+from .magnitudes import result_bound
 from .store import wrap
 from .wide import widened
 

@@ -11,12 +11,12 @@ import torch
 from ..base.errors import GraphRuntimeError
 from ..run.tensors.tensor import Tensor
 from . import content, rules
-from .bounds import result_bound
 from .calls import prepare, run
 from .counters import Unsupported, count
 from .eager import Operation
 from .host import check_devices, on_host
 from .kinds import kind_of
+from .magnitudes import result_bound
 from .wide import widened
 
 __all__ = ["fallback"]

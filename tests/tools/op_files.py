@@ -56,7 +56,8 @@ _OTHER_WORDS: dict[str, tuple[str, ...]] = {
     "graph_runtime/plan/checker/models.py": ("dense", "matmul"),
     "graph_runtime/run/oracle.py": ("add", "multiply", "subtract"),  # of the machine
     "graph_runtime/run/tensors/operators.py": _ARRAYS,
-    "graph_runtime/torch/bounds.py": _ALL,  # aten's names
+    "graph_runtime/torch/magnitudes.py": _ALL,  # aten's names
+    "graph_runtime/torch/composites.py": ("equal",),  # of whole tensors
     "graph_runtime/torch/direct.py": ("topk",),  # of several outputs
     "graph_runtime/torch/rules/indexing.py": _REDUCED,
     "graph_runtime/torch/rules/scattering.py": _REDUCED,

@@ -245,7 +245,8 @@ for _name, _doc, _compute in (
         make=("normal", "shift"),
         pace=("simple", "add"),
         numpy=numpy_name(_compute),
-        ttnn=f"bitwise_{_name.removeprefix('shift_')}_shift",
+        torch=f"bitwise_{_name[6:]}_shift __{_name[6]}shift__",
+        ttnn=f"bitwise_{_name[6:]}_shift",
     )
 
 

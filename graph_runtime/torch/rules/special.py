@@ -224,16 +224,6 @@ def round_(e: Any, x: Any, *, decimals: int = 0) -> Any:
     return e.op(ops[1], e.op("round", e.op(ops[0], x, scale)), scale)
 
 
-@rule("bitwise_left_shift", "__lshift__")
-def shift_left(e: Any, a: Any, b: Any) -> Any:
-    return e.op("shift_left", *pair(e, a, b))
-
-
-@rule("bitwise_right_shift", "__rshift__")
-def shift_right(e: Any, a: Any, b: Any) -> Any:
-    return e.op("shift_right", *pair(e, a, b))
-
-
 @rule("polygamma", "special_polygamma")
 def polygamma(e: Any, n: int, x: Any) -> Any:
     if n != 0:
