@@ -21,8 +21,8 @@ __all__ = ["in_32_bits"]
 
 
 def in_32_bits(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The result where 64-bit integers are known to fit (bounds.py), None where they are not, or the device
-    cannot for another reason."""
+    """The result where 64-bit integers are known to fit, None where they are not (magnitudes.py), or the
+    device cannot for another reason."""
     bound = result_bound(operation.rule_name, args, kwargs)
     if bound is None:
         return None
