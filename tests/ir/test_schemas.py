@@ -36,6 +36,7 @@ def test_there_is_one_a_document_kind():
     assert {f.name.split(".")[0] for f in FILES} == {
         "bundle",
         "device",
+        "flow",
         "graph",
         "manifest",
         "plan",

@@ -339,6 +339,7 @@ def _register(op: str, doc: str) -> None:
                 "tt": Body(op, ("float32",), accepts=partial(_refuse_on_tt, op), numerics=True),
             },
             walk="recurrent",
+            parts="recurrent",
             pace={"cpu": "product"},
             work=partial(_work, op),
             weights=(1,),

@@ -150,6 +150,15 @@ def _product_of_rows(view: View, node: NodeView) -> list[Part]:
     return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
 
 
+def _recurrent(view: View, node: NodeView) -> list[Part]:
+    """lstm, gru, rnn as one product of as much work: rows of all steps' gates by the weights of a direction,
+    [gates x hidden, hidden]. A core of the kernel does all steps of a direction, so its blocks are its own."""
+    out, k = view.tiles(node.outputs[0]), view.tiles(node.inputs[1]).rt
+    weight = view.operand(node, 1, Tiles(out.z, k, out.ct), source=Tiles(1, k, out.ct), weight=True)
+    operands = [view.operand(node, 0, Tiles(out.z, out.rt, k)), weight]
+    return [Part("matmul", result(view, node, "matmul", "matmul", operands, k=k), True)]
+
+
 def has_bias(node: NodeView) -> bool:
     """Whether a product's third input is its bias, not its epilogue's."""
     return own_inputs(len(node.inputs), node.callee.attrs) == 3
@@ -322,6 +331,7 @@ MAKERS.update(
     {
         "product": _product,
         "product_of_rows": _product_of_rows,
+        "recurrent": _recurrent,
         "bias": _bias_add,
         "quotient": _divide,
         "splice": _spliced,
