@@ -135,7 +135,10 @@ def _chip(weights):
     return replace(device, descriptor=replace(device.descriptor, memories=memories))
 
 
-@pytest.mark.parametrize("policy", PLACEMENT_POLICIES)
+@pytest.mark.parametrize(
+    "policy",
+    [p if p == "mincut" else pytest.param(p, marks=pytest.mark.slow) for p in PLACEMENT_POLICIES],
+)
 def test_weights_beyond_the_dram_of_a_device_run_on_the_host(policy):
     graph, devices = _products(14), ["cpu:0", _chip(9)]
     assert not gr.place(graph, ["cpu:0", "tt:0"], placement=policy).did.tolist() == [0] * graph.num_nodes

@@ -23,7 +23,7 @@ def bench(monkeypatch):
     return bench_rank
 
 
-@pytest.mark.parametrize("objective", ["serial", "makespan"])
+@pytest.mark.parametrize("objective", ["serial", pytest.param("makespan", marks=pytest.mark.slow)])
 def test_predictions_order_random_placements_as_simulations_do(bench, objective):
     for devices in bench.LISTS:
         for model in bench.MODELS:
