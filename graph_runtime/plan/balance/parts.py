@@ -151,8 +151,8 @@ def _product_of_rows(view: View, node: NodeView) -> list[Part]:
 
 
 def _recurrent(view: View, node: NodeView) -> list[Part]:
-    """lstm, gru, rnn as one product of as much work: rows of all steps' gates by the weights of a direction,
-    [gates x hidden, hidden]. A core of the kernel does all steps of a direction, so its blocks are its own."""
+    """lstm, gru, rnn as one product of as much work: rows of all steps' gates by the weights of a
+    direction, [gates x hidden, hidden]. A core of the kernel does all steps, so its blocks are its own."""
     out, k = view.tiles(node.outputs[0]), view.tiles(node.inputs[1]).rt
     weight = view.operand(node, 1, Tiles(out.z, k, out.ct), source=Tiles(1, k, out.ct), weight=True)
     operands = [view.operand(node, 0, Tiles(out.z, out.rt, k)), weight]
