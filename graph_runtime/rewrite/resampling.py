@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..base.errors import MissingDataError
 from ..ir.model import Constant
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
@@ -19,7 +20,7 @@ __all__ = ["resampling"]
 
 _MOST_TAPS = 8  # elements of a sum; so many times less work than a product at least:
 _GAIN = 4
-_MOST_MATRIX = 16 * 2**20  # bytes that are looked at
+_MOST_MATRIX = 4 * 2**20  # bytes that are looked at
 
 
 def resampling(net: Net) -> None:
@@ -62,10 +63,14 @@ def _taps(node: NetNode) -> tuple[np.ndarray, np.ndarray] | None:
         or not matrix.type.size
     ):
         return None
-    weights = matrix.constant.read()
+    try:
+        weights = matrix.constant.read()
+    except MissingDataError:  # an estimate, say, of a model without its weights
+        return None
     rows = weights if attrs["transpose_b"] else weights.T
-    count = np.count_nonzero(rows, axis=1)
-    most = max(int(count.max()), 1)
+    if np.count_nonzero(rows[0]) > _MOST_TAPS:  # as of nearly every other weight
+        return None
+    most = max(int(np.count_nonzero(rows, axis=1).max()), 1)
     if most > _MOST_TAPS or most * _GAIN > rows.shape[1]:
         return None
     at = np.argsort(rows == 0, axis=1, kind="stable")[:, :most]  # of elements that count first, in order
