@@ -21,6 +21,8 @@ from graph_runtime.plan.supports import circular_room
 from graph_runtime.study.baselines import BASELINES
 from graph_runtime.testing.placing import random_problem
 
+pytestmark = pytest.mark.core  # kernels say what circular buffers they open
+
 _DEVICES = (("cpu:0", "tt:0"), ("cpu:0", "cpu:1", "tt:0"))
 
 

@@ -128,7 +128,7 @@ def make_problem(
     these inputs: costs are those of the kernels that it will choose. ``streamed``: inputs that each run
     brings from that host, as those set anew, and that a device holds only while they are read. ``layouts``
     and ``numerics``: as assign_layouts and assign_numerics. ``circular`` says what circular buffers a node
-    opens, None: its kernel is asked (run/circular.of_node).
+    opens, None: its kernel is asked (run/circular.of_node), or where the compiled core is absent, none.
 
     Raises InputError for an input that the graph does not have; PlanError for layouts and numerics that
     cannot be.
@@ -139,7 +139,7 @@ def make_problem(
     devices = (*devices, parse("cpu:0")) if afar else devices
     model = find_costs(costs)
     kinds = find_kinds(graph, devices, formats, layouts)
-    opens = circular or provided("circular buffers").of_node
+    opens = circular or _asked_of_kernels()
     arithmetic = device_numerics(graph, devices, numerics)
     known = _known(graph, constants)
     prices = Prices(graph, devices, kinds, kernels or {}, model, known, arithmetic, opens)
@@ -179,6 +179,16 @@ def make_problem(
         _links(devices, model),
         prices.circular,
     )
+
+
+def _asked_of_kernels() -> Circular:
+    """What kernels open, by the compiled core that has them. Without it nothing can run, but a plan can be
+    looked at: then no kernel is known to open any."""
+    try:
+        found: Circular = provided("circular buffers").of_node
+    except ImportError:
+        return lambda graph, nid, device, layouts, *rest: 0
+    return found
 
 
 def _links(devices: tuple[Device, ...], model: CostModel) -> np.ndarray:
