@@ -99,6 +99,7 @@ def _convolved(net: Net, node: NetNode) -> NetValue:
 def _side_by_side(net: Net, node: NetNode, made: NetValue, sizes: tuple[int, ...]) -> NetValue:
     """[n, h, w, group sh sw o] -> [n, h sh, w sw, group o]."""
     n, h, w, group, sh, sw, o = sizes
+    split: tuple[int, ...]
     if group == 1:  # rows of sw o elements stay together
         split, perm = (n, h, w, sh, sw * o), [0, 1, 3, 2, 4]
     else:

@@ -7,6 +7,8 @@ Each plane of the result reads the KD planes of x that its taps see; they lie be
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..ir.graph import TensorType
@@ -35,7 +37,7 @@ def _as_image(net: Net, node: NetNode) -> NetValue:
     attrs, out = node.attrs, node.output.shape
     pads, strides, dilations = attrs["pads"], attrs["strides"], attrs["dilations"]
 
-    def op(name: str, *inputs: NetValue, **attrs: object) -> NetValue:
+    def op(name: str, *inputs: NetValue, **attrs: Any) -> NetValue:
         made = net.add(name, inputs, before=node, **attrs)
         assert isinstance(made, NetValue)  # ops of one result alone are added
         return made

@@ -63,7 +63,7 @@ class OrtValue:
 
     def update_inplace(self, np_arr: np.ndarray) -> None:
         """Write values of the same type and shape."""
-        self._tensor().copy_from(np_arr)
+        self._numbers().copy_from(np_arr)
 
     def shape(self) -> list[int]:
         return list(self._tensor().shape)
@@ -100,17 +100,23 @@ class OrtValue:
         return int(self._tensor().numpy().ctypes.data)
 
     def __dlpack__(self, **words: Any) -> Any:
-        return self._tensor().__dlpack__(**words)
+        return self._numbers().__dlpack__(**words)
 
     def __dlpack_device__(self) -> Any:
-        return self._tensor().__dlpack_device__()
+        return self._numbers().__dlpack_device__()
 
     @property
-    def value(self) -> Tensor | list[Tensor]:
+    def value(self) -> Tensor | ElementArray | list[Tensor]:
         """Our tensor, or the list of them."""
         return self._value
 
-    def _tensor(self) -> Tensor:
+    def _tensor(self) -> Tensor | ElementArray:
         if isinstance(self._value, list):
             raise InputError("this OrtValue is a sequence of tensors, not a tensor")
         return self._value
+
+    def _numbers(self) -> Tensor:
+        made = self._tensor()
+        if isinstance(made, ElementArray):
+            raise InputError("this OrtValue has texts or elements of few bits, of which there is no tensor")
+        return made

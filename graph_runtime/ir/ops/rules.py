@@ -57,7 +57,8 @@ TT_FLOATS = dtypes.TILED
 TT_ARITH = (*TT_FLOATS, "int32")
 # kernels of tt hold an element in four bytes: the widest integers first
 _HELD = sorted(
-    (f for f in dtypes.BY_DTYPE.values() if f.kind != "float" and f.itemsize <= 4), key=lambda f: -f.itemsize
+    (f for f in dtypes.BY_DTYPE.values() if f.kind != "float" and (f.itemsize or 8) <= 4),
+    key=lambda f: -(f.itemsize or 0),
 )
 TT_COMPARED = (*TT_FLOATS, *(f.dtype for f in _HELD if f.digits < 32))  # those that fit an int32
 TT_MOVED = (*TT_FLOATS, *(f.dtype for f in _HELD))

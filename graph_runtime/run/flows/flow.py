@@ -160,7 +160,7 @@ class Flow:
                     value = encoded(value, read.element, strings, read.name)
                 session.set_input(at, value)
             self.programs.run(session)
-            made = program.outputs
+            made: Mapping[str, Any] = program.outputs
             if stage.elements:
                 own = {name: decoded(made[name], kind, strings) for name, kind in stage.elements.items()}
                 made = {**made, **own}
