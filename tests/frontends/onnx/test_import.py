@@ -24,7 +24,8 @@ def test_names_of_the_op_table_are_onnx_s():
         known = {a.name: a for a in op.attrs}
         for name, attrs in op.onnx.items():
             schema = onnx.defs.get_schema(name, onnx.defs.onnx_opset_version())
-            assert set(attrs) == set(schema.attributes), name
+            apart = {"noop_with_empty_axes"} if op.neutral is not None else set()  # the reductions' converter
+            assert set(attrs) == set(schema.attributes) - apart, name
             for theirs, ours in attrs.items():
                 default = helper.get_attribute_value(schema.attributes[theirs].default_value)
                 default = default.decode() if isinstance(default, bytes) else default
