@@ -14,6 +14,7 @@ from typing import Any
 from ..ir.ops import registry, steps
 from ..ir.ops.shape import exactly
 from ..ir.ops.targets import panel_columns
+from .matching import only_reader
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
 from .pack_weights import is_host, packed_convolution, without_defaults
@@ -276,10 +277,10 @@ def _shuffle(images: _Images, node: NetNode) -> None:
     x, split, ndim = node.inputs[0], node.output, len(node.inputs[0].shape)
     if len(split.shape) != ndim + 1 or split.shape[0] != x.shape[0] or split.shape[3:] != x.shape[2:]:
         return
-    swap = _only_reader(split)
+    swap = only_reader(split)
     if swap is None or swap.op != "transpose" or permutation(swap) != (0, 2, 1, *range(3, ndim + 1)):
         return
-    join = _only_reader(swap.output)
+    join = only_reader(swap.output)
     if join is None or not (join.op and registry.require(join.op).is_nop) or join.output.shape != x.shape:
         return
     spatial = x.shape[2:]
@@ -287,10 +288,6 @@ def _shuffle(images: _Images, node: NetNode) -> None:
     perm = [*range(ndim - 1), ndim, ndim - 1]
     moved = images.net.add("transpose", [wide], before=join, perm=perm)
     images.gives(join, images.reshaped(moved, _turned(x.shape), join))
-
-
-def _only_reader(value: NetValue) -> NetNode | None:
-    return value.users()[0] if value.used_once and not value.heads else None
 
 
 _TURNS: dict[str, Callable[[_Images, NetNode], None]] = {

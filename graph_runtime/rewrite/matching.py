@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from .net import NetNode, NetValue
 
-__all__ = ["Factors", "closed", "factors", "is_close", "other", "with_number"]
+__all__ = ["Factors", "closed", "factors", "is_close", "only_reader", "other", "with_number"]
 
 _TOLERANCE = 1e-4  # exported constants are float32, or written with few digits (0.044715, 0.7978845)
 
@@ -22,6 +22,11 @@ def other(node: NetNode, value: NetValue) -> NetValue | None:
     if len(node.inputs) != 2 or value not in node.inputs:
         return None
     return node.inputs[1] if node.inputs[0] is value else node.inputs[0]
+
+
+def only_reader(value: NetValue) -> NetNode | None:
+    """The node that alone reads a value, once; None where others do, or the value is an output."""
+    return value.users()[0] if value.used_once else None
 
 
 def with_number(value: NetValue, op: str) -> tuple[NetValue, float] | None:

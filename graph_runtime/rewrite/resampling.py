@@ -6,12 +6,11 @@ one along each axis: they are weighted sums of a few elements.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from ..base.errors import MissingDataError
 from ..ir.model import Constant
+from .matching import only_reader
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
 from .pack_weights import is_host
@@ -95,7 +94,7 @@ def _result(value: NetValue, ndim: int, axis: int) -> tuple[NetNode | None, list
     steps: list[NetNode] = []
     node = value.maker
     if len(value.shape) != ndim:
-        after = _only_reader(value)
+        after = only_reader(value)
         if (
             after is None
             or after.op != "reshape"
@@ -106,7 +105,7 @@ def _result(value: NetValue, ndim: int, axis: int) -> tuple[NetNode | None, list
         steps.append(after)
         node = after
     if axis != ndim - 1:
-        after = _only_reader(node.output)
+        after = only_reader(node.output)
         back = _brings_last(axis, ndim)
         if (
             after is None
@@ -125,8 +124,3 @@ def _keeps_last(node: NetNode) -> bool:
 
 def _brings_last(axis: int, ndim: int) -> tuple[int, ...]:
     return (*(d for d in range(ndim) if d != axis), axis)
-
-
-def _only_reader(value: NetValue) -> NetNode | None:
-    users: Sequence[NetNode] = value.users()
-    return users[0] if value.used_once else None

@@ -1,5 +1,6 @@
-/* normalize.h: softmax log_softmax layer_norm rms_norm lrn of floats. Template. Sums are in double. Out may be x,
- * which is read for the last time before it is written, but not of lrn; it may not be a scale or bias.
+/* normalize.h: softmax log_softmax layer_norm rms_norm lrn of floats. Template. Sums are in double, but for rows of
+ * float32 (softmax_row.h). Out may be x, which is read for the last time before it is written, but not of lrn; it may
+ * not be a scale or bias.
  *
  * Attribute words: graph_runtime/ir/ops/normalize.py.
  *
