@@ -131,7 +131,8 @@ def _compare(tmp_path, kind: str, cases: list[tuple[Op, Case]]) -> int:
     return len(generic)
 
 
-@pytest.mark.parametrize("kind", ["cpu", pytest.param("tt", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cpu", "tt"])
 def test_compiled_kernels_give_the_bits_of_the_generic_ones(tmp_path, kind):
     assert _compare(tmp_path, kind, _cases(kind, every=False)) > 20
 

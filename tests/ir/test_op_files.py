@@ -18,6 +18,7 @@ def found():
     return op_files.count()
 
 
+@pytest.mark.slow  # reads all files
 def test_few_files_define_an_op(found):
     over = {
         name: defines for name, (defines, _) in found.items() if len(defines) > op_files.most(all_ops()[name])

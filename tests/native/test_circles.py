@@ -73,6 +73,7 @@ def circle(graph: Graph) -> str:
     return ""
 
 
+@pytest.mark.slow  # compiles them all
 def test_no_circle_among_the_files_of_native(tmp_path):
     sources = [source for folder in FOLDERS for source in sorted((NATIVE / folder).glob("*.c"))]
     graph = graph_of(sources, tmp_path)

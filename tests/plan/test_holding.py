@@ -84,7 +84,9 @@ def _decide_what_does_not_fit(problem, name):
     assert (room.parameters(did[None])[0] + room.buffers(did[None])[0] <= room.available).all()
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [*range(6), *(pytest.param(s, marks=pytest.mark.slow) for s in range(6, 24))]
+)
 def test_policies_find_what_fits_or_say_that_nothing_does(seed):
     problem = _problem(seed)
     best = int(evaluate(problem, _all(problem)).min())
@@ -137,10 +139,8 @@ def _chip(weights):
     return replace(device, descriptor=replace(device.descriptor, memories=memories))
 
 
-@pytest.mark.parametrize(
-    "policy",
-    [p if p == "mincut" else pytest.param(p, marks=pytest.mark.slow) for p in PLACEMENT_POLICIES],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", PLACEMENT_POLICIES)
 def test_weights_beyond_the_dram_of_a_device_run_on_the_host(policy):
     graph, devices = _products(14), ["cpu:0", _chip(9)]
     assert not gr.place(graph, ["cpu:0", "tt:0"], placement=policy).did.tolist() == [0] * graph.num_nodes

@@ -81,7 +81,9 @@ def test_stages_have_room(seed):
         assert held == 0 or (problem.room.excess(_cuts(problem)) > 0).any()
 
 
-@pytest.mark.parametrize("policy", ["greedy", "heft", "mincut"])
+@pytest.mark.parametrize(
+    "policy", ["heft", *(pytest.param(p, marks=pytest.mark.slow) for p in ("greedy", "mincut"))]
+)
 @pytest.mark.parametrize("graph", [_chain(24), _blocks(12)], ids=["chain", "blocks"])
 def test_throughput_is_near_the_bound_on_every_number_of_chips(graph, policy):
     last = None
@@ -94,6 +96,7 @@ def test_throughput_is_near_the_bound_on_every_number_of_chips(graph, policy):
         last = ns
 
 
+@pytest.mark.slow
 def test_forty_eight_devices_are_placed():
     devices = parse_list([f"tt:{i}" for i in range(48)])
     problem = make_problem(_chain(48), devices, objective="throughput", costs=_ring(48))

@@ -182,7 +182,7 @@ def test_a_device_that_had_nothing_to_do_for_long_has_to_be_woken(ns, late):
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-@pytest.mark.parametrize("devices", [PAIR, THREE], ids=["two", "three"])
+@pytest.mark.parametrize("devices", [PAIR, pytest.param(THREE, marks=pytest.mark.slow)], ids=["two", "three"])
 def test_policies_are_near_brute_force_and_never_worse_than_one_device(devices, objective):
     gaps: dict[str, list[float]] = {name: [] for name in PLACEMENT_POLICIES}
     for seed in range(8):

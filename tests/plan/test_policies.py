@@ -153,7 +153,8 @@ def test_a_placement_belongs_to_its_graph_and_devices():
         place(wide(), PAIR, placement="single", inputs=["y"])
 
 
-@settings(max_examples=25, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=100, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from([PAIR, ["tt:0", "cpu:0", "tt:1"], ["null:0", "cpu:0"]]),

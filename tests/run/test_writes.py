@@ -47,10 +47,10 @@ def test_scatter_leaves_blocks_alone_that_are_still_copied():
 def test_scatter_leaves_inputs_of_queued_runs_alone():
     b = gr.GraphBuilder()
     x = b.input("x", (64, 64))
-    product = b.op("matmul", b.input("big", (1024, 1024)), b.param("w", np.ones((1024, 1024), F32)))
+    product = b.op("matmul", b.input("big", (512, 512)), b.param("w", np.ones((512, 512), F32)))
     b.output(product, b.op("add", x, x))
     mods = [gr.create(b, None, "cpu:0") for _ in range(4)]
-    big = np.ones((1024, 1024), F32)
+    big = np.ones((512, 512), F32)
     runs = [mod.run_async(x=np.full((64, 64), i, F32), big=big) for i in range(8) for mod in mods]
     scattered = [gr.scatter([np.full((64, 64), -1, F32)], "tt:0")[0] for _ in range(64)]
     for i, run in enumerate(runs):

@@ -23,7 +23,8 @@ def bench(monkeypatch):
     return bench_rank
 
 
-@pytest.mark.parametrize("objective", ["serial", pytest.param("makespan", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["serial", "makespan"])
 def test_predictions_order_random_placements_as_simulations_do(bench, objective):
     for devices in bench.LISTS:
         for model in bench.MODELS:

@@ -106,6 +106,7 @@ def test_a_study_goes_on_wherever_its_file_was_cut_off(tmp_path):
         assert out.read_bytes() == torn
 
 
+@pytest.mark.slow
 def test_a_row_says_what_was_predicted_what_was_simulated_and_a_bound(tmp_path):
     rows = Study(**SMALL, objectives=["serial", "makespan", "throughput"]).run(tmp_path / "r.csv")
     for row in rows:

@@ -54,6 +54,7 @@ def found():
     return {kind: entry_files.count(kind) for kind in LIMITS}
 
 
+@pytest.mark.slow  # reads all files
 @pytest.mark.parametrize("kind", LIMITS)
 def test_few_files_define_an_entry(found, kind):
     over = {
@@ -64,6 +65,7 @@ def test_few_files_define_an_entry(found, kind):
     assert over == {}
 
 
+@pytest.mark.slow  # reads all files
 @pytest.mark.parametrize("kind", LIMITS)
 def test_what_is_above_the_limit_is(found, kind):
     """Else its row can go, or be lower."""
