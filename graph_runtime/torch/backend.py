@@ -23,13 +23,17 @@ from ..base.errors import (
     PlanError,
     UnsupportedOpError,
 )
-from ..base.least_recent import LeastRecent
+from ..rewrite.buckets import Bucket
 from ..run.tensors import journal
 from .backend_options import BackendOptions, read
 from .compiled_graph import CompiledGraph
 from .counters import Unsupported, count, note_graph, note_split
 from .decompositions import table
+from .emitter import Lowered
+from .fitting import Fit
 from .graphs import lower
+from .open_sizes import OpenSizes
+from .sized import SizedPrograms
 from .splitting import split, survey
 
 __all__ = ["Compiled", "backend", "compile_graph"]
@@ -41,60 +45,62 @@ _numbers = itertools.count()
 
 
 class Compiled:
-    """A graph of aten operations, run as programs, one for each set of sizes: the ``max_programs`` that were
-    used last are kept. One with nodes that cannot be lowered runs as pieces, which are such graphs, and these
-    nodes."""
+    """A graph of aten operations, run as programs: of the sizes that it was traced with, or, where it leaves
+    some open, of buckets (sized.py). One with nodes that cannot be lowered runs as pieces, which are such
+    graphs, and these nodes."""
 
     name: str
     options: BackendOptions
 
     def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], kind: str, options: BackendOptions):
         self.gm, self.options, self.name = gm, options, f"{kind}_{next(_numbers)}"
-        self.programs: LeastRecent[tuple[CompiledGraph | None]] = LeastRecent(options.max_programs)
+        self._made = 0
         self._only: CompiledGraph | None = None
+        self._sized: SizedPrograms | None = None
         self._pieces: torch.fx.GraphModule | None = None
         if all(_is_static(x) for x in examples):
-            self._only = self._program(examples)
+            self._only = self._of_sizes(examples)[0]
             self._choose = self._the_one
         else:
+            sizes = OpenSizes.of(gm) if options.buckets else None
+            self._sized = SizedPrograms(sizes, options.max_programs, self._lower, self._program)
             self._choose = self._of_sizes
 
     def __call__(self, *args: Any) -> Any:
         if self._pieces is not None:
             return self._pieces(*args)
-        program = self._choose(args)
+        program, fit = self._choose(args)
         if program is not None:
             try:
-                return program(args)
+                return program(args, fit)
             except Unsupported as refused:  # these values; others may fit again
                 self._give_up(str(refused), refused)
             except (KernelError, DeviceMemoryError) as error:
                 self._give_up(f"run error: {error}", error)
         return self.gm(*args) if self._pieces is None else self._pieces(*args)
 
-    def _the_one(self, args: Sequence[Any]) -> CompiledGraph | None:
-        return self._only
+    def _the_one(self, args: Sequence[Any]) -> tuple[CompiledGraph | None, Fit | None]:
+        return self._only, None
 
-    def _of_sizes(self, args: Sequence[Any]) -> CompiledGraph | None:
-        key = tuple(tuple(x.shape) if isinstance(x, torch.Tensor) else x for x in args)
-        held = self.programs.get(key)
-        if held is None:
-            held = self.programs.put(key, (self._program(args),))
-        return held[0]
-
-    def _program(self, args: Sequence[Any]) -> CompiledGraph | None:
-        options = self.options
+    def _of_sizes(self, args: Sequence[Any]) -> tuple[CompiledGraph | None, Fit | None]:
         try:
-            lowered = lower(self.gm, args, pins=options.placement, strict=options.fallback != "cpu")
-            name = self.name if not self.programs.made else f"{self.name}_{self.programs.made}"
-            made = CompiledGraph(lowered, options, name)
+            if self._sized is None:
+                return self._program(self._lower(args), None), None
+            return self._sized.program(args)
         except Unsupported as refused:
             if not self._split(refused):
                 self._give_up(str(refused), refused)
-            return None
         except (UnsupportedOpError, GraphError, PlanError, CapacityError, TypeError) as error:
             self._give_up(str(error), error)
-            return None
+        return None, None
+
+    def _lower(self, args: Sequence[Any]) -> Lowered:
+        return lower(self.gm, args, pins=self.options.placement, strict=self.options.fallback != "cpu")
+
+    def _program(self, lowered: Lowered, bucket: Bucket | None) -> CompiledGraph:
+        name = f"{self.name}_{self._made}" if self._made else self.name
+        made = CompiledGraph(lowered, self.options, name, bucket)
+        self._made += 1
         count("compiles")
         return made
 

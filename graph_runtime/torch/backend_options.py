@@ -23,8 +23,9 @@ class BackendOptions:
     "fast" or "exact" arithmetic there; ``formats`` {device or kind: format of its floats}, or one format for
     tt; ``placement`` {glob of op or node names: device}; ``trace`` a folder for the predicted timeline of
     each program; ``fallback``: "cpu" (operations without a kernel on tt run on the CPU, in the same program),
-    "eager" (a graph that has one runs op by op) or "error" (neither); ``max_programs`` of one graph, one for
-    each set of sizes: more run op by op."""
+    "eager" (a graph that has one runs op by op) or "error" (neither); ``max_programs`` of one graph,
+    one for a range of its sizes: the one that was used longest ago goes for another; ``buckets``: whether a
+    program may serve smaller sizes than its own, where padding is proven harmless."""
 
     fidelity: str | None = None
     dst: str | None = None
@@ -34,6 +35,7 @@ class BackendOptions:
     trace: Path | None = None
     fallback: str = "cpu"
     max_programs: int = 8
+    buckets: bool = True
 
     @property
     def arithmetic(self) -> dict[str, dict[str, str]]:
@@ -84,6 +86,8 @@ def read(given: Mapping[str, Any] | None) -> BackendOptions:
         raise InputError(
             f"option max_programs is 1 or more, got {made.max_programs!r}", got=made.max_programs
         )
+    if type(made.buckets) is not bool:
+        raise InputError(f"option buckets is True or False, got {made.buckets!r}", got=made.buckets)
     return made
 
 

@@ -16,6 +16,7 @@ from ..ir.model import Model
 from ..plan import plan
 from ..plan.types import Plan
 from ..rewrite import fuse, simplify
+from ..rewrite.buckets import Bucket
 from ..run.tensors import journal
 from ..run.tensors.arrays import borrow
 from ..run.tensors.tensor import Tensor
@@ -25,6 +26,7 @@ from . import clock, content
 from .backend_options import BackendOptions
 from .counters import Unsupported, count, note_host
 from .emitter import Lowered, Output
+from .fitting import Fit
 from .host import to_device
 from .kinds import array_of, kind_of, tensor_of, values_of
 from .rules.operands import name_of
@@ -42,38 +44,41 @@ class CompiledGraph:
     made its nodes fewer.
 
     Arguments on a device are handed over where they are; in another layout than the program wants, a copy is
-    made once and kept with the storage until it is written. Raises what planning and running raise; a call,
-    Unsupported where an integer of an argument on the CPU does not fit 32 bits.
+    made once and kept with the storage until it is written. A program of a ``bucket`` is called with how it
+    fits the sizes of the arguments. Raises what planning and running raise; a call, Unsupported where an
+    integer of an argument on the CPU does not fit 32 bits.
     """
 
     name: str
     outputs: list[Output]
     on_cpu: dict[tuple[str, str, str], int]
 
-    def __init__(self, lowered: Lowered, options: BackendOptions, name: str):
+    def __init__(self, lowered: Lowered, options: BackendOptions, name: str, bucket: Bucket | None = None):
         self.outputs, self.hoisted, self.name = lowered.outputs, lowered.hoisted, name
         self.on_cpu = dict(lowered.on_cpu)
         used = [d for d in (*devices(), cpu(0)) if str(d) in lowered.used]
-        model = _rewritten(Model.from_builder(lowered.builder), used)
+        model = _rewritten(Model.from_builder(lowered.builder) if bucket is None else bucket.model, used)
         graph, self.notes = model.graph, model.notes
         self.plan: Plan | None = None
-        self._inputs: list[tuple[int, Any, Device]] = []
-        self._random: list[Callable[[], torch.Tensor]] = []
+        self._inputs: list[tuple[int, str, Any, Device]] = []
+        self._random: list[tuple[str, Callable[[], torch.Tensor]]] = []
+        self._masks: list[str] = []
         if not graph.num_nodes or not len(graph.outputs):
             return
         self.plan = planned = plan(
             graph, used, formats=_present(options.formats, used), numerics=_present(options.arithmetic, used)
         )
         numbers = {key: i for i, key in enumerate(graph.input_names)}
-        arguments = [(argument, numbers[key]) for argument, key in lowered.inputs if key in numbers]
-        random = [(make, numbers[key]) for key, make in lowered.hoisted if key in numbers]
-        for argument, index in arguments:
-            eid = int(graph.input_eids[index])
-            device = planned.devices[int(planned.entry_did()[eid])]
-            self._inputs.append((argument, planned.layout(eid), device))
-        self._random = [make for make, _ in random]
+        for argument, key in lowered.inputs:
+            if key in numbers:
+                eid = int(graph.input_eids[numbers[key]])
+                device = planned.devices[int(planned.entry_did()[eid])]
+                self._inputs.append((argument, key, planned.layout(eid), device))
+        self._random = [(key, make) for key, make in lowered.hoisted if key in numbers]
+        self._masks = [] if bucket is None else [key for key in bucket.masks if key in numbers]
         constants = {numbers[key]: constant.read() for key, constant in model.constants.items()}
-        given = [index for _, index in (*arguments, *random)]
+        names = (*(key for _, key, _, _ in self._inputs), *(key for key, _ in self._random), *self._masks)
+        given = [numbers[key] for key in names]
         self._submit = HandleSubmitter(planned, f"torch {name}", constants, given).submit
         if options.trace is not None:
             write_whole(
@@ -82,24 +87,32 @@ class CompiledGraph:
                 parents=True,
             )
 
-    def __call__(self, args: Sequence[Any]) -> list[Any]:
+    def __call__(self, args: Sequence[Any], fit: Fit | None = None) -> list[Any]:
         made: Sequence[Tensor] = ()
         collect()
         if self.plan is not None:
             for op, where, reason in self.on_cpu:
                 journal.refuse(op, where, (), f"{reason} (in {self.name})")
-            values = [self._value(args[number], layout, device) for number, layout, device in self._inputs]
-            made = self._submit(values + [array_of(make()) for make in self._random])
+            values = [
+                self._value(args[number], layout, device)
+                if fit is None
+                else self._fitted(fit, key, args[number], layout, device)
+                for number, key, layout, device in self._inputs
+            ]
+            made = self._submit([*values, *self._made_here(fit)])
             for (op, where, reason), times in self.on_cpu.items():
                 journal.record(op, where, (), f"{reason} (in {self.name})", times=times)
             count("programs")
             if clock.running.on:
                 self._tick()
-            for x, value in zip((args[number] for number, _, _ in self._inputs), values, strict=True):
+            for x, value in zip((args[number] for number, *_ in self._inputs), values, strict=True):
                 if x.device.type == "cpu" and isinstance(value, Tensor):
                     memory: Any = value.buffer  # what borrows has one
                     memory.wait(write=True)  # torch writes its memory as soon as we return
-        return [self._result(output, made, args) for output in self.outputs]
+        outputs: Sequence[Output] = self.outputs
+        if fit is not None:
+            outputs, made = fit.outputs, [fit.cut(number, value) for number, value in enumerate(made)]
+        return [self._result(output, made, args) for output in outputs]
 
     def _tick(self) -> None:
         """Let the clock of its device go on by its time."""
@@ -121,6 +134,22 @@ class CompiledGraph:
         if base.layout == layout and base.device == device:
             return base
         return prepared(x, base, layout, device)
+
+    def _fitted(self, fit: Fit, name: str, x: torch.Tensor, layout: Any, device: Device) -> Any:
+        """An argument at the sizes of the bucket."""
+        if not fit.pads(name):
+            return self._value(x, layout, device)
+        if x.device.type == "cpu":
+            return fit.padded(name, values_of(_fitting(x) if x.dtype == torch.int64 else x))
+        return fit.padded(name, _image(x))
+
+    def _made_here(self, fit: Fit | None) -> list[Any]:
+        """Random numbers, and masks of the sizes."""
+        if fit is None:
+            return [array_of(make()) for _, make in self._random]
+        makers = dict(fit.random)
+        random = [fit.padded(key, array_of(makers[key]())) for key, _ in self._random]
+        return [*random, *(fit.masks[key] for key in self._masks)]
 
     # **************** results ****************
 

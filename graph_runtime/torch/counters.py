@@ -13,7 +13,17 @@ from ..base.locks import new_lock
 from ..run.tensors import journal
 from .store import devices
 
-__all__ = ["Stats", "Unsupported", "count", "note_graph", "note_host", "note_split", "stats", "type_of"]
+__all__ = [
+    "Stats",
+    "Unsupported",
+    "count",
+    "note_exact",
+    "note_graph",
+    "note_host",
+    "note_split",
+    "stats",
+    "type_of",
+]
 
 KINDS = {
     "device": "operations done on a device",
@@ -21,6 +31,7 @@ KINDS = {
     "views": "images made of a view: slices, transposes, of what a storage holds",
     "partial": "writes into a part of a storage",
     "programs": "compiled programs that were submitted",
+    "bucketed": "runs of a compiled graph by a program of larger sizes",
     "compiles": "graphs that torch.compile gave and that became programs",
     "fused": "nodes of their graphs that became part of others",
     "graphs_split": "graphs that torch.compile gave and that run in pieces, some operations one at a time",
@@ -38,12 +49,14 @@ class Unsupported(Exception):
 class Stats:
     """``counts`` {kind: how often}; ``fallbacks`` {(operation, reason): how often it was done on the host},
     eager operations of the process among them; ``eager_graphs`` {reason: how many}, ``split_graphs`` {why an
-    operation of a graph runs by itself: how many}."""
+    operation of a graph runs by itself: how many}, ``exact_sizes`` {why a graph has a program of its own for
+    sizes: how many sets of sizes}."""
 
     counts: dict[str, int] = field(default_factory=dict)
     fallbacks: dict[tuple[str, str], int] = field(default_factory=dict)
     eager_graphs: dict[str, int] = field(default_factory=dict)
     split_graphs: dict[str, int] = field(default_factory=dict)
+    exact_sizes: dict[str, int] = field(default_factory=dict)
 
     @property
     def on_host(self) -> int:
@@ -58,6 +71,9 @@ class Stats:
         lines += [f"{times:>8} {op} on the host: {why}" for (op, why), times in self.fallbacks.items()]
         lines += [f"{times:>8} graphs run op by op: {why}" for why, times in self.eager_graphs.items()]
         lines += [f"{times:>8} operations of split graphs: {why}" for why, times in self.split_graphs.items()]
+        lines += [
+            f"{times:>8} sizes with a program of their own: {why}" for why, times in self.exact_sizes.items()
+        ]
         return "\n".join(lines) or "nothing was done"
 
 
@@ -65,6 +81,7 @@ _lock = new_lock()
 _counts = dict.fromkeys(KINDS, 0)
 _graphs: dict[str, int] = {}
 _split: dict[str, int] = {}
+_exact: dict[str, int] = {}
 
 
 def count(kind: str, times: int = 1) -> None:
@@ -92,6 +109,12 @@ def note_graph(reason: str) -> None:
         _note(_graphs, reason)
 
 
+def note_exact(reason: str) -> None:
+    """Count a set of sizes that a graph has a program of its own for."""
+    with _lock:
+        _note(_exact, reason)
+
+
 def note_split(name: str, operations: int, reasons: Iterable[str]) -> None:
     """Count a graph that runs in pieces, and warn, once, of what is left out of its programs."""
     count("graphs_split")
@@ -117,9 +140,10 @@ def stats(clear: bool = False) -> Stats:
         key = (one.op, one.reason)
         found[key] = found.get(key, 0) + one.count
     with _lock:
-        made = Stats(dict(_counts), found, dict(_graphs), dict(_split))
+        made = Stats(dict(_counts), found, dict(_graphs), dict(_split), dict(_exact))
         if clear:
             _counts.update(dict.fromkeys(KINDS, 0))
             _graphs.clear()
             _split.clear()
+            _exact.clear()
     return made

@@ -171,15 +171,20 @@ def on_device(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any
     if not kwargs:
         operation.remember(args, emitter, made)
     count("device")
+
+    def of_torch(value: Tensor, position: int) -> torch.Tensor:
+        if position in operation.rule.wide and value.dtype == "int32":
+            return wrap(widened(value), torch.int64, emitter.index, value.type.shape, _most_place(args))
+        return wrap(value, torch_dtype(value.dtype), emitter.index)
+
     if isinstance(made, (tuple, list)):
-        return type(made)(None if m is None else _torch(operation, m, emitter, i) for i, m in enumerate(made))
-    return _torch(operation, made, emitter, 0)
+        return type(made)(None if m is None else of_torch(m, i) for i, m in enumerate(made))
+    return of_torch(made, 0)
 
 
-def _torch(operation: Operation, made: Tensor, emitter: Eager, position: int) -> torch.Tensor:
-    if position in operation.rule.wide and made.dtype == "int32":
-        return wrap(widened(made), torch.int64, emitter.index, made.type.shape, MOST)
-    return wrap(made, torch_dtype(made.dtype), emitter.index)
+def _most_place(args: tuple[Any, ...]) -> int:
+    """No place of an element is larger: wide results are places in an argument."""
+    return min(max((x.numel() for x in args if isinstance(x, torch.Tensor)), default=MOST), MOST)
 
 
 def _rule_name(name: str) -> str:

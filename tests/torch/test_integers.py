@@ -106,3 +106,11 @@ def test_views_without_a_box_are_picked_and_written_by_their_places(tt, same):
             x[1 + 5 * i + 4 * j] *= -1
     same(y, x)
     same(matrix, torch.diag_embed(x[:4]))
+
+
+def test_places_are_known_to_be_small(tt):
+    x = torch.rand(2, 96)
+    tokens, ours = x.argmax(-1), x.to("tt").argmax(-1)
+    assert torch.equal((tokens * 3 + 95).cumsum(0), (ours * 3 + 95).cumsum(0).cpu())
+    assert torch.equal(x.sort().indices + 1, (x.to("tt").sort().indices + 1).cpu())
+    assert not tt.stats().fallbacks

@@ -108,7 +108,7 @@ def test_a_program_that_fails_when_it_runs_is_left_to_torch_and_counted(tt, same
     x = torch.rand(4)
     same(function(x.to("tt")), x * 2 + 1)
 
-    def fails(self, args):
+    def fails(self, args, fit):
         raise KernelError("broken")
 
     monkeypatch.setattr(CompiledGraph, "__call__", fails)

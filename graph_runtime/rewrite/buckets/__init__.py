@@ -5,6 +5,6 @@ model), proof (that it serves other sizes), serving (which bucket serves a run: 
 """
 
 from .bucket import Axes, Bucket, Crosses, bucketed
-from .serving import Buckets, power_of_two
+from .serving import Buckets, Choice, power_of_two, with_room
 
-__all__ = ["Axes", "Bucket", "Buckets", "Crosses", "bucketed", "power_of_two"]
+__all__ = ["Axes", "Bucket", "Buckets", "Choice", "Crosses", "bucketed", "power_of_two", "with_room"]

@@ -37,7 +37,8 @@ from .ruling import Call, Crosses, Mask, Ruling
 __all__ = ["Axes", "Bucket", "Crosses", "bucketed"]
 
 _MASK = dtypes.from_numpy(np.dtype(np.bool_))
-Axes = Mapping[str, Sequence[str | None]]  # of an input: the symbol of each axis, None for a fixed one
+# of an input: the symbol of each axis, None for a fixed one; or what it is a sum of, as ("n", 1)
+Axes = Mapping[str, Sequence[str | tuple[str | int, ...] | None]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,13 +145,24 @@ class _Bucketing:
     def _input(self, value: NetValue, other: NetValue) -> Region:
         symbols = self.axes.get(value.name, ())
         if value.constant is None and symbols:
-            return tuple(
-                ((((size, symbol),),) if symbol in self.sizes and size != 1 else plain(size))
-                for size, symbol in zip(value.shape, symbols, strict=True)
-            )
+            return tuple(self._axis(size, symbol) for size, symbol in zip(value.shape, symbols, strict=True))
         if len(value.shape) != len(other.shape):
             raise Crosses(f"{value.name} has another rank at other sizes")
         return tuple(self._fresh(a, b) for a, b in zip(value.shape, other.shape, strict=True))
+
+    def _axis(self, size: int, symbol: str | tuple[str | int, ...] | None) -> Axis:
+        """The axis of an input that goes by a symbol, or by a sum of some and numbers."""
+        if symbol is None or size == 1:
+            return plain(size)
+        parts = symbol if isinstance(symbol, tuple) else (symbol,)
+        known = [part in self.sizes for part in parts if isinstance(part, str)]
+        if not any(known):
+            return plain(size)
+        if not all(known):
+            raise Crosses(f"an axis of {' + '.join(map(str, parts))} has buckets of some of these only")
+        if len(parts) == 1:
+            return (((size, str(symbol)),),)
+        return (tuple((part, None) if isinstance(part, int) else (self.sizes[part], part) for part in parts),)
 
     def _fresh(self, size: int, probed: int) -> Axis:
         """The axis of a size here that has another size in the probe: the one symbol that explains both."""

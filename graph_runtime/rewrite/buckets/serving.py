@@ -25,7 +25,7 @@ from ...ir.model import Model
 from .bucket import Axes, Bucket, Crosses, bucketed
 from .regions import Sizes
 
-__all__ = ["Buckets", "power_of_two"]
+__all__ = ["Buckets", "Choice", "power_of_two", "with_room"]
 
 Choice = Sequence[int] | Callable[[int], int]
 _MOST_SIZE = 2**31 - 1  # of a bucket
@@ -35,6 +35,14 @@ _MOST_PROOFS = 4096  # sizes of which it is remembered what serves them
 def power_of_two(size: int) -> int:
     """The bucket of a size: the next power of two."""
     return 1 << max(size - 1, 0).bit_length()
+
+
+def with_room(size: int) -> int:
+    """The bucket of a size that grows from run to run: 128 times the next power of four."""
+    bucket = 128
+    while bucket < size:
+        bucket *= 4
+    return bucket
 
 
 @dataclass(eq=False)

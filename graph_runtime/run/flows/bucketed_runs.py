@@ -12,8 +12,7 @@ from ...base.options import Options
 from ...frontends.onnx.dynamic import PortInfo
 from ...frontends.onnx.elements import elements_of
 from ...ir.model import Model
-from ...rewrite.buckets import Bucket, Buckets, Crosses
-from ...rewrite.buckets.serving import Choice
+from ...rewrite.buckets import Bucket, Buckets, Choice, Crosses
 from .flow import Flow, Step
 from .flow_values import Value, array_of
 from .programs import SizedProgram

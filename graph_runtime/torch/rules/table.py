@@ -48,7 +48,8 @@ class Emitter(Protocol):
 @dataclass(frozen=True, slots=True)
 class Rule:
     """``indices``: positions of arguments that may be 64-bit integers, because they are indices: rules see
-    them as int32. ``wide``: positions of results that are 64-bit integers, the rule's int32."""
+    them as int32. ``wide``: positions of results that are places of elements of an argument, 64-bit integers,
+    the rule's int32."""
 
     body: Callable[..., Any]
     indices: tuple[int, ...] = ()

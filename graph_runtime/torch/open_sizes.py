@@ -1,0 +1,128 @@
+"""The sizes that a graph of torch's leaves open: their symbols, and what a call says of them.
+
+sizes = OpenSizes.of(gm)          None where a graph has none, or some that its arguments do not say
+sizes.of_call(args)               {"s27": 5}
+sizes.arguments_at({"s27": 8})    arguments without values of these sizes, to lower the graph for
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+
+from ..rewrite.buckets import Choice, power_of_two, with_room
+
+__all__ = ["OpenSizes"]
+
+_Part = int | str  # of an axis: elements, or a symbol's
+
+
+@dataclass(frozen=True)
+class OpenSizes:
+    """``metas``: what the graph's arguments were traced as. ``found`` {symbol: (argument, axis), axis None
+    for a number}. ``growing``: symbols of axes that the graph itself makes longer, as a cache."""
+
+    metas: tuple[Any, ...]
+    found: Mapping[str, tuple[int, int | None]]
+    growing: frozenset[str]
+
+    @classmethod
+    def of(cls, gm: torch.fx.GraphModule) -> OpenSizes | None:
+        metas = tuple(node.meta.get("val") for node in gm.graph.nodes if node.op == "placeholder")
+        found: dict[str, tuple[int, int | None]] = {}
+        wanted: set[str] = set()
+        for number, meta in enumerate(metas):
+            for axis, size in _sizes(meta):
+                expression = size.node.expr
+                wanted |= {str(symbol) for symbol in expression.free_symbols}
+                if isinstance(expression, sympy.Symbol):
+                    found.setdefault(str(expression), (number, axis))
+        if not wanted or wanted - set(found) or any(not _plain(meta) for meta in metas):
+            return None
+        return cls(metas, found, frozenset(_growing(gm)))
+
+    @property
+    def choices(self) -> dict[str, Choice]:
+        """How large a bucket of each symbol is."""
+        return {symbol: with_room if symbol in self.growing else power_of_two for symbol in self.found}
+
+    def of_call(self, args: Sequence[Any]) -> dict[str, int]:
+        """The symbols' values in a call."""
+        return {
+            symbol: int(args[number] if axis is None else args[number].shape[axis])
+            for symbol, (number, axis) in self.found.items()
+        }
+
+    def arguments_at(self, sizes: Mapping[str, int]) -> list[Any]:
+        """The arguments at sizes: tensors without values, and numbers."""
+        values = {sympy.Symbol(name): size for name, size in sizes.items()}
+
+        def at(size: Any) -> int:
+            if not isinstance(size, torch.SymInt):
+                return int(size)
+            expression = size.node.expr
+            return int(expression.subs({s: values[sympy.Symbol(str(s))] for s in expression.free_symbols}))
+
+        return [
+            torch.empty([at(n) for n in meta.shape], dtype=meta.dtype, device="meta")
+            if isinstance(meta, torch.Tensor)
+            else at(meta)
+            if isinstance(meta, torch.SymInt)
+            else meta
+            for meta in self.metas
+        ]
+
+    def axes(self, names: Mapping[int, str]) -> dict[str, tuple[tuple[_Part, ...] | str | None, ...]]:
+        """What the axes of arguments go by, as buckets want it; ``names`` {number of an argument: its
+        name}."""
+        return {
+            name: tuple(_parts(size) for size in self.metas[number].shape) for number, name in names.items()
+        }
+
+
+def _sizes(meta: Any) -> list[tuple[int | None, torch.SymInt]]:
+    if isinstance(meta, torch.SymInt):
+        return [(None, meta)] if meta.node.expr.free_symbols else []
+    if not isinstance(meta, torch.Tensor):
+        return []
+    return [
+        (axis, size)
+        for axis, size in enumerate(meta.shape)
+        if isinstance(size, torch.SymInt) and size.node.expr.free_symbols
+    ]
+
+
+def _plain(meta: Any) -> bool:
+    """Whether a call's argument is known by its sizes."""
+    return isinstance(meta, (torch.Tensor, torch.SymInt, int, type(None)))
+
+
+def _parts(size: Any) -> tuple[_Part, ...] | str | None:
+    """The symbol of an axis; the parts of one that is a sum of symbols and a number, as s + 1; else None."""
+    if not isinstance(size, torch.SymInt):
+        return None
+    expression = size.node.expr
+    if isinstance(expression, sympy.Symbol):
+        return str(expression)
+    if not isinstance(expression, sympy.Add):
+        return None
+    symbols = [str(part) for part in expression.args if isinstance(part, sympy.Symbol)]
+    numbers = [int(part) for part in expression.args if part.is_Integer]
+    if len(symbols) + len(numbers) != len(expression.args) or any(n < 1 for n in numbers):
+        return None
+    return (*symbols, *numbers)
+
+
+def _growing(gm: torch.fx.GraphModule) -> set[str]:
+    """Symbols of axes that a result has longer than an argument has them."""
+    found = set()
+    for node in next(iter(reversed(gm.graph.nodes))).all_input_nodes:
+        for _, size in _sizes(node.meta.get("val")):
+            parts = _parts(size)
+            if isinstance(parts, tuple):
+                found |= {part for part in parts if isinstance(part, str)}
+    return found
