@@ -1,12 +1,13 @@
 """Exported programs of torch as bundles, which run without torch.
 
 export(torch.export.export(model.cpu().eval(), (x,)), "model.bundle", devices=("tt:0", "cpu:0"))
+export(program, "model.bundle", sizes={"batch": [1, 8, 32]})      with dynamic sizes
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,12 @@ import torch
 
 from ..base.errors import InputError, UnsupportedOpError
 from ..base.machine.devices import Device, parse_list
+from ..base.options import Options
 from ..ir.model import Model
+from ..run.flows.saving import flow_of_models, save_flow
 from .counters import Unsupported
 from .decompositions import table
-from .emitter import Lowered
+from .dims import Dims
 from .graphs import lower
 from .kinds import array_of
 
@@ -26,13 +29,27 @@ __all__ = ["export", "to_model"]
 _KIND = torch.export.graph_signature.InputKind
 
 
-def to_model(program: torch.export.ExportedProgram, device: str | Device = "cpu:0") -> Model:
+def to_model(
+    program: torch.export.ExportedProgram,
+    device: str | Device = "cpu:0",
+    sizes: Mapping[str, int] | None = None,
+) -> Model:
     """The Model of an exported program: its parameters are constants, its inputs have the names of
-    forward()'s arguments. 64-bit integers are 32-bit ones.
+    forward()'s arguments. 64-bit integers are 32-bit ones. ``sizes`` {dynamic dimension: its size}, by the
+    name of its Dim.
 
-    Raises InputError for what is no exported program, or one that changes its buffers (a model in training);
-    UnsupportedOpError where an operation cannot be lowered.
+    Raises InputError for what is no exported program, one that changes its buffers (a model in training), or
+    sizes that it has not; UnsupportedOpError where an operation cannot be lowered.
     """
+    program = _decomposed(program)
+    dims = Dims.of(program)
+    values = _values(program) if dims is None else dims.arguments_at(dims.complete(sizes or {}))
+    if dims is None and sizes:
+        raise InputError(f"the exported program has no dynamic sizes, got {dict(sizes)}", got=dict(sizes))
+    return _model(program, str(device), values)
+
+
+def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
     if not isinstance(program, torch.export.ExportedProgram):
         raise InputError(
             f"export takes what torch.export.export(model, args) gives, got {type(program).__name__}",
@@ -46,21 +63,21 @@ def to_model(program: torch.export.ExportedProgram, device: str | Device = "cpu:
             "torch.export.export",
             got=changed,
         )
-    return Model.from_builder(_lowered(program, str(device)).builder)
+    return program
 
 
-def _lowered(program: torch.export.ExportedProgram, device: str) -> Lowered:
-    gm = program.graph_module
-    values = [node.meta["val"] for node in gm.graph.nodes if node.op == "placeholder"]
-    if any(not isinstance(n, int) for v in values if isinstance(v, torch.Tensor) for n in v.shape):
-        raise InputError("the exported program has dynamic sizes: export it for the sizes that it shall have")
+def _values(program: torch.export.ExportedProgram) -> list[Any]:
+    return [node.meta["val"] for node in program.graph_module.graph.nodes if node.op == "placeholder"]
+
+
+def _model(program: torch.export.ExportedProgram, device: str, values: Sequence[Any]) -> Model:
     specs = program.graph_signature.input_specs
     names = {
         number: spec.arg.name if spec.kind == _KIND.USER_INPUT else spec.target
         for number, spec in enumerate(specs)
     }
     try:
-        lowered = lower(gm, values, device=device, names=names)
+        lowered = lower(program.graph_module, values, device=device, names=names)
     except Unsupported as refused:
         raise UnsupportedOpError(f"the exported program cannot be lowered: {refused.args[0]}") from refused
     if any(output.number is None for output in lowered.outputs):
@@ -68,7 +85,7 @@ def _lowered(program: torch.export.ExportedProgram, device: str) -> Lowered:
     for number, key in lowered.inputs:
         if specs[number].kind != _KIND.USER_INPUT:
             lowered.builder.params[key] = _array(program, specs[number].target)
-    return lowered
+    return Model.from_builder(lowered.builder)
 
 
 def _array(program: torch.export.ExportedProgram, name: str) -> Any:
@@ -82,14 +99,27 @@ def export(
     program: torch.export.ExportedProgram,
     path: str | os.PathLike[str],
     devices: str | Device | Sequence[str | Device] = ("tt:0", "cpu:0"),
+    sizes: Mapping[str, Sequence[int]] | None = None,
     **options: Any,
 ) -> Path:
     """Write an exported program as a bundle, for ``graph-runtime run`` and graph_runtime.load. It goes onto
     the first of ``devices``, onto the others where that has no kernel. ``options``: as build_bundle's.
 
-    Raises as to_model, and what compiling raises.
+    Where the program has dynamic sizes, the bundle has a program for each combination of ``sizes``
+    {dimension: sizes}, by the names of their Dims; by default each dimension has the size of the example and
+    powers of two up to 64, as its range allows, and a warning says them. Raises as to_model, InputError for
+    more than 64 combinations, and what compiling raises.
     """
     from ..codegen.build import build_bundle
 
     found = parse_list(devices)
-    return build_bundle(to_model(program, found[0]), [d.spelling for d in found], path, **options)
+    spellings = [d.spelling for d in found]
+    program = _decomposed(program)
+    dims = Dims.of(program)
+    if dims is None:
+        return build_bundle(to_model(program, found[0]), spellings, path, **options)
+    models = [
+        _model(program, str(found[0]), dims.arguments_at(chosen)) for chosen in dims.combinations(sizes)
+    ]
+    ports = dims.ports(models[0])
+    return save_flow(flow_of_models(models), ports, path, spellings, Options.of(None, **options))

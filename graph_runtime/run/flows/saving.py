@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import orjson
@@ -19,13 +19,15 @@ from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...build.bundles.flow_check import check_flow
 from ...frontends.onnx.dynamic import PortInfo
+from ...frontends.onnx.stages import Read, Stage
 from ...ir.model import Model
 from .flow import Flow, Step
 from .flow_values import constant_of
 from .host_node import HostNode
 from .loops import Loop
+from .programs import Programs
 
-__all__ = ["flow_document", "save_flow"]
+__all__ = ["flow_document", "flow_of_models", "save_flow"]
 
 
 def flow_document(
@@ -45,6 +47,23 @@ def flow_document(
         "steps": writer.steps,
     }
     return document, writer.models
+
+
+def flow_of_models(models: Sequence[Model]) -> Flow:
+    """The flow of models that are one at other sizes: a run is that of the model whose inputs have its
+    sizes."""
+    steps = {}
+    for model in models:
+        graph = model.graph
+        kinds = {n: graph.entry_type(e) for n, e in zip(graph.input_names, graph.input_eids, strict=True)}
+        names = list(model.input_names)
+        reads = tuple(Read(name, None, kinds[name]) for name in names)
+        makes = {name: name for name in graph.output_names}
+        stage = Stage(model, reads, makes, {}, {}, (), (), {}, ())
+        steps[tuple((kinds[name].shape, kinds[name].dtype) for name in names)] = Step(stage, [], ())
+    options = Options()
+    programs = Programs(cast("Any", None), options, "models", len(steps))
+    return Flow(None, (), tuple(models[0].graph.output_names), {}, programs, options.most_steps, steps)
 
 
 def save_flow(
