@@ -23,12 +23,12 @@ from . import require_onnx
 from .context import UnknownValueError, table
 from .control_checks import check_control
 from .elements import BY_CODE, ELEMENTS, elements_of
+from .host_ops import check_host_ops
 from .importer import Importer
 from .parse import ParsedFile, all_nodes, checked_file, with_type
 from .read import DTYPES, ModelFile, dtype_name
 from .stages import Known
 from .tape import TapeValue
-from .text import check_texts
 from .validate import Size, UnboundDimsError, input_types, opsets, own_inputs, symbolic_shape
 
 __all__ = ["DynamicFile", "PortInfo", "found_by_runs", "open_dynamic"]
@@ -102,7 +102,7 @@ def open_dynamic(source: Any, dims: Mapping[str, Size], values: Mapping[str, Any
     versions = opsets(file.proto, onnx)
     _check_ops(graph, file.name)
     check_control(graph)
-    check_texts(ParsedFile(file, versions, {}, {}, None, {}), graph)
+    check_host_ops(ParsedFile(file, versions, {}, {}, None, {}), graph)
     given = {name: np.asarray(value) for name, value in values.items()}
     parsed = ParsedFile(file, versions, {}, {}, None, {})
     known: dict[str, Known] = dict(Importer(parsed).initializers(graph))

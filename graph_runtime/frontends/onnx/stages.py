@@ -22,11 +22,11 @@ from .context import UnknownValueError
 from .control_checks import one_value
 from .elements import ELEMENTS, Element
 from .emit import emit
+from .host_ops import done_by_host
 from .importer import UNKNOWN, Importer
 from .parse import ParsedFile
 from .sorting import names_read
 from .tape import TapeSequence, TapeValue
-from .text import takes_texts
 
 __all__ = ["Known", "Read", "Stage", "StagedNode", "Type", "first_nodes", "next_stage"]
 
@@ -129,7 +129,7 @@ class _Cutter:
         values = [self.scope[name] for name in node.input if name]
         waits = any(value is UNKNOWN or value.bound for value in values)
         loop = node.op_type in ("Loop", "Scan") and node.domain in ("", "ai.onnx")
-        on_host = not waits and takes_texts(node, [getattr(v, "element", None) for v in values])
+        on_host = not waits and done_by_host(node, [getattr(v, "element", None) for v in values])
         if waits or on_host or (loop and self._stays(node)):
             self._wait(path, node, (loop or on_host) and not waits)
             return

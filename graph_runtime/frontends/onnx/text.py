@@ -16,58 +16,17 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import GraphError
-from .attributes import attributes_of
-from .elements import ELEMENTS, STRING, Element
-from .parse import ParsedFile
+from .elements import ELEMENTS, STRING
 from .read import dtype_name
 from .regular import Pattern
 
-__all__ = ["TextOp", "check_texts", "takes_texts", "text_op"]
+__all__ = ["ALSO_TEXTS", "TEXTS", "TextOp"]
 
 TextOp = Callable[..., Sequence[np.ndarray]]
 _MOST_ELEMENTS = 2**31  # of one result
 _MOST_CHARACTERS = 2**28
 _MOST_STEPS = 10_000_000  # of a pattern in one text
 _Attrs = Mapping[str, Any]
-
-
-def takes_texts(node: Any, elements: Sequence[Element | None]) -> bool:
-    """Whether the host does a node. ``elements``: of its inputs that are given."""
-    key = _key(node)
-    if key in _ALWAYS:
-        return True
-    if key not in _SOMETIMES:
-        return False
-    to = next((a.i for a in node.attribute if a.name == "to"), 0) if key[1] == "Cast" else 0
-    return STRING in elements or to == STRING.code
-
-
-def text_op(file: ParsedFile, node: Any, path: str) -> TextOp:
-    """What a node does that takes_texts. Raises GraphError for attributes that do not fit."""
-    try:
-        attrs = attributes_of(file.file, node, file.opsets.get(node.domain, 1))
-        return (_ALWAYS | _SOMETIMES)[_key(node)](attrs)
-    except GraphError as error:
-        raise GraphError(
-            f"{node.op_type} {node.name!r}: {error}", path=path, node=node.name, op=node.op_type
-        ) from error
-    except (TypeError, ValueError, KeyError) as error:
-        text = f"{node.op_type} {node.name!r}: its attributes do not fit: {error}"
-        raise GraphError(text, path=path, node=node.name, op=node.op_type) from error
-
-
-def check_texts(file: ParsedFile, graph: Any, path: str = "$.graph") -> None:
-    """Raise GraphError for a node of texts whose attributes do not fit, in subgraphs too."""
-    for i, node in enumerate(graph.node):
-        if _key(node) in _ALWAYS:
-            text_op(file, node, f"{path}.node[{i}]")
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                check_texts(file, attribute.g, f"{path}.node[{i}].{attribute.name}")
-
-
-def _key(node: Any) -> tuple[str, str]:
-    return "" if node.domain == "ai.onnx" else node.domain, node.op_type
 
 
 def _fits(count: int, what: str, most: int = _MOST_ELEMENTS) -> None:
@@ -351,7 +310,7 @@ def _unique(attrs: _Attrs) -> TextOp:
     return run
 
 
-_ALWAYS: dict[tuple[str, str], Callable[[_Attrs], TextOp]] = {
+TEXTS: dict[tuple[str, str], Callable[[_Attrs], TextOp]] = {
     ("", "StringConcat"): _concat,
     ("", "StringSplit"): _split,
     ("", "StringNormalizer"): _normalizer,
@@ -359,7 +318,7 @@ _ALWAYS: dict[tuple[str, str], Callable[[_Attrs], TextOp]] = {
     ("", "TfIdfVectorizer"): _ngrams,
     ("com.microsoft", "Tokenizer"): _tokenizer,
 }
-_SOMETIMES: dict[tuple[str, str], Callable[[_Attrs], TextOp]] = {
+ALSO_TEXTS: dict[tuple[str, str], Callable[[_Attrs], TextOp]] = {
     ("", "Cast"): _cast,
     ("", "CastLike"): _cast_like,
     ("", "Unique"): _unique,

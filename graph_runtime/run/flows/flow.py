@@ -15,10 +15,10 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import GraphError, InputError
 from ...frontends.onnx.elements import Strings
+from ...frontends.onnx.host_ops import host_op
 from ...frontends.onnx.parse import ParsedFile
 from ...frontends.onnx.stages import Known, Stage, StagedNode, next_stage
 from ...frontends.onnx.tape import TapeValue
-from ...frontends.onnx.text import text_op
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from .flow_values import Value, array_of, constant_of, decoded, encoded, kept, kind_of, type_of
@@ -216,7 +216,7 @@ class Flow:
         if node.op_type in ("Loop", "Scan"):
             return body_of(self.file, path, node, stage, self._inner)
         known = {n: constant_of(stage.known[n], self.strings) for n in node.input if n in stage.known}
-        return HostNode(path, node, text_op(self.file, node, path), known)
+        return HostNode(path, node, host_op(self.file, node, path), known)
 
     def _inner(
         self, nodes: tuple[StagedNode, ...], outputs: tuple[str, ...], known: Mapping[str, Known]

@@ -1,4 +1,4 @@
-"""A node that the host does between programs: what makes or reads texts."""
+"""A node that the host does between programs: what makes or reads texts, what draws random numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import GraphError
-from ...frontends.onnx.text import TextOp
+from ...frontends.onnx.host_ops import HostOp
 from .flow_values import Value, array_of
 
 __all__ = ["HostNode"]
@@ -19,7 +19,7 @@ class HostNode:
 
     path: str
     node: Any
-    op: TextOp
+    op: HostOp
     known: Mapping[str, Value]
 
     @property

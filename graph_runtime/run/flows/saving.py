@@ -94,7 +94,8 @@ def _refuse_elements(steps: Iterable[Step]) -> None:
     """Raise InputError for what bundles do not have yet: strings, and elements of few bits."""
     for step in steps:
         if step.stage.has_elements or any(isinstance(loop, HostNode) for loop in step.loops):
-            raise InputError("this model has strings or elements of few bits, which bundles do not have yet")
+            has = "strings, elements of few bits or random numbers"
+            raise InputError(f"this model has {has}, which bundles do not have yet")
         _refuse_elements(step.children.values())
 
 

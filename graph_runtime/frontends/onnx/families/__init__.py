@@ -13,6 +13,7 @@ from . import (
     elementwise,
     gather,
     grid_sample,
+    host,
     inverse,
     linear,
     normalise,
@@ -25,7 +26,6 @@ from . import (
     shapes,
     signal,
     small_elements,
-    texts,
     trees,
 )
 
@@ -42,6 +42,7 @@ __all__ = [
     "elementwise",
     "gather",
     "grid_sample",
+    "host",
     "inverse",
     "linear",
     "normalise",
@@ -54,6 +55,5 @@ __all__ = [
     "shapes",
     "signal",
     "small_elements",
-    "texts",
     "trees",
 ]
