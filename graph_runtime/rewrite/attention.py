@@ -1,10 +1,15 @@
-"""softmax(q k^T scale + bias) v -> the op attention."""
+"""softmax(q k^T scale + bias) v -> the op attention, also where where(seen, scores, -inf) hides keys."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
+from ..base import dtypes
+from ..ir.model import Constant
 from ..ir.ops import registry
 from ..ir.ops.numerics import Numerics
 from .matching import closed, with_number
@@ -16,7 +21,8 @@ __all__ = ["attentions"]
 
 @dataclass
 class _Scores:
-    """scale q k^T (+ bias) before the softmax; ``k`` is [.., d, t] unless ``k_is_rows``."""
+    """scale q k^T (+ bias) before the softmax; ``k`` is [.., d, t] unless ``k_is_rows``. ``seen``: which keys
+    are not hidden, [.., 1, t]."""
 
     q: NetValue
     k: NetValue
@@ -25,6 +31,7 @@ class _Scores:
     numerics: Numerics
     bias: NetValue | None
     nodes: list[NetNode] = field(default_factory=list)
+    seen: NetValue | None = None
 
 
 def attentions(net: Net) -> None:
@@ -54,6 +61,20 @@ def attentions(net: Net) -> None:
 
 def _scores(value: NetValue) -> _Scores | None:
     """The scores that a softmax reads, taken apart."""
+    if value.op == "where" and value.used_once:
+        seen, scores, hidden = value.maker.inputs
+        found = _biased(scores) if scores.type == value.type else None
+        keys = len(seen.shape) < 2 or seen.shape[-2] == 1
+        if found is None or not keys or hidden.scalar() != -math.inf:
+            return None
+        found.seen = seen
+        found.nodes.append(value.maker)
+        return found
+    return _biased(value)
+
+
+def _biased(value: NetValue) -> _Scores | None:
+    """A product of queries and keys, with what is added to it."""
     plain = _product(value)
     if plain is not None or value.op != "add" or not value.used_once:
         return plain
@@ -123,7 +144,15 @@ def _replace(net: Net, root: NetNode, found: _Scores, softmax: NetNode) -> None:
             k = net.add(
                 "transpose", [k], before=root, name=f"{k.name}_rows", perm=perm, origins=k.maker.origins
             )
-    inputs = [found.q, k, root.inputs[1], *([found.bias] if found.bias is not None else [])]
+    bias = found.bias
+    if found.seen is not None:
+        rows = _rows(found.seen, k)
+        if rows is None:
+            return
+        bias = _hidden(net, root, found.seen, bias, -math.inf, k.dtype)
+        seen = net.add("reshape", [found.seen], before=root, shape=rows)
+        k = _hidden(net, root, seen, k, 0, k.dtype)
+    inputs = [found.q, k, root.inputs[1], *([bias] if bias is not None else [])]
     attrs: dict[str, Any] = {"scale": found.scale, **found.numerics.as_dict()}
     if not net.keeps_support(nodes, "attention", inputs, **attrs):
         return
@@ -137,3 +166,21 @@ def _replace(net: Net, root: NetNode, found: _Scores, softmax: NetNode) -> None:
         root.output,
         net.add("attention", inputs, before=root, origins=[o for n in nodes for o in n.origins], **attrs),
     )
+
+
+def _rows(seen: NetValue, k: NetValue) -> tuple[int, ...] | None:
+    """The shape in which a mask of keys lies along the rows of k; None where k is shared by several masks."""
+    shape = (*seen.shape[:-2], seen.shape[-1] if seen.shape else 1, 1)
+    fits = len(shape) <= len(k.shape) and np.broadcast_shapes(shape, k.shape) == k.shape
+    return shape if fits else None
+
+
+def _hidden(
+    net: Net, root: NetNode, seen: NetValue, value: NetValue | None, fill: float, dtype: str
+) -> NetValue:
+    """A value, else 0, with ``fill`` for the keys that are hidden."""
+    own, number = (
+        net.constant(Constant.of(np.array(n, dtypes.to_numpy(dtype)), "what hides keys"), "hidden")
+        for n in (0, fill)
+    )
+    return net.add("where", [seen, own if value is None else value, number], before=root)

@@ -150,6 +150,41 @@ def test_a_dimension_may_be_bound_and_threads_are_checked():
         ours.InferenceSession(proto(), options)
 
 
+def test_an_entry_gives_a_dimension_buckets():
+    options = ours.SessionOptions()
+    options.add_session_config_entry("graph_runtime.buckets.batch", "4, 16")
+    session = ours.InferenceSession(proto(), options)
+    for batch in (1, 3, 4, 9, 20):
+        x = RNG.standard_normal((batch, 4)).astype(np.float32)
+        y, total = session.run(None, {"x": x})
+        np.testing.assert_allclose(y, np.maximum(x @ WEIGHT, 0), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(total, y.sum(), rtol=1e-5)
+    stats = session.stats()
+    assert (stats["bucket_runs"], stats["exact_runs"], stats["made"]) == (4, 1, 3)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("graph_runtime.buckets.batch", "4,-1", "positive sizes"),
+        ("graph_runtime.buckets.batch", "many", "positive sizes"),
+        ("graph_runtime.buckets.", "4", "no session config entry"),
+        ("graph_runtime.bucket.batch", "4", "did you mean 'graph_runtime.buckets.<dimension>'"),
+        ("buckets", "4", "no session config entry 'buckets'"),
+    ],
+)
+def test_entries_that_there_are_not_are_refused_by_name(key, value, said):
+    with pytest.raises(InputError, match=said):
+        ours.SessionOptions().add_session_config_entry(key, value)
+
+
+def test_buckets_of_a_dimension_that_the_model_has_not():
+    options = ours.SessionOptions()
+    options.add_session_config_entry("graph_runtime.buckets.bath", "4")
+    with pytest.raises(InputError, match="did you mean 'batch'"):
+        ours.InferenceSession(proto(), options)
+
+
 def test_profiling_writes_chrome_events(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = ours.SessionOptions()

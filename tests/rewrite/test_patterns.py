@@ -255,6 +255,27 @@ def test_attention(options, devices):
     assert_rule(model, "attentions", "attention", *["transpose"] * 4)
 
 
+def hiding(b, *, seen=(2, 1, 1, 5), number=-np.inf):
+    """Keys hidden by a mask before the softmax."""
+    q, k, v = (b.op("transpose", b.input(name, (2, 5, 3, 4)), perm=[0, 2, 1, 3]) for name in "qkv")
+    mask = b.op("greater", b.input("seen", seen), b.number(-0.5))
+    scores = b.op("add", b.op("matmul", q, k, transpose_b=True), b.input("bias", (2, 1, 1, 5)))
+    weights = b.op("softmax", b.op("where", mask, scores, b.number(number)))
+    return b.op("matmul", weights, v)
+
+
+@pytest.mark.parametrize("seen", [(2, 1, 1, 5), (5,), (1, 5)])
+def test_attention_whose_keys_are_hidden(seen):
+    model = rewritten(lambda b: hiding(b, seen=seen))
+    rest = ["transpose"] * 3 + ["greater", "where", "where"] + ["reshape"]
+    assert_rule(model, "attentions", "attention", *rest)
+
+
+@pytest.mark.parametrize("options", [{"seen": (5, 5)}, {"number": -1e4}])
+def test_what_hides_more_than_keys_is_no_attention(options):
+    assert "attention" not in ops_of(rewritten(lambda b: hiding(b, **options)))
+
+
 def test_attention_has_the_fidelity_of_its_products():
     model = rewritten(lambda b: attention(b, fidelity=("HiFi2", "HiFi2")), devices=("tt:0",))
     (func,) = [f for f in model.graph.funcs if f.op == "attention"]

@@ -220,6 +220,10 @@ class InferenceSession:
         if chosen != self._providers:
             self._open(chosen)
 
+    def stats(self) -> dict[str, Any]:
+        """FlowModule.stats: which programs were made, and what buckets did. ONNX Runtime has none."""
+        return self._module.stats()
+
     def get_session_options(self) -> SessionOptions:
         return self._options
 

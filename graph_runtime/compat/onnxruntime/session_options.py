@@ -58,6 +58,13 @@ _REFUSED = {
 }
 
 
+# this package's own entry: BUCKETS + the name of a dimension, with sizes as "1,8,32"
+_OWN = "graph_runtime."
+_BUCKETS = f"{_OWN}buckets."
+# what ONNX Runtime's entries begin with (onnxruntime_session_options_config_keys.h)
+_THEIRS = ("ep.", "kernel.", "memory.", "mlas.", "optimization.", "session.")
+
+
 class _Words:
     """Attributes from a table of defaults; any other is refused by its name."""
 
@@ -94,8 +101,18 @@ class SessionOptions(_Words):
         object.__setattr__(self, "_dims", {})
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """Kept for get_session_config_entry: none of ONNX Runtime's entries changes a result."""
-        self._entries[str(key)] = str(value)
+        """``graph_runtime.buckets.<dimension>`` gives a dimension buckets, as "1,8,32": a program of one of
+        these sizes serves those below it where padding is proven harmless. ONNX Runtime's own entries are
+        kept for get_session_config_entry, none of them changes a result. Raises InputError for other keys,
+        and for sizes that are no positive integers."""
+        key, value = str(key), str(value)
+        if key.startswith(_BUCKETS) and key != _BUCKETS:
+            self._dims[key.removeprefix(_BUCKETS)] = _sizes(key, value)
+        elif not key.startswith(_THEIRS):
+            near = did_you_mean(key, [f"{_BUCKETS}<dimension>"]) if key.startswith(_OWN) else ""
+            text = f"there is no session config entry {key!r}{near}: {_BUCKETS}<dimension> is this package's"
+            raise InputError(f"{text}, ONNX Runtime's begin with {', '.join(_THEIRS)}", got=key)
+        self._entries[key] = value
 
     def get_session_config_entry(self, key: str) -> str:
         """What was added. Raises InputError for a key that was not."""
@@ -108,7 +125,7 @@ class SessionOptions(_Words):
         return key in self._entries
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Bind a symbolic dimension."""
+        """Bind a symbolic dimension, or one whose buckets an entry gave."""
         self._dims[name] = int(size)
 
     def as_options(self) -> Options:
@@ -123,6 +140,14 @@ class SessionOptions(_Words):
             fuse=False if plain else None,
             compile=False if plain else None,
         )
+
+
+def _sizes(key: str, text: str) -> tuple[int, ...]:
+    """The bucket sizes of an entry's value."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
+        raise InputError(f"{key} takes positive sizes, as '1,8,32'; got {text!r}", got=text)
+    return tuple(map(int, parts))
 
 
 class RunOptions(_Words):

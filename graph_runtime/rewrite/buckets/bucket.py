@@ -119,6 +119,7 @@ class _Bucketing:
         self.regions: dict[NetValue, Region] = {}
         self.masks: dict[Axis, NetValue] = {}
         self.least: dict[str, int] = {}
+        self.zeros: dict[NetValue, set[int]] = {}  # axes along which real rows have 0 where padding is
 
     def run(self) -> Bucket:
         if len(self.net) != len(self.probe) or len(self.net.inputs) != len(self.probe.inputs):
@@ -198,6 +199,8 @@ class _Bucketing:
         if ruling.masks:
             made = self._masked(node, ruling)
             self.regions |= zip(made, ruling.regions, strict=True)
+            if node.op == "softmax":  # exp(-inf)
+                self.zeros[made[0]] = {mask.axis for mask in ruling.masks}
             self.net.replace_all(node, made)
 
     def _ruling(self, node: NetNode, other: NetNode, regions: tuple[Region, ...]) -> Ruling:
@@ -242,6 +245,8 @@ class _Bucketing:
 
     def _where(self, value: NetValue, mask: Mask, node: NetNode) -> NetValue:
         region = self.regions[value]
+        if mask.fill == 0 and mask.axis in self.zeros.get(value, ()):
+            return value
         real = self._along(region[mask.axis], len(region) - mask.axis, node)
         fill = self._number(mask.fill, value.dtype)
         made = self.net.add("where", [real, value, fill], before=node)

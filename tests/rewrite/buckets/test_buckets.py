@@ -119,6 +119,18 @@ PROVEN: dict[str, Callable[..., Any]] = {
     ),
     "attention": lambda b, n, m, x: b.op("attention", x("x"), x("y"), x("q")),
     "attention_bias": lambda b, n, m, x: b.op("attention", x("x"), x("y"), x("q"), b.param("c", w(1))),
+    "attention_apart": lambda b, n, m, x: b.op(
+        "matmul",
+        b.op(
+            "softmax",
+            b.op(
+                "multiply",
+                b.op("matmul", x("x"), b.op("transpose", x("y"), perm=(0, 2, 1))),
+                b.param("c", np.float32(0.5)),
+            ),
+        ),
+        x("q"),
+    ),
     "norm": lambda b, n, m, x: b.op("layer_norm", x("x"), b.param("g", w(4)), b.param("c", w(4))),
     "image": lambda b, n, m, x: b.op(
         "max_pool2d",
@@ -152,6 +164,16 @@ def test_a_bucket_gives_the_exact_results_whatever_padding_holds(name: str):
     assert len(used) == 1
     assert buckets.runs == 4
     assert buckets.padded > 0
+
+
+@pytest.mark.parametrize("name", ["attention", "attention_apart"])
+def test_a_bucket_of_an_attention_is_one(name: str):
+    buckets = Buckets({"m": [FULL["m"]]})
+    bucket = buckets.serving({"n": 3, "m": 4}, lambda s: model(PROVEN[name], s), AXES)
+    assert bucket is not None, buckets.reasons
+    ops = [func.op for func in _simplified(bucket).graph.funcs]
+    assert "attention" in ops
+    assert not {"softmax", "matmul"} & set(ops)
 
 
 @cache
