@@ -12,7 +12,7 @@ from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .shapes import pad
 
-__all__ = ["convolve", "same_pads", "spatial"]
+__all__ = ["convolve", "kernel_shape", "same_pads", "spatial"]
 
 
 def same_pads(
@@ -44,7 +44,7 @@ def spatial(ctx: Context, name: str, rank: int) -> list[int]:
     return found
 
 
-def _kernel_shape(ctx: Context, x: TapeValue, w: TapeValue) -> list[int]:
+def kernel_shape(ctx: Context, x: TapeValue, w: TapeValue) -> list[int]:
     """The kernel's sizes; refuses what is no convolution of one to three dimensions."""
     kernel = list(ctx.attr("kernel_shape", None) or w.shape[2:])
     if list(w.shape[2:]) != kernel or x.rank - 2 not in (1, 2, 3):
@@ -55,7 +55,7 @@ def _kernel_shape(ctx: Context, x: TapeValue, w: TapeValue) -> list[int]:
 def convolve(ctx: Context, x: TapeValue, w: TapeValue, bias: TapeValue | None) -> TapeValue:
     """Conv with the node's attributes. One dimension is two, the first of size 1; pads that no kernel takes
     are padded first."""
-    rank, kernel = x.rank - 2, _kernel_shape(ctx, x, w)
+    rank, kernel = x.rank - 2, kernel_shape(ctx, x, w)
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     pads, group = same_pads(ctx, x.shape[2:], kernel, strides, dilations), ctx.attr("group", 1)
     extra = () if bias is None else (bias,)
@@ -84,7 +84,7 @@ def _conv(ctx: Context) -> Results:
 @converter("ConvTranspose", limits="1 to 3 spatial dimensions; 3 with group 1 and dilations of 1")
 def _conv_transpose(ctx: Context) -> Results:
     x, w, bias = ctx.input(0), ctx.input(1), ctx.optional(2)
-    rank, group, kernel = x.rank - 2, ctx.attr("group", 1), _kernel_shape(ctx, x, w)
+    rank, group, kernel = x.rank - 2, ctx.attr("group", 1), kernel_shape(ctx, x, w)
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     extra = ctx.attr("output_padding", [0] * rank)
     pads, extra = _transpose_pads(ctx, x, kernel, strides, dilations, extra)

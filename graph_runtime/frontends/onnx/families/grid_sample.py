@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..context import Context, Results, converter
 from ..tape import TapeValue
+
+__all__ = ["Axis", "mixes"]
 
 _CUBIC = -0.75  # the coefficient a of the cubic kernel
 
@@ -26,7 +29,7 @@ def _grid_sample(ctx: Context) -> Results:
     for d, size in enumerate(sizes):  # the grid has x, the last dimension, first
         last = grid.rank - 1
         part = ctx.slice(grid, last, len(sizes) - 1 - d, len(sizes) - d)
-        axis = _Axis(ctx, size, corners, padding)
+        axis = Axis(ctx, size, corners, padding)
         points = math.prod(grid.shape[1:-1])
         taps.append(axis.taps(axis.coordinate(ctx.reshape(part, (x.shape[0], points))), mode))
     return _gathered(ctx, x, grid, taps)
@@ -37,6 +40,20 @@ def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[tuple
     n, c, *sizes = x.shape
     flat = ctx.reshape(x, (n, c, math.prod(sizes)))
     total: Any = None
+    for index, weight in mixes(ctx, sizes, taps):
+        points = index.shape[1]
+        index = ctx.expand(ctx.reshape(index, (n, 1, points)), (n, c, points))
+        part = ctx.op("take_along_axis", flat, index, axis=2)
+        if weight is not None:
+            part = ctx.op("multiply", part, ctx.reshape(weight, (n, 1, points)))
+        total = part if total is None else ctx.op("add", total, part)
+    return ctx.reshape(total, (n, c, *grid.shape[1:-1]))
+
+
+def mixes(
+    ctx: Context, sizes: Sequence[int], taps: Sequence[Sequence[tuple[Any, ...]]]
+) -> Iterator[tuple[TapeValue, Any]]:
+    """Each combination of the dimensions' neighbours: (index in the flat image, weight or None for 1)."""
     for chosen in itertools.product(*taps):
         index: Any = None
         weight: Any = None
@@ -47,16 +64,10 @@ def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[tuple
                 index = ctx.op("add", ctx.op("multiply", index, ctx.scalar(size, at)), at)
             if by is not None:
                 weight = by if weight is None else ctx.op("multiply", weight, by)
-        points = index.shape[1]
-        index = ctx.expand(ctx.reshape(index, (n, 1, points)), (n, c, points))
-        part = ctx.op("take_along_axis", flat, index, axis=2)
-        if weight is not None:
-            part = ctx.op("multiply", part, ctx.reshape(weight, (n, 1, points)))
-        total = part if total is None else ctx.op("add", total, part)
-    return ctx.reshape(total, (n, c, *grid.shape[1:-1]))
+        yield index, weight
 
 
-class _Axis:
+class Axis:
     """One spatial dimension. Places are float [batch, points] in elements."""
 
     def __init__(self, ctx: Context, size: int, corners: bool, padding: str):
