@@ -62,7 +62,7 @@ class CompiledGraph:
         self.plan: Plan | None = None
         self._inputs: list[tuple[int, str, Any, Device]] = []
         self._random: list[tuple[str, Callable[[], torch.Tensor]]] = []
-        self._masks: list[str] = []
+        self._said: list[str] = []
         if not graph.num_nodes or not len(graph.outputs):
             return
         self.plan = planned = plan(
@@ -75,9 +75,10 @@ class CompiledGraph:
                 device = planned.devices[int(planned.entry_did()[eid])]
                 self._inputs.append((argument, key, planned.layout(eid), device))
         self._random = [(key, make) for key, make in lowered.hoisted if key in numbers]
-        self._masks = [] if bucket is None else [key for key in bucket.masks if key in numbers]
+        said = () if bucket is None else (*bucket.masks, *bucket.places)
+        self._said = [key for key in said if key in numbers]
         constants = {numbers[key]: constant.read() for key, constant in model.constants.items()}
-        names = (*(key for _, key, _, _ in self._inputs), *(key for key, _ in self._random), *self._masks)
+        names = (*(key for _, key, _, _ in self._inputs), *(key for key, _ in self._random), *self._said)
         given = [numbers[key] for key in names]
         self._submit = HandleSubmitter(planned, f"torch {name}", constants, given).submit
         if options.trace is not None:
@@ -144,12 +145,12 @@ class CompiledGraph:
         return fit.padded(name, _image(x))
 
     def _made_here(self, fit: Fit | None) -> list[Any]:
-        """Random numbers, and masks of the sizes."""
+        """What is hoisted, and what says the sizes."""
         if fit is None:
             return [array_of(make()) for _, make in self._random]
         makers = dict(fit.random)
         random = [fit.padded(key, array_of(makers[key]())) for key, _ in self._random]
-        return [*random, *(fit.masks[key] for key in self._masks)]
+        return [*random, *(fit.said[key] for key in self._said)]
 
     # **************** results ****************
 

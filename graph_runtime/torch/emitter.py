@@ -18,7 +18,7 @@ from ..ir.ops.select import select
 from .counters import Unsupported
 from .store import devices
 
-__all__ = ["CPU", "GraphEmitter", "Lowered", "Output", "Turned"]
+__all__ = ["CPU", "GraphEmitter", "Lowered", "Output", "SizeInt", "Turned"]
 
 CPU = "cpu:0"
 
@@ -38,8 +38,9 @@ class Output:
 @dataclass
 class Lowered:
     """``inputs``: (argument number, name) of our graph's inputs; ``hoisted``: (name, function of no arguments
-    that makes the values on the host); ``outputs`` in torch's order; ``on_cpu``: {(op, device,
-    reason): how many} nodes of a device's graph that stand on the CPU, unasked; ``used`` devices."""
+    that makes the values on the host): random numbers, and what follows from open sizes; ``outputs`` in
+    torch's order; ``on_cpu``: {(op, device, reason): how many} nodes of a device's graph that stand on the
+    CPU, unasked; ``used`` devices."""
 
     builder: GraphBuilder
     inputs: list[tuple[int, str]] = field(default_factory=list)
@@ -47,6 +48,11 @@ class Lowered:
     outputs: list[Output] = field(default_factory=list)
     on_cpu: dict[tuple[str, str, str], int] = field(default_factory=dict)
     used: set[str] = field(default_factory=set)
+
+
+class SizeInt(int):
+    """A number that follows from open sizes: where it is a value of the graph, it is an input of it, as a
+    program may serve several sizes."""
 
 
 @dataclass
@@ -176,7 +182,14 @@ class GraphEmitter:
         return wanted
 
     def scalar(self, number: Any, dtype: str) -> Value:
-        return self.array(number, dtype)
+        if not isinstance(number, SizeInt):
+            return self.array(number, dtype)
+        name, made = (
+            f"hoisted_{len(self.lowered.hoisted)}",
+            torch.tensor(int(number), dtype=getattr(torch, dtype)),
+        )
+        self.lowered.hoisted.append((name, lambda: made))
+        return self.input(name, (), dtype, self.device if self._holds(dtype) else CPU)
 
     def array(self, values: Any, dtype: str) -> Value:
         """A constant of the graph. Raises Unsupported for an integer that does not fit the dtype: 64-bit ones

@@ -28,19 +28,18 @@ PADDING = 0.0  # what padding of floats is; no result depends on it, tests make 
 @dataclass(frozen=True, eq=False)
 class Fit:
     """How a bucket serves sizes. ``random`` {input: what makes its random numbers}, and ``outputs``: of the
-    graph at these sizes; ``masks`` {input: which elements are real}."""
+    graph at these sizes; ``said``: inputs that say which elements are real, and where."""
 
     bucket: Bucket
     sizes: Mapping[str, int]
     random: Mapping[str, Callable[[], torch.Tensor]]
     outputs: Sequence[Output]
-    masks: Mapping[str, np.ndarray]
+    said: Mapping[str, np.ndarray]
 
     @classmethod
     def of(cls, bucket: Bucket, sizes: Mapping[str, int], exact: Lowered) -> Fit:
         """``exact``: the graph at these sizes."""
-        masks = {name: real_mask(axis, sizes) for name, axis in bucket.masks.items()}
-        return cls(bucket, dict(sizes), dict(exact.hoisted), tuple(exact.outputs), masks)
+        return cls(bucket, dict(sizes), dict(exact.hoisted), tuple(exact.outputs), bucket.said(sizes))
 
     def pads(self, name: str) -> bool:
         """Whether an input has other sizes than the bucket."""

@@ -20,7 +20,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from ..ir.builder import GraphBuilder, Value
 from . import rules
 from .counters import Unsupported
-from .emitter import CPU, GraphEmitter, Lowered, Output, Turned
+from .emitter import CPU, GraphEmitter, Lowered, Output, SizeInt, Turned
 from .hoist import HOISTED
 from .kinds import array_of, kind_of, values_of
 from .rules.operands import name_of
@@ -55,9 +55,13 @@ def lower(
 
 @dataclass(frozen=True)
 class _Missing:
-    """A value that no node of ours can have, for a reason."""
+    """A value that no node of ours can have, for a reason: ``empty``, that it has no elements."""
 
     reason: str
+    empty: bool = False
+
+
+_NO_ELEMENTS = _Missing("an argument has no elements", True)
 
 
 class _Lowering:
@@ -112,7 +116,7 @@ class _Lowering:
 
         def given(meta: Any) -> Any:
             if not isinstance(meta, torch.Tensor):
-                return meta
+                return hint(meta)
             shape = tuple(map(hint, meta.shape))
             try:
                 where = self._device(meta)
@@ -139,12 +143,14 @@ class _Lowering:
     def _placeholder(self, node: torch.fx.Node, number: int) -> Any:
         given, meta = self.arguments[number], node.meta.get("val")
         if not isinstance(given, torch.Tensor):
-            return given
+            return SizeInt(given) if isinstance(meta, torch.SymInt) else given
         name, dtype = self.names.get(number, f"argument_{number}"), name_of(given.dtype)
         where = self._device(given if meta is None else meta)
-        _check(given.dtype, given.shape, where)
         if not node.users:
             return None
+        if 0 in given.shape:
+            return _NO_ELEMENTS
+        _check(given.dtype, given.shape, where)
         self.lowered.inputs.append((number, name))
         made = self.emitter.input(name, given.shape, dtype, where)
         self.argument[made.nid] = number
@@ -168,6 +174,10 @@ class _Lowering:
         target = node.target
         if isinstance(target, torch._ops.HigherOrderOperator):
             raise Unsupported(f"{target.name()} has no rule")
+        if (empty := self._without_elements(node)) is not None:
+            return empty
+        if target is torch.ops.aten.cat.default:
+            args = ([x for x in args[0] if not isinstance(x, _Missing) or not x.empty], *args[1:])
         missing = [x for x in tree_leaves((args, kwargs)) if isinstance(x, _Missing)]
         if missing:
             raise Unsupported(f"{target}: {missing[0].reason}")
@@ -181,7 +191,7 @@ class _Lowering:
         for space in ("aten::", "prims::", "graph_runtime::"):
             name = name.removeprefix(space)
         if name in ("sym_size", "sym_stride", "sym_numel"):
-            return args[0].shape[args[1]] if name == "sym_size" else math.prod(args[0].shape)
+            return SizeInt(args[0].shape[args[1]] if name == "sym_size" else math.prod(args[0].shape))
         meta = node.meta.get("val")
         self.emitter.device = self._device(_first(meta))
         self.emitter.name = node.name
@@ -198,15 +208,22 @@ class _Lowering:
             raise Unsupported(f"{target}: {refused.args[0]}") from refused
         return made
 
+    def _without_elements(self, node: torch.fx.Node) -> _Missing | None:
+        """What stands for a result without elements; None for one that has some."""
+        meta = node.meta.get("val")
+        if isinstance(meta, torch.Tensor) and any(isinstance(n, int) and n == 0 for n in meta.shape):
+            return _Missing(f"{node.target}: its result has no elements", True)
+        return None
+
     def _hoist(self, node: torch.fx.Node, name: str, args: Any, kwargs: Any) -> Value:
-        """Random numbers, and ranges: made on the host before each run, or once."""
+        """Random numbers, and ranges: made on the host before each run, or once where no size is in them."""
         make, always = HOISTED[name](args, kwargs, _first(node.meta["val"]).dtype)
-        if not always:
+        if not always and not any(isinstance(number, SizeInt) for number in args):
             return self.emitter.array(array_of(make()), name_of(make().dtype))
         sample, number = make(), len(self.lowered.hoisted)
-        self.lowered.hoisted.append((f"random_{number}", make))
+        self.lowered.hoisted.append((f"hoisted_{number}", make))
         dtype = name_of(sample.dtype)
-        return self.emitter.input(f"random_{number}", sample.shape, dtype, self.emitter.device)
+        return self.emitter.input(f"hoisted_{number}", sample.shape, dtype, self.emitter.device)
 
     def _outputs(self, results: Any) -> None:
         for node in results:
@@ -215,7 +232,7 @@ class _Lowering:
 
     def _output(self, node: Any, value: Any) -> Output:
         if not isinstance(value, (Value, Turned)):
-            if isinstance(node, torch.fx.Node) and node.op == "placeholder" and value is None:
+            if isinstance(node, torch.fx.Node) and node.op == "placeholder" and value in (None, _NO_ELEMENTS):
                 return Output(argument=list(self.gm.graph.nodes).index(node))
             return Output(constant=self._without_value(node, value))
         meta = node.meta.get("val")
@@ -244,7 +261,9 @@ class _Lowering:
         """What stands for a result that is no value of the graph: a number or None of torch's, or a tensor of
         no elements. Raises Unsupported for a tensor that has some, which its rule does not make."""
         meta = node.meta.get("val") if isinstance(node, torch.fx.Node) else None
-        if value is not None or not isinstance(meta, torch.Tensor):
+        if isinstance(value, _Missing) and not value.empty:
+            raise Unsupported(value.reason)
+        if not isinstance(value, (type(None), _Missing)) or not isinstance(meta, torch.Tensor):
             return value
         if 0 not in meta.shape:
             raise Unsupported(f"{node.args[0].target}: a result that is used is not made on the device")
@@ -281,8 +300,10 @@ def _first(meta: Any) -> Any:
 
 def _numbers(target: Any, args: Any) -> Any:
     """Arithmetic on sizes."""
-    module = getattr(target, "__module__", "")
-    if module in ("_operator", "math", "builtins") or module.startswith("torch.sym"):
-        return target(*args)
-    name = getattr(target, "__name__", str(target))
-    raise Unsupported(f"a call of {name} has no rule")
+    module, name = getattr(target, "__module__", ""), getattr(target, "__name__", str(target))
+    symbolic = module.startswith("torch.sym") or (module == "torch" and name.startswith("sym_"))
+    if not symbolic and module not in ("_operator", "math", "builtins"):
+        raise Unsupported(f"a call of {name} has no rule")
+    made = target(*args)
+    sized = type(made) is int and any(isinstance(arg, SizeInt) for arg in tree_leaves(args))
+    return SizeInt(made) if sized else made

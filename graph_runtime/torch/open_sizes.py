@@ -15,6 +15,7 @@ import sympy
 import torch
 
 from ..rewrite.buckets import Choice, power_of_two, with_room
+from .graphs import hint
 
 __all__ = ["OpenSizes"]
 
@@ -24,11 +25,12 @@ _Part = int | str  # of an axis: elements, or a symbol's
 @dataclass(frozen=True)
 class OpenSizes:
     """``metas``: what the graph's arguments were traced as. ``found`` {symbol: (argument, axis), axis None
-    for a number}. ``growing``: symbols of axes that the graph itself makes longer, as a cache."""
+    for a number}. ``growing`` {symbol: by how much}: of axes that the graph itself makes longer, as a cache:
+    0, and of what was as long as such an axis became, as a mask."""
 
     metas: tuple[Any, ...]
     found: Mapping[str, tuple[int, int | None]]
-    growing: frozenset[str]
+    growing: Mapping[str, int]
 
     @classmethod
     def of(cls, gm: torch.fx.GraphModule) -> OpenSizes | None:
@@ -43,12 +45,17 @@ class OpenSizes:
                     found.setdefault(str(expression), (number, axis))
         if not wanted or wanted - set(found) or any(not _plain(meta) for meta in metas):
             return None
-        return cls(metas, found, frozenset(_growing(gm)))
+        return cls(metas, found, _growing(gm, metas))
 
     @property
     def choices(self) -> dict[str, Choice]:
         """How large a bucket of each symbol is."""
-        return {symbol: with_room if symbol in self.growing else power_of_two for symbol in self.found}
+
+        def of(symbol: str) -> Choice:
+            more = self.growing.get(symbol)
+            return power_of_two if more is None else lambda size: with_room(max(size - more, 1)) + more
+
+        return {symbol: of(symbol) for symbol in self.found}
 
     def of_call(self, args: Sequence[Any]) -> dict[str, int]:
         """The symbols' values in a call."""
@@ -117,12 +124,20 @@ def _parts(size: Any) -> tuple[_Part, ...] | str | None:
     return (*symbols, *numbers)
 
 
-def _growing(gm: torch.fx.GraphModule) -> set[str]:
-    """Symbols of axes that a result has longer than an argument has them."""
-    found = set()
+def _growing(gm: torch.fx.GraphModule, metas: Sequence[Any]) -> dict[str, int]:
+    """{symbol: 0} of axes that a result has longer by a number; {symbol: that number} of arguments' axes that
+    had the result's size when the graph was traced."""
+    found: dict[str, int] = {}
+    grown: dict[int, int] = {}
     for node in next(iter(reversed(gm.graph.nodes))).all_input_nodes:
         for _, size in _sizes(node.meta.get("val")):
             parts = _parts(size)
-            if isinstance(parts, tuple):
-                found |= {part for part in parts if isinstance(part, str)}
+            if isinstance(parts, tuple) and len(parts) == 2 and isinstance(parts[1], int):
+                found[str(parts[0])] = 0
+                grown[hint(size)] = parts[1]
+    for meta in metas:
+        for _, size in _sizes(meta):
+            symbol = _parts(size)
+            if isinstance(symbol, str) and hint(size) in grown:
+                found.setdefault(symbol, grown[hint(size)])
     return found

@@ -29,10 +29,11 @@ from .regions import (
     labels_of,
     plain,
     real_mask,
+    real_places,
     real_shape,
     reshaped,
 )
-from .ruling import Call, Crosses, Mask, Ruling
+from .ruling import Call, Crosses, Lookup, Mask, Ruling
 
 __all__ = ["Axes", "Bucket", "Crosses", "bucketed"]
 
@@ -46,8 +47,8 @@ class Bucket:
     """A model at the bucket's ``sizes`` whose real elements do not depend on its padding.
 
     ``model``: reads the masks as inputs behind its own. ``inputs``, ``outputs``: their regions, by name and
-    in order; ``masks``: {input: the axis whose real elements it says}. ``least``: sizes below which it
-    serves none. ``source``: the model before it was
+    in order; ``masks``: {input: the axis whose real elements it says}, ``places``: {input: the axis of which
+    it says where they are}. ``least``: sizes below which it serves none. ``source``: the model before it was
     masked, ``regions``: of its entries.
     """
 
@@ -56,6 +57,7 @@ class Bucket:
     inputs: Mapping[str, Region]
     outputs: tuple[Region, ...]
     masks: Mapping[str, Axis]
+    places: Mapping[str, Axis]
     least: Sizes
     source: Model
     regions: tuple[Region, ...]
@@ -89,9 +91,12 @@ class Bucket:
                 padded[at_real(region, sizes)] = array
                 array = padded
             found[name] = array
-        if masks:
-            found |= {name: real_mask(axis, sizes) for name, axis in self.masks.items()}
-        return found
+        return found | self.said(sizes) if masks else found
+
+    def said(self, sizes: Sizes) -> dict[str, np.ndarray]:
+        """The inputs that say which elements are real, and where."""
+        masks = {name: real_mask(axis, sizes) for name, axis in self.masks.items()}
+        return masks | {name: real_places(axis, sizes) for name, axis in self.places.items()}
 
     def trim(self, outputs: Sequence[np.ndarray], sizes: Sizes) -> list[np.ndarray]:
         """The real elements of what it made: views where they are the first ones along each axis."""
@@ -118,6 +123,7 @@ class _Bucketing:
         self.probe = Net(probe)
         self.regions: dict[NetValue, Region] = {}
         self.masks: dict[Axis, NetValue] = {}
+        self.places: dict[Axis, NetValue] = {}
         self.least: dict[str, int] = {}
         self.zeros: dict[NetValue, set[int]] = {}  # axes along which real rows have 0 where padding is
 
@@ -137,9 +143,9 @@ class _Bucketing:
         graph = self.source.graph
         made = self.net.model()
         names = {name: graph.input_names.index(name) for name in self.source.input_names}
-        masks = {value.name: axis for axis, value in self.masks.items()}
+        masks, places = ({v.name: axis for axis, v in all.items()} for all in (self.masks, self.places))
         ours = {name: regions[at] for name, at in names.items()}
-        return Bucket(made, self.sizes, ours, outputs, masks, self.least, self.source, regions)
+        return Bucket(made, self.sizes, ours, outputs, masks, places, self.least, self.source, regions)
 
     # ---------------------------------------------------------------- values
 
@@ -166,24 +172,39 @@ class _Bucketing:
         return (tuple((part, None) if isinstance(part, int) else (self.sizes[part], part) for part in parts),)
 
     def _fresh(self, size: int, probed: int) -> Axis:
-        """The axis of a size here that has another size in the probe: the one symbol that explains both."""
+        """The axis of a size here that has another size in the probe: the one symbol that explains both, or
+        the one that does with a number added."""
         if size == probed:
             return plain(size)
         fit = [s for s, n in self.sizes.items() if (n, self.probe_sizes[s]) == (size, probed)]
         if len(fit) == 1:
             return (((size, fit[0]),),)
+        more = [s for s, n in self.sizes.items() if size - n == probed - self.probe_sizes[s] > 0]
+        if not fit and len(more) == 1:
+            own = self.sizes[more[0]]
+            return (((own, more[0]), (size - own, None)),)
         raise Crosses(f"an axis of {size}, at other sizes {probed}, follows no one dimension")
 
     def _mask(self, axis: Axis) -> NetValue:
         """The graph's input that says which elements of an axis are real."""
         if axis not in self.masks:
-            labels = "_".join(sorted(labels_of((axis,))))
-            value = NetValue(
-                TensorType(_MASK, (axis_size(axis),)), None, 0, f"real_{labels}_{len(self.masks)}"
+            self.masks[axis] = self._said(
+                "real", axis, TensorType(_MASK, (axis_size(axis),)), len(self.masks)
             )
-            self.net.inputs.append(value)
-            self.masks[axis] = value
         return self.masks[axis]
+
+    def _places(self, axis: Axis) -> NetValue:
+        """The graph's input that says where the real elements of an axis are."""
+        if axis not in self.places:
+            kind = TensorType("int32", (2 * axis_size(axis),))
+            self.places[axis] = self._said("places", axis, kind, len(self.places))
+        return self.places[axis]
+
+    def _said(self, what: str, axis: Axis, kind: TensorType, number: int) -> NetValue:
+        labels = "_".join(sorted(labels_of((axis,))))
+        value = NetValue(kind, None, 0, f"{what}_{labels}_{number}")
+        self.net.inputs.append(value)
+        return value
 
     # ---------------------------------------------------------------- nodes
 
@@ -196,7 +217,7 @@ class _Bucketing:
         except Crosses as reason:
             raise Crosses(f"node {node.name!r}: {reason}") from None
         self.regions |= zip(node.outputs, ruling.regions, strict=True)
-        if ruling.masks:
+        if ruling.masks or ruling.lookups:
             made = self._masked(node, ruling)
             self.regions |= zip(made, ruling.regions, strict=True)
             if node.op == "softmax":  # exp(-inf)
@@ -236,6 +257,8 @@ class _Bucketing:
         inputs = list(node.inputs)
         for mask in ruling.masks:
             inputs[mask.index] = self._where(inputs[mask.index], mask, node)
+        for lookup in ruling.lookups:
+            inputs[lookup.index] = self._looked_up(inputs[lookup.index], lookup, node)
         if ruling.how == "mean":
             return [self._mean(node, inputs[0], ruling)]
         if ruling.how == "attention":
@@ -252,6 +275,24 @@ class _Bucketing:
         made = self.net.add("where", [real, value, fill], before=node)
         self.regions[made] = region
         return made
+
+    def _looked_up(self, indices: NetValue, lookup: Lookup, node: NetNode) -> NetValue:
+        """The indices of real elements as those of where these are."""
+        places = self._places(lookup.axis)
+        if lookup.column is None:
+            return self.net.add("take", [places, indices], before=node, axis=0)
+        last, columns = len(indices.shape) - 1, []
+        for at in range(indices.shape[-1]):
+            ends = (at + 1,)
+            column = self.net.add("slice", [indices], before=node, starts=(at,), ends=ends, axes=(last,))
+            if at == lookup.column:
+                column = self.net.add("take", [places, column], before=node, axis=0)
+            elif column.dtype != "int32":
+                column = self.net.add("cast", [column], before=node, to="int32")
+            columns.append(column)
+        return (
+            columns[0] if len(columns) == 1 else self.net.add("concatenate", columns, before=node, axis=last)
+        )
 
     def _along(self, axis: Axis, back: int, node: NetNode) -> NetValue:
         """The mask of an axis that has ``back - 1`` axes behind it."""

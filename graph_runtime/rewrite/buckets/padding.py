@@ -13,8 +13,9 @@ import numpy as np
 
 from ...base import dtypes
 from ...ir.ops import registry
+from .lookups import LOOKUPS
 from .regions import Axis, Region, is_plain, plain, reshaped, single
-from .ruling import Call, Crosses, Mask, Ruling
+from .ruling import Call, Crosses, Ruling
 
 __all__ = ["RULES", "find_rule"]
 
@@ -58,13 +59,8 @@ _INTEGER_TRAPS = ("divide", "mod", "power")  # whose kernels refuse some integer
 def _elementwise(call: Call) -> Ruling:
     masks = []
     if call.op in _INTEGER_TRAPS and dtypes.is_integer(call.types[0].dtype):
-        masks = _over(call, 1, range(len(call.inputs[1])), 1)
+        masks = call.over(1, range(len(call.inputs[1])), 1)
     return Ruling((_joined(call, call.inputs, call.made[0].shape),), tuple(masks))
-
-
-def _over(call: Call, index: int, axes: Sequence[int], fill: float) -> list[Mask]:
-    """Masks of those axes of an input that are padded."""
-    return [Mask(index, at, fill) for at in axes if not is_plain(call.inputs[index][at])]
 
 
 def _bias_add(call: Call) -> Ruling:
@@ -175,34 +171,11 @@ def _slice_update(call: Call) -> Ruling:
     return Ruling((call.inputs[0],))
 
 
-def _take(call: Call) -> Ruling:
-    at = call.axis()
-    data, found = call.inputs
-    label, places = single(data[at]), call.look(1)
-    least: tuple[tuple[str, int], ...] = ()
-    if label and places is not None and places.size and places.min() >= 0:  # of rows that are real
-        least = ((label, int(places.max()) + 1),)
-    else:
-        call.need_plain(0, [at])
-    masks = _over(call, 1, range(len(found)), 0)
-    return Ruling((data[:at] + found + data[at + 1 :],), tuple(masks), least=least)
-
-
-def _take_along_axis(call: Call) -> Ruling:
-    at = call.axis()
-    call.need_plain(0, [at])
-    data, found = call.inputs
-    for other in range(len(data)):
-        if other != at and data[other] != found[other]:
-            raise Crosses(f"take_along_axis of axis {other}, padded differently than its indices")
-    return Ruling((found,), tuple(_over(call, 1, range(len(found)), 0)))
-
-
 # ---------------------------------------------------------------- over an axis
 
 
 def _softmax(call: Call) -> Ruling:
-    return Ruling((call.inputs[0],), tuple(_over(call, 0, [call.axis()], float("-inf"))))
+    return Ruling((call.inputs[0],), tuple(call.over(0, [call.axis()], float("-inf"))))
 
 
 def _norm(call: Call) -> Ruling:
@@ -219,7 +192,7 @@ def _reduce(call: Call) -> Ruling:
     gone = sorted({at % max(len(region), 1) for at in axes}) if region else []
     kept = call.attrs["keepdims"]
     new = tuple(() if at in gone else axis for at, axis in enumerate(region) if kept or at not in gone)
-    masks = _over(call, 0, gone, _neutral(call.op, kind.dtype) if gone else 0)
+    masks = call.over(0, gone, _neutral(call.op, kind.dtype) if gone else 0)
     if masks and call.op == "mean" and (dtypes.is_integer(kind.dtype) or dtypes.parse(kind.dtype).bits < 32):
         raise Crosses(f"mean of {kind.dtype}, whose sum may be too large for it, over axis {masks[0].axis}")
     return Ruling((new,), tuple(masks), "mean" if masks and call.op == "mean" else "")
@@ -243,7 +216,7 @@ def _ends(dtype: str) -> tuple[float, float]:
 def _found_along(call: Call) -> Ruling:
     """argmax, argmin and topk: places of elements along an axis."""
     region, at = call.inputs[0], call.axis()
-    masks = _over(call, 0, [at], _ends(call.types[0].dtype)[0 if _finds_most(call) else 1])
+    masks = call.over(0, [at], _ends(call.types[0].dtype)[0 if _finds_most(call) else 1])
     if masks and not single(region[at]):
         raise Crosses(f"{call.op} along axis {at}, whose padding is not behind what is real")
     new = []
@@ -266,7 +239,7 @@ def _finds_most(call: Call) -> bool:
 
 
 def _cumsum(call: Call) -> Ruling:
-    return Ruling((call.inputs[0],), tuple(_over(call, 0, [call.axis()], 0)))
+    return Ruling((call.inputs[0],), tuple(call.over(0, [call.axis()], 0)))
 
 
 # ---------------------------------------------------------------- products
@@ -280,7 +253,7 @@ def _matmul(call: Call) -> Ruling:
     ta, tb = call.attrs["transpose_a"], call.attrs["transpose_b"]
     (m, ka), (kb, n) = (a[-2:][::-1] if ta else a[-2:]), (b[-2:][::-1] if tb else b[-2:])
     _same(call, ka, kb)
-    masks = _over(call, 0, [len(a) - (2 if ta else 1)], 0) + _over(call, 1, [len(b) - (1 if tb else 2)], 0)
+    masks = call.over(0, [len(a) - (2 if ta else 1)], 0) + call.over(1, [len(b) - (1 if tb else 2)], 0)
     batch = _joined(call, [a[:-2], b[:-2]], call.made[0].shape[:-2])
     return Ruling(((*batch, m, n),), tuple(masks))
 
@@ -291,7 +264,7 @@ def _dense(call: Call) -> Ruling:
     if call.attrs["packed"]:
         return _whole(call)
     _same(call, x[-1], w[1])
-    masks = _over(call, 0, [len(x) - 1], 0) + _over(call, 1, [1], 0)
+    masks = call.over(0, [len(x) - 1], 0) + call.over(1, [1], 0)
     return Ruling(((*x[:-1], w[0]),), tuple(masks))
 
 
@@ -320,7 +293,7 @@ def _attention(call: Call) -> Ruling:
     region = (*batch, q[-2], v[-1])
     if is_plain(k[-2]):
         return Ruling((region,))
-    masks = (*_over(call, 1, [len(k) - 2], 0), *_over(call, 2, [len(v) - 2], 0))
+    masks = (*call.over(1, [len(k) - 2], 0), *call.over(2, [len(v) - 2], 0))
     return Ruling((region,), masks, "attention")
 
 
@@ -353,6 +326,7 @@ def _recurrent(call: Call) -> Ruling:
 
 
 RULES: dict[str, Callable[[Call], Ruling]] = {
+    **LOOKUPS,
     "argmax": _found_along,
     "argmin": _found_along,
     "attention": _attention,
@@ -368,8 +342,6 @@ RULES: dict[str, Callable[[Call], Ruling]] = {
     "rms_norm": _norm,
     "slice": _slice,
     "slice_update": _slice_update,
-    "take": _take,
-    "take_along_axis": _take_along_axis,
     "tile": _tile,
     "topk": _found_along,
     "transpose": _transpose,

@@ -29,6 +29,7 @@ __all__ = [
     "labels_of",
     "plain",
     "real_mask",
+    "real_places",
     "real_shape",
     "reshaped",
     "single",
@@ -92,6 +93,16 @@ def real_mask(axis: Axis, sizes: Sizes) -> np.ndarray:
         own = np.concatenate([np.arange(size) < _real((size, label), sizes) for size, label in factor])
         mask = np.logical_and.outer(mask, own).reshape(-1)
     return mask
+
+
+def real_places(axis: Axis, sizes: Sizes) -> np.ndarray:
+    """int32 [twice the elements of the axis]: by the index of an element in the exact axis, negative ones
+    from the end, where it is here; what is no index there is none here."""
+    at = np.flatnonzero(real_mask(axis, sizes))
+    places = np.full(2 * axis_size(axis), np.iinfo(np.int32).max, np.int32)
+    places[: len(at)] = at
+    places[len(places) - len(at) :] = at
+    return places
 
 
 def _positions(region: Region, sizes: Sizes) -> tuple[slice | np.ndarray, ...]:

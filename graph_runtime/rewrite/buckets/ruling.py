@@ -11,7 +11,7 @@ import numpy as np
 from ...ir.graph import TensorType
 from .regions import Axis, Region, is_plain
 
-__all__ = ["Call", "Crosses", "Mask", "Ruling"]
+__all__ = ["Call", "Crosses", "Lookup", "Mask", "Ruling"]
 
 
 class Crosses(Exception):
@@ -28,15 +28,26 @@ class Mask:
 
 
 @dataclass(frozen=True, slots=True)
+class Lookup:
+    """Input ``index`` has indices of elements of a padded ``axis``, as the exact graph counts them.
+    ``column`` of its last axis has them, None: all of it."""
+
+    index: int
+    axis: Axis
+    column: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Ruling:
-    """``regions``: of the results. ``masks``: what must be done to the inputs. ``how``: what the op becomes:
-    "" itself, "mean" a masked sum over a count, "attention" with a bias that hides padded keys. ``least``:
-    labels whose size must not be smaller."""
+    """``regions``: of the results. ``masks``, ``lookups``: what must be done to the inputs. ``how``: what
+    the op becomes: "" itself, "mean" a masked sum over a count, "attention" with a bias that hides padding.
+    ``least``: labels whose size must not be smaller."""
 
     regions: tuple[Region, ...]
     masks: tuple[Mask, ...] = ()
     how: str = ""
     least: tuple[tuple[str, int], ...] = ()
+    lookups: tuple[Lookup, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -57,6 +68,10 @@ class Call:
     def axis(self, name: str = "axis", index: int = 0) -> int:
         """The axis that an attribute names, counted from the front."""
         return int(self.attrs[name]) % max(len(self.types[index].shape), 1)
+
+    def over(self, index: int, axes: Sequence[int], fill: float) -> list[Mask]:
+        """Masks of those axes of an input that are padded."""
+        return [Mask(index, at, fill) for at in axes if not is_plain(self.inputs[index][at])]
 
     def need_plain(self, index: int, axes: Sequence[int] | None = None) -> None:
         """Raise Crosses unless these axes of an input (all) are real throughout."""

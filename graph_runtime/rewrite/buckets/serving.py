@@ -140,7 +140,10 @@ def _bucket_at(full: Sizes, chosen: Sizes, model_at: Callable[[Sizes], Model], a
     """The bucket of these sizes, or why it cannot be."""
     others = {}
     for back, (symbol, size) in enumerate(chosen.items(), 1):
-        others[symbol] = size - back if size - back > 1 else max(size - 1, 1)
+        if size == 2:  # of one element ops have other shapes
+            others[symbol] = size + back
+        else:
+            others[symbol] = size - back if size - back > 1 else max(size - 1, 1)
     try:
         model, probe = model_at(full), model_at({**full, **others})
         return bucketed(model, axes, chosen, probe, others)

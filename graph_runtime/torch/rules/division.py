@@ -9,7 +9,7 @@ from .operands import float_of, is_float, pair, scalar_like
 from .table import rule
 
 
-@rule("div")
+@rule("div", "true_divide")
 def div(e: Any, a: Any, b: Any, *, rounding_mode: str | None = None) -> Any:
     a, b = pair(e, a, b, stored=rounding_mode is not None)
     if rounding_mode is not None and is_float(a):

@@ -92,6 +92,12 @@ PROVEN: dict[str, Callable[..., Any]] = {
     "topk": lambda b, n, m, x: b.op("topk", x("s"), k=1, axis=0),
     "take": lambda b, n, m, x: b.op("take", b.param("t", w(9, 4)), x("i", "int64"), axis=0),
     "first": lambda b, n, m, x: b.op("take", x("x"), b.param("at", np.array(0)), axis=1),
+    "last": lambda b, n, m, x: b.op("take", x("x"), b.param("end", np.array([-1, 0])), axis=1),
+    "ends": lambda b, n, m, x: b.op("take", x("x"), b.param("back", np.array([[0, -1, 0]])), axis=0),
+    "pairs": lambda b, n, m, x: b.op("gather_nd", x("x"), b.param("p", np.array([[0, -1], [-1, 0]]))),
+    "joined": lambda b, n, m, x: b.op(
+        "take", b.op("concatenate", x("x"), x("y"), axis=1), b.param("of", np.array([0, -1, 1, -2])), axis=1
+    ),
     "take_along": lambda b, n, m, x: b.op("take_along_axis", x("s"), x("i", "int64"), axis=1),
     "scores": lambda b, n, m, x: b.op("matmul", x("x"), x("y"), transpose_b=True),
     "context": lambda b, n, m, x: b.op("matmul", x("x"), x("y"), transpose_a=True),
