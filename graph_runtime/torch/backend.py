@@ -25,7 +25,7 @@ from ..base.errors import (
 )
 from ..rewrite.buckets import Bucket
 from ..run.tensors import journal
-from .backend_options import BackendOptions, read
+from .backend_options import BackendOptions, read, require_places
 from .compiled_graph import CompiledGraph
 from .counters import Unsupported, count, note_graph, note_split
 from .decompositions import table
@@ -138,6 +138,8 @@ def compile_graph(kind: str, options: BackendOptions) -> Callable[[torch.fx.Grap
     """A compiler of AOTAutograd's for graphs of a kind: "forward", "backward" or "inference"."""
 
     def compiler(gm: torch.fx.GraphModule, examples: Sequence[Any]) -> Any:
+        if kind != "backward":  # whose nodes have no names that a user knows
+            require_places(options.placement, [node.name for node in gm.graph.nodes])
         return make_boxed_func(Compiled(gm, examples, kind, options))
 
     return compiler

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 from ..base.errors import InputError, PlanError, did_you_mean
 from ..base.machine.devices import cpu, parse
 from ..ir.ops.numerics import NAMES, options_error
+from ..ir.ops.registry import all_ops
 from ..plan.defaults import read_formats
 from .store import devices
 
-__all__ = ["BackendOptions", "read"]
+__all__ = ["BackendOptions", "read", "require_places"]
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,16 @@ def read(given: Mapping[str, Any] | None) -> BackendOptions:
     if type(made.buckets) is not bool:
         raise InputError(f"option buckets is True or False, got {made.buckets!r}", got=made.buckets)
     return made
+
+
+def require_places(placement: Mapping[str, str], nodes: Collection[str]) -> None:
+    """Raise InputError for a glob that matches no op of the registry and no node of a graph."""
+    known = [*all_ops(), *nodes]
+    for glob in placement:
+        if not fnmatch.filter(known, glob):
+            close = did_you_mean(glob.rstrip("*?"), known)
+            text = f"option placement: {glob!r} matches no op and no node of the graph{close}"
+            raise InputError(text, got=glob)
 
 
 def _names(option: str, given: Any) -> dict[str, str]:

@@ -185,6 +185,7 @@ BAD = [
     ({"fallback": "gpu"}, "fallback"),
     ({"max_programs": 0}, "1 or more"),
     ({"placement": "cpu"}, "mapping"),
+    ({"placement": {"sofmax*": "cpu"}}, "did you mean 'softmax'"),
 ]
 
 
