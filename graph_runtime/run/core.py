@@ -61,6 +61,7 @@ __all__ = [
     "null_kernel",
     "open_device",
     "packed_kernel",
+    "pool_set_cores",
     "pool_set_threads",
     "pool_threads",
     "program_create",
@@ -133,7 +134,7 @@ mapped.tell_of(_watch, lib.gr_mapped_forget)
 
 # **************** threads ****************
 
-_threads_chosen = False
+_threads_chosen = _cores_chosen = False
 
 
 def pool_set_threads(count: int) -> None:
@@ -150,8 +151,34 @@ def pool_threads() -> int:
     return lib.gr_pool_threads()
 
 
+def pool_set_cores(cores: Sequence[int]) -> None:
+    """The pool's workers stay on a core each, the n-th on cores[n % len(cores)], where 0 is the calling
+    thread, which is not bound; of no cores: the system places them. Raises GraphRuntimeError for a core that
+    the process may not use."""
+    global _cores_chosen
+    check(lib.gr_pool_set_cores(len(cores), ffi.new("int32_t[]", list(cores))))
+    _cores_chosen = True
+
+
+def _cores(text: str) -> list[int]:
+    """GR_PIN's list."""
+    if text == "all":
+        return sorted(os.sched_getaffinity(0))
+    cores: list[int] = []
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal() and max(len(first), len(last)) < 5):
+            raise GraphRuntimeError(
+                f"GR_PIN={text!r} is no list of cores: {part!r}; give them as 0,2,4-7, or all", got=text
+            )
+        cores += range(int(first), int(last or first) + 1)
+    return cores
+
+
 def _choose_threads() -> None:
-    """Unless the user chose: GR_NUM_THREADS, or as many as the process may use."""
+    """Unless the user chose: GR_NUM_THREADS, or as many as the process may use; GR_PIN."""
+    if not _cores_chosen:
+        pool_set_cores(_cores(str(config.get("PIN"))))
     if not _threads_chosen:
         pool_set_threads(int(config.get("NUM_THREADS")) or min(len(os.sched_getaffinity(0)), 256))
 

@@ -20,6 +20,7 @@
 #include "parallel.h"
 #include "queue.h"
 #include "status.h"
+#include "threads.h"
 
 #define SPIN_NS 50000
 #define WINDOW 64            /* lanes that a worker looks at; the oldest of all runs is among its queues' first */
@@ -297,12 +298,6 @@ static int64_t most_spinners(void) {
   return known;
 }
 
-static void relax(void) {
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_ia32_pause();
-#endif
-}
-
 static gr_lane_run *spin(gr_queue *queue, gr_lane_run **before) {
   gr_lane_run *lane = NULL;
   if (atomic_fetch_add_explicit(&spinners, 1, memory_order_relaxed) < most_spinners()) {
@@ -310,7 +305,7 @@ static gr_lane_run *spin(gr_queue *queue, gr_lane_run **before) {
     do {
       for (int i = 0; i < 32 && !lane; ++i) {
         lane = find_ready(queue, before);
-        if (!lane) relax();
+        if (!lane) gr_relax();
       }
       if (!lane) sched_yield();            /* the thread that we wait for may want this core */
     } while (!lane && gr_now_ns() < until);

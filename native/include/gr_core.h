@@ -19,6 +19,8 @@ const char *gr_last_error(void);            /* this thread's text; valid until i
 /* ---------------------------------------------------------------- intra-op pool, one a process */
 int32_t gr_pool_set_threads(int32_t n);     /* n >= 1, the caller counted */
 int32_t gr_pool_threads(void);
+/* Worker w (from 1; the caller is 0) stays on cores[w % n]; n = 0: the system places it. */
+int32_t gr_pool_set_cores(int32_t n, const int32_t *cores);
 
 /* ---------------------------------------------------------------- devices */
 typedef struct gr_memory_desc {

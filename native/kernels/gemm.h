@@ -57,6 +57,11 @@ typedef double gr_doubles __attribute__((vector_size(32)));
 #define GR_ISA_ROWS 8
 #define GR_ISA_STRIPES 2
 #include "gemm_isa.h"
+#elif defined(__aarch64__)
+#include "isa/neon.h"
+#define GR_ISA_ROWS 6
+#define GR_ISA_STRIPES 1
+#include "gemm_isa.h"
 #endif
 
 /* ---------------------------------------------------------------- the one entry */
@@ -69,6 +74,11 @@ static inline void gr_gemm_run(const gr_gemm *g, int kind) {
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     gr_gemm_run_avx2(g, kind);
+    return;
+  }
+#elif defined(__aarch64__)
+  if (GR_NEON) {
+    gr_gemm_run_neon(g, kind);
     return;
   }
 #endif

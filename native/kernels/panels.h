@@ -104,6 +104,10 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
 #include "isa/avx512.h"
 #define GR_ISA_ROWS 14
 #include "panels_isa.h"
+#elif defined(__aarch64__)
+#include "isa/neon.h"
+#define GR_ISA_ROWS 12
+#include "panels_isa.h"
 #endif
 
 /* ---------------------------------------------------------------- which instruction set */
@@ -118,6 +122,11 @@ static inline void gr_panels_block(const gr_panels *p, int64_t row, int64_t row_
   }
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     gr_panels_block_avx2(p, row, row_end, panel, panel_end);
+    return;
+  }
+#elif defined(__aarch64__)
+  if (GR_NEON) {
+    gr_panels_block_neon(p, row, row_end, panel, panel_end);
     return;
   }
 #endif

@@ -99,6 +99,8 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_rows)(const
     GR_TILE_ROWS(10)
     GR_TILE_ROWS(11)
     GR_TILE_ROWS(12)
+#endif
+#if GR_ISA_ROWS > 12
     GR_TILE_ROWS(13)
     GR_TILE_ROWS(14)
 #endif

@@ -469,6 +469,14 @@ def test_without_python_headers_the_library_is_plain_c(toy, tmp_path, monkeypatc
     assert b"PyInit_" not in out.read_bytes()
 
 
+def test_native_names_the_features_that_a_compiler_may_use(monkeypatch):
+    monkeypatch.setattr(
+        isa, "host_features", lambda: frozenset("fp asimd asimddp evtstrm cpuid sve2".split())
+    )
+    assert isa.native_name() == "native+asimd+asimddp+fp+sve2"
+    assert isa.missing_features("native+asimd+sme") == ("sme",)
+
+
 def test_march_is_checked_and_recorded(toy, tmp_path):
     with pytest.raises(CompileError, match=r"unknown march 'x86-64-v9' \(did you mean"):
         toy.compile(tmp_path / "kernels.so", toy.kernel("a"), march="x86-64-v9")

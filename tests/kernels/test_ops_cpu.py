@@ -371,8 +371,9 @@ def test_products_of_any_shapes(mnk, transpose_a, transpose_b):
         np.ascontiguousarray(x.T) if t else x for x, t in ((a, transpose_a), (b, transpose_b))
     )
     attrs = {"transpose_a": transpose_a, "transpose_b": transpose_b}
-    np.testing.assert_array_equal(call(ops.require("matmul"), attrs, [given_a, given_b]), a @ b)
-    np.testing.assert_array_equal(call(ops.require("dense"), {}, [a, np.ascontiguousarray(b.T)]), a @ b)
+    wanted = a.astype(np.int64) @ b.astype(np.int64)
+    np.testing.assert_array_equal(call(ops.require("matmul"), attrs, [given_a, given_b]), wanted)
+    np.testing.assert_array_equal(call(ops.require("dense"), {}, [a, np.ascontiguousarray(b.T)]), wanted)
 
 
 @settings(max_examples=40, deadline=None)

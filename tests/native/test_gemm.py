@@ -20,6 +20,8 @@ int run(int isa, int kind, const int64_t *sizes, const float *a, const float *b,
     return 0;
   }
   if (isa == 2 && __builtin_cpu_supports("avx512f")) { gr_gemm_run_avx512(&g, kind); return 0; }
+#elif defined(__aarch64__)
+  if (isa == 1) { gr_gemm_run_neon(&g, kind); return 0; }
 #endif
   return 1;
 }

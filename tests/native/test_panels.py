@@ -17,8 +17,15 @@ from graph_runtime.ir.ops.select import select
 from graph_runtime.run import core
 
 pytestmark = pytest.mark.slow
-# what stands for __builtin_cpu_supports: no feature, all but AVX-512's
-PRETEND = {"any": "0", "avx2": "(name[3] != '5')"}
+# what the compiler is told, on each machine; x86: what stands for __builtin_cpu_supports, no feature or all
+# but AVX-512's
+PRETEND = {
+    "x86_64": {
+        "any": "-D__builtin_cpu_supports(name)=0",
+        "avx2": "-D__builtin_cpu_supports(name)=(name[3] != '5')",
+    },
+    "aarch64": {"any": "-DGR_NEON=0", "neon": "-DGR_NEON=1"},
+}.get(isa.host_arch(), {"any": "-DGR_ANY"})
 HEADERS = ("conv_packed", "linear_packed", "pool_nhwc", "matmul_panels", "attention_panels")
 KERNELS = (
     "conv2d_packed",
@@ -51,7 +58,7 @@ def library(request, tmp_path_factory):
             "-fPIC",
             "-shared",
             "-w",
-            f"-D__builtin_cpu_supports(name)={PRETEND[request.param]}",
+            PRETEND[request.param],
             f"-I{native / 'kernels'}",
             f"-I{native / 'include'}",
             f"-I{native}",

@@ -224,3 +224,83 @@ def test_the_interpreter_ends_while_workers_spin(compile_c):
             text=True,
         )
         assert (done.returncode, done.stderr) == (0, "")
+
+
+IDLE = """
+import sys, time
+import numpy as np
+from graph_runtime.base.machine import devices
+from graph_runtime.run import core
+handle = core.DeviceHandle(devices.cpu())
+core.pool_set_threads(4)
+run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
+                    core.library_symbol(core.library_open(sys.argv[1]), "run"))
+hits = np.zeros(200, np.int64)
+for _ in range(20):
+    run(handle.env, 200, core.ffi.cast("int64_t *", hits.ctypes.data), 1)
+time.sleep(0.2)
+before = time.process_time()
+time.sleep(0.5)
+print(time.process_time() - before)
+"""
+
+
+def test_threads_take_no_time_of_a_core_after_a_job(compile_c):
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", IDLE, str(compile_c(SOURCE))], timeout=60, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) < 0.02  # of half a second, of all threads
+
+
+PINNED = """
+import os, sys
+import numpy as np
+from graph_runtime.base.machine import devices
+from graph_runtime.run import core
+handle = core.open_device(devices.cpu())
+core.pool_set_threads(4)
+run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
+                    core.library_symbol(core.library_open(sys.argv[1]), "run"))
+hits = np.zeros(200, np.int64)
+def where():
+    run(handle.env, 200, core.ffi.cast("int64_t *", hits.ctypes.data), 1)
+    others = [int(t) for t in os.listdir("/proc/self/task") if int(t) != os.getpid()]
+    return sorted(sorted(os.sched_getaffinity(t)) for t in others)
+"""
+
+
+def test_workers_stay_on_the_cores_of_gr_pin_and_the_caller_is_free(compile_c):
+    allowed = sorted(os.sched_getaffinity(0))
+    code = PINNED + "print(where(), os.sched_getaffinity(0) == set(map(int, sys.argv[2].split(','))))\n"
+    code += "core.pool_set_cores([])\nprint(where())\n"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code, str(compile_c(SOURCE)), ",".join(map(str, allowed))],
+        timeout=60,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"GR_PIN": "all", "OPENBLAS_NUM_THREADS": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    pinned, free = done.stdout.splitlines()
+    wanted = sorted([allowed[w % len(allowed)]] for w in (1, 2, 3))
+    assert pinned == f"{wanted} True"
+    assert free == str([allowed] * 3)
+
+
+@pytest.mark.parametrize(
+    ("pin", "text"),
+    [("0,x", "GR_PIN='0,x' is no list of cores: 'x'"), ("1000", "core 1000, which this process may not use")],
+)
+def test_gr_pin_says_what_is_wrong(pin, text):
+    code = "from graph_runtime.run import core; from graph_runtime.base.machine import devices\n"
+    code += "core.open_device(devices.cpu())"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code],
+        timeout=60,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"GR_PIN": pin},
+    )
+    assert done.returncode == 1
+    assert text in done.stderr

@@ -23,7 +23,9 @@ _AUTO = ("x86-64-v3", "x86-64-v2", "x86-64")  # v4 lowers the clock of many CPUs
 # features that -march=native may use; the rest of /proc/cpuinfo tells of the kernel and the hypervisor
 _USED_BY_COMPILERS = re.compile(
     r"s?sse\w*|pni|avx\w*|amx\w*|v?aes|v?pclmulqdq|gfni|sha\w*|fma4?|f16c|bmi[12]|abm|movbe|popcnt|adx|"
-    r"cx16|lahf_lm|xsave\w*|rdrand|rdseed|clflushopt|clwb|xop|tbm"
+    r"cx16|lahf_lm|xsave\w*|rdrand|rdseed|clflushopt|clwb|xop|tbm|"
+    r"asimd\w*|fp|fphp|fcma|jscvt|frint|sve\w*|sme\w*|i8mm|bf16|crc32|atomics|pmull|sm[34]|lrcpc|ilrcpc|dcpop|flagm2?|"
+    r"sb|ssbs|paca|bti|rng|mte"  # AArch64; its aes and sha\w* are above
 )
 
 

@@ -167,12 +167,12 @@ def _check_manifest(path: Path, manifest: Manifest, shared: SharedObject) -> Non
             wanted=tuple(isa.LEVELS),
         )
     if missing:
-        level = manifest.isa.split("+")[0]
+        level, here = manifest.isa.split("+")[0], isa.best_level()
         raise ForeignMachineError(
-            f"{path} was built for {level}, this CPU ({isa.best_level()}) lacks {', '.join(missing)}: "
-            f"compile with --march {isa.best_level()}",
+            f"{path} was built for {level}, this CPU ({here or isa.host_arch()}) lacks {', '.join(missing)}: "
+            f"compile with --march {here or 'auto'}",
             got=manifest.isa,
-            wanted=isa.best_level(),
+            wanted=here,
         )
     seen = set()
     for entry in manifest.kernels:

@@ -45,12 +45,16 @@ static __attribute__((target("avx2,fma"))) void gr_weigh_avx2(const gr_scores *s
 static __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))) void gr_weigh_avx512(const gr_scores *s) {
   gr_weigh(s, 1);
 }
+#elif defined(__aarch64__)
+static void gr_weigh_neon(const gr_scores *s) { gr_weigh(s, 1); }
 #endif
 
 static void (*gr_weigher(void))(const gr_scores *) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return gr_weigh_avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return gr_weigh_avx2;
+#elif defined(__aarch64__)
+  if (GR_NEON) return gr_weigh_neon;
 #endif
   return gr_weigh_any;
 }

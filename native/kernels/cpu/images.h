@@ -57,6 +57,9 @@ enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
 
 #include "isa/avx512.h"
 #include "cpu/images_isa.h"
+#elif defined(__aarch64__)
+#include "isa/neon.h"
+#include "cpu/images_isa.h"
 #endif
 
 /* ---------------------------------------------------------------- which instruction set
@@ -67,6 +70,8 @@ static int32_t gr_image_rows(const gr_image *s, int64_t first, int64_t last, int
   if (__builtin_cpu_supports("avx512f") && s->c >= 16) return gr_image_rows_avx512(s, first, last, work);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && s->c >= 8)
     return gr_image_rows_avx2(s, first, last, work);
+#elif defined(__aarch64__)
+  if (GR_NEON && s->c >= 4) return gr_image_rows_neon(s, first, last, work);
 #endif
   return gr_image_rows_any(s, first, last, work);
 }

@@ -110,6 +110,10 @@ GR_SOFTMAX_ROW(any, 0, (noinline))
 #if defined(__x86_64__)
 GR_SOFTMAX_ROW(avx2, 1, (noinline, target("avx2,fma")))
 GR_SOFTMAX_ROW(avx512, 1, (noinline, target("avx512f,avx512bw,avx512dq,avx512vl,fma")))
+#elif defined(__aarch64__)
+#include "isa/neon.h"
+#include "isa/end.h"
+GR_SOFTMAX_ROW(neon, 1, (noinline))
 #endif
 #undef GR_SOFTMAX_ROW
 
@@ -118,6 +122,8 @@ static void (*gr_softmax_row_chosen(void))(const float *, float *, int64_t, int)
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return gr_softmax_row_avx512;
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return gr_softmax_row_avx2;
+#elif defined(__aarch64__)
+  if (GR_NEON) return gr_softmax_row_neon;
 #endif
   return gr_softmax_row_any;
 }
