@@ -27,6 +27,7 @@ from ..base.locks import new_lock
 from ..base.machine.devices import Device
 from ..base.machine.layout import MEMORY_CODES, Layout, host_layout, shard_words
 from ..base.machine.outside_kinds import code_of
+from ..base.machine.pinning import pinned_cores
 from ..base.providers import provided
 from ..base.weaklist import WeakList
 from .gr_arg import arg_fields
@@ -61,7 +62,6 @@ __all__ = [
     "null_kernel",
     "open_device",
     "packed_kernel",
-    "pool_set_cores",
     "pool_set_threads",
     "pool_threads",
     "program_create",
@@ -134,15 +134,16 @@ mapped.tell_of(_watch, lib.gr_mapped_forget)
 
 # **************** threads ****************
 
-_threads_chosen = _cores_chosen = False
+_threads_chosen = False
 
 
 def pool_set_threads(count: int) -> None:
-    """Size of the process's intra-op pool, the calling thread counted: 1 to 256, else GraphRuntimeError."""
+    """Size of the intra-op pool, the calling thread counted: 1 to 256, else GraphRuntimeError. GR_PIN binds."""
     global _threads_chosen
     if not isinstance(count, int) or count.bit_length() > 31:  # what C's int cannot be asked
         raise GraphRuntimeError(f"the intra-op pool has 1 to 256 threads, got {count!r}", got=count)
-    check(lib.gr_pool_set_threads(count))
+    cores = pinned_cores(str(config.get("PIN")))
+    check(lib.gr_pool_set_cores(len(cores), cores) or lib.gr_pool_set_threads(count))
     _threads_chosen = True
 
 
@@ -151,34 +152,8 @@ def pool_threads() -> int:
     return lib.gr_pool_threads()
 
 
-def pool_set_cores(cores: Sequence[int]) -> None:
-    """The pool's workers stay on a core each, the n-th on cores[n % len(cores)], where 0 is the calling
-    thread, which is not bound; of no cores: the system places them. Raises GraphRuntimeError for a core that
-    the process may not use."""
-    global _cores_chosen
-    check(lib.gr_pool_set_cores(len(cores), ffi.new("int32_t[]", list(cores))))
-    _cores_chosen = True
-
-
-def _cores(text: str) -> list[int]:
-    """GR_PIN's list."""
-    if text == "all":
-        return sorted(os.sched_getaffinity(0))
-    cores: list[int] = []
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        if not (first.isdecimal() and (last or first).isdecimal() and max(len(first), len(last)) < 5):
-            raise GraphRuntimeError(
-                f"GR_PIN={text!r} is no list of cores: {part!r}; give them as 0,2,4-7, or all", got=text
-            )
-        cores += range(int(first), int(last or first) + 1)
-    return cores
-
-
 def _choose_threads() -> None:
-    """Unless the user chose: GR_NUM_THREADS, or as many as the process may use; GR_PIN."""
-    if not _cores_chosen:
-        pool_set_cores(_cores(str(config.get("PIN"))))
+    """Unless the user chose: GR_NUM_THREADS, or as many as the process may use."""
     if not _threads_chosen:
         pool_set_threads(int(config.get("NUM_THREADS")) or min(len(os.sched_getaffinity(0)), 256))
 

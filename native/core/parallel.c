@@ -442,9 +442,11 @@ int32_t gr_pool_set_cores(int32_t n, const int32_t *cores) {
       return gr_fail(GR_ERR_ARGUMENT, "the pool's threads cannot stay on core %d, which this process may not use",
                      cores[i]);
   lock_size();
-  stop_workers();                              /* the next job starts them where they are to be */
-  pool.num_cores = n;
-  if (n) memcpy(pool.cores, cores, (size_t)n * sizeof *cores);
+  if (n != pool.num_cores || (n && memcmp(pool.cores, cores, (size_t)n * sizeof *cores))) {
+    stop_workers();                            /* the next job starts them where they are to be */
+    pool.num_cores = n;
+    if (n) memcpy(pool.cores, cores, (size_t)n * sizeof *cores);
+  }
   unlock_size();
   return GR_OK;
 }

@@ -256,6 +256,7 @@ def test_threads_take_no_time_of_a_core_after_a_job(compile_c):
 PINNED = """
 import os, sys
 import numpy as np
+from graph_runtime.base.config import config
 from graph_runtime.base.machine import devices
 from graph_runtime.run import core
 handle = core.open_device(devices.cpu())
@@ -273,7 +274,7 @@ def where():
 def test_workers_stay_on_the_cores_of_gr_pin_and_the_caller_is_free(compile_c):
     allowed = sorted(os.sched_getaffinity(0))
     code = PINNED + "print(where(), os.sched_getaffinity(0) == set(map(int, sys.argv[2].split(','))))\n"
-    code += "core.pool_set_cores([])\nprint(where())\n"
+    code += "with config(PIN=''):\n    core.pool_set_threads(4)\nprint(where())\n"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code, str(compile_c(SOURCE)), ",".join(map(str, allowed))],
         timeout=60,
