@@ -138,7 +138,7 @@ _threads_chosen = False
 
 
 def pool_set_threads(count: int) -> None:
-    """Size of the intra-op pool, the calling thread counted: 1 to 256, else GraphRuntimeError. GR_PIN binds."""
+    """Size of the intra-op pool, the calling thread counted: 1 to 256, else GraphRuntimeError; GR_PIN."""
     global _threads_chosen
     if not isinstance(count, int) or count.bit_length() > 31:  # what C's int cannot be asked
         raise GraphRuntimeError(f"the intra-op pool has 1 to 256 threads, got {count!r}", got=count)

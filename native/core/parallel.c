@@ -92,7 +92,7 @@ static _Thread_local bool in_task;   /* this thread runs a task: calls from it r
 static _Thread_local int32_t last_place;   /* of this thread's jobs */
 static void (*resized)(int32_t threads);   /* gr_pool_on_resize */
 
-/* ---------------------------------------------------------------- who serves whom */
+/* ---------------------------------------------------------------- the places of workers */
 
 /* Places that have workers now, and the threads of each, the owner counted. */
 typedef struct split {
