@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import typer
+
 from ..base.errors import DeviceError, DocumentError, InputError
 from ..base.machine.devices import dl_kinds
 from ..base.options import Options
@@ -112,8 +114,27 @@ def open_program(
     native: bool = True,
     rebuild: bool = False,
 ) -> OpenedProgram:
-    """Read MODEL; of a bundle the first program. As open_programs."""
-    return open_programs(path, devices, libraries, params, options, tell, native=native, rebuild=rebuild)[0]
+    """Read MODEL; of a bundle the first program, and say so on stderr where there are more. As
+    open_programs."""
+    programs = open_programs(path, devices, libraries, params, options, tell, native=native, rebuild=rebuild)
+    first = programs[0]
+    if len(programs) > 1 and first.entry is not None:
+        names = ", ".join(program.entry.name for program in programs[:8] if program.entry)
+        more = f" and {len(programs) - 8} more" if len(programs) > 8 else ""
+        typer.echo(
+            f"{path.name} has {len(programs)} programs: {names}{more}; what follows is of {first.entry.name} "
+            f"alone, {_sizes(first)}",
+            err=True,
+        )
+    return first
+
+
+def _sizes(program: OpenedProgram) -> str:
+    """The inputs of a bundle's program, with their types."""
+    assert program.entry is not None, "of a bundle"
+    graph = program.graph
+    types = dict(zip(graph.input_names, map(graph.entry_type, graph.input_eids), strict=True))
+    return ", ".join(f"{name} {types[name]}" for name in program.entry.inputs) or "which has no inputs"
 
 
 def open_programs(

@@ -168,22 +168,34 @@ class _Bucketing:
         if not all(known):
             raise Crosses(f"an axis of {' + '.join(map(str, parts))} has buckets of some of these only")
         if len(parts) == 1:
-            return (((size, str(symbol)),),)
-        return (tuple((part, None) if isinstance(part, int) else (self.sizes[part], part) for part in parts),)
+            return (((size, str(parts[0])),),)
+        sized = [(part, self.sizes[part]) if isinstance(part, str) else (None, part) for part in parts]
+        return (tuple((size, None if size == 1 else part) for part, size in sized),)
 
     def _fresh(self, size: int, probed: int) -> Axis:
-        """The axis of a size here that has another size in the probe: the one symbol that explains both, or
-        the one that does with a number added."""
+        """The axis of a size here that has another size in the probe: the one symbol that explains both, else
+        the one sum by which an input's axis goes, else the one symbol that does with a number added."""
         if size == probed:
             return plain(size)
-        fit = [s for s, n in self.sizes.items() if (n, self.probe_sizes[s]) == (size, probed)]
-        if len(fit) == 1:
-            return (((size, fit[0]),),)
-        more = [s for s, n in self.sizes.items() if size - n == probed - self.probe_sizes[s] > 0]
-        if not fit and len(more) == 1:
-            own = self.sizes[more[0]]
-            return (((own, more[0]), (size - own, None)),)
+        sums = {symbol for axes in self.axes.values() for symbol in axes if isinstance(symbol, tuple)}
+        more = [(s, size - n) for s, n in self.sizes.items() if size > n]
+        for named in ([(symbol,) for symbol in self.sizes], sums, more):
+            fit = [parts for parts in named if self._sizes_of(parts) == (size, probed)]
+            if len(fit) == 1:
+                return self._axis(size, fit[0])
+            if fit:
+                break
         raise Crosses(f"an axis of {size}, at other sizes {probed}, follows no one dimension")
+
+    def _sizes_of(self, parts: Sequence[str | int]) -> tuple[int, int] | None:
+        """The size of a sum here and in the probe; None where it goes by a symbol without buckets."""
+        if not all(part in self.sizes for part in parts if isinstance(part, str)):
+            return None
+        here, there = (
+            sum(part if isinstance(part, int) else sizes[part] for part in parts)
+            for sizes in (self.sizes, self.probe_sizes)
+        )
+        return here, there
 
     def _mask(self, axis: Axis) -> NetValue:
         """The graph's input that says which elements of an axis are real."""

@@ -79,11 +79,17 @@ class Buckets:
         if key not in self._served:
             found = self._find(sizes, model_at, axes)
             if isinstance(found, str):
-                _remember(self.reasons, ", ".join(f"{name}={size}" for name, size in key), found, 64)
+                self.say(sizes, found)
             _remember(self._served, key, found if isinstance(found, Bucket) else None, _MOST_PROOFS)
         bucket = self._served[key]
         self.count(bucket, sizes)
         return bucket
+
+    def say(self, sizes: Sizes, reason: str) -> None:
+        """Add to ``reasons``."""
+        _remember(
+            self.reasons, ", ".join(f"{name}={size}" for name, size in sorted(sizes.items())), reason, 64
+        )
 
     def count(self, bucket: Bucket | None, sizes: Sizes) -> None:
         """Count a run that a bucket served, or none: of a caller that remembers which it was."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -38,7 +38,8 @@ class BucketedRuns:
         self.buckets = Buckets(choices)
         self.fill: Any = 0
         self._refused = _shares_exponents(flow.programs.options)
-        self._axes = {info.name: _symbols(info) for info in inputs}
+        names = {size for info in inputs for size in info.shape or () if isinstance(size, str)}
+        self._axes = {info.name: tuple(_symbol(size, names) for size in info.shape or ()) for info in inputs}
         self._uses: dict[Any, _Use] = {}
         # the sizes that a program's masks are set for
         self._masked: WeakKeyDictionary[SizedProgram, Mapping[str, int]] = WeakKeyDictionary()
@@ -59,9 +60,17 @@ class BucketedRuns:
 
     def _choose(self, values: Mapping[str, Value]) -> _Use:
         sizes: dict[str, int] = {}
+        sums: list[tuple[tuple[str | int, ...], int]] = []
         for info in self.inputs:
             shape = getattr(values[info.name], "shape", ())
-            sizes |= {s: n for s, n in zip(self._axes[info.name], shape, strict=False) if s is not None}
+            axes = list(zip(self._axes[info.name], shape, strict=False))
+            sizes |= {symbol: size for symbol, size in axes if isinstance(symbol, str)}
+            sums += [(symbol, size) for symbol, size in axes if isinstance(symbol, tuple)]
+        for symbol, size in sums:
+            if _sum(symbol, sizes) != size:
+                self.buckets.say(sizes, f"an axis of {size} is named {' + '.join(map(str, symbol))}")
+                self.buckets.count(None, sizes)
+                return _Use(sizes, None)
         bucket = self.buckets.serving(sizes, self._model_at, self._axes)
         return _Use(sizes, bucket, None if bucket is None else self._step_at(sizes))
 
@@ -70,7 +79,8 @@ class BucketedRuns:
         for info in self.inputs:
             if info.shape is None or info.sequence or info.optional:
                 raise Crosses(f"input {info.name!r} is {info}")
-            shape = [size if isinstance(size, int) else sizes[size] for size in info.shape]
+            axes = zip(self._axes[info.name], info.shape, strict=True)
+            shape = [_sum(s if isinstance(s, tuple) else (s or fixed,), sizes) for s, fixed in axes]
             stubs[info.name] = elements_of(info.dtype, shape)
         return self.flow.first(stubs)
 
@@ -106,8 +116,18 @@ class BucketedRuns:
         return [self.flow.output(use.step, name, own) for name in self.flow.outputs]
 
 
-def _symbols(info: PortInfo) -> tuple[str | None, ...]:
-    return tuple(size if isinstance(size, str) else None for size in info.shape or ())
+def _symbol(size: int | str, names: Container[str]) -> str | tuple[str | int, ...] | None:
+    """What an axis goes by: a dimension, a sum of some as exporters name it ("past + tokens", "past + 1"), or
+    None for a fixed one."""
+    if isinstance(size, int):
+        return None
+    parts = tuple(int(part) if part.isdecimal() else part for part in size.split(" + "))
+    known = all(isinstance(part, int) or part in names for part in parts)
+    return parts if len(parts) > 1 and known else size
+
+
+def _sum(parts: Sequence[str | int], sizes: Mapping[str, int]) -> int:
+    return sum(part if isinstance(part, int) else sizes[part] for part in parts)
 
 
 def _shares_exponents(options: Options) -> str:

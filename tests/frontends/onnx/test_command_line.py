@@ -75,6 +75,17 @@ def test_two_commands_from_a_model_to_its_output(command, tmp_path, bundle):
     assert command("verify", bundle)[0] == 0
 
 
+def test_a_bundle_of_several_sizes_says_which_program_is_shown(command):
+    flags = ("-o", "two.bundle", "--dim", "batch=1,2", "--no-compile")
+    code, _, err = command("compile", "model.onnx", *flags)
+    assert code == 0, err
+    for look in ("plan", "estimate"):
+        code, _, err = command(look, "two.bundle")
+        assert code == 0
+        said = "two.bundle has 2 programs: step0, step1; what follows is of step0 alone, x float32[1, 3,"
+        assert said in " ".join(err.split())
+
+
 def test_a_model_runs_without_a_bundle_and_agrees_with_two_judges(command):
     pytest.importorskip("onnxruntime")
     code, out, _ = command(

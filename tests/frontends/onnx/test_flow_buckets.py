@@ -72,6 +72,58 @@ def test_few_programs_serve_many_sizes_and_padding_may_be_nan(devices):
     assert stats["padded"] == _padded(sizes)
 
 
+def cached():
+    """Rows x [b, n] attend to what is behind them, past [b, p], and to themselves; mask [b, p + n] hides."""
+    make, two = helper.make_node, numpy_helper.from_array(np.array([2], np.float32))
+    nodes = [
+        make("Concat", ["past", "x"], ["keys"], axis=1),
+        make("Transpose", ["keys"], ["t"], perm=[0, 2, 1]),
+        make("MatMul", ["x", "t"], ["s"]),
+        make("Shape", ["mask"], ["total"], start=1, end=2),
+        make("ConstantOfShape", ["total"], ["twos"], value=two),
+        make("Mul", ["mask", "twos"], ["m"]),
+        make("Unsqueeze", ["m", "one"], ["bias"]),
+        make("Add", ["s", "bias"], ["scores"]),
+        make("Softmax", ["scores"], ["p"], axis=-1),
+        make("MatMul", ["p", "keys"], ["y"]),
+    ]
+    inputs = [value("x", ["b", "n", 4]), value("past", ["b", "p", 4]), value("mask", ["b", "p + n"])]
+    return model(nodes, inputs, ["y", "keys"], one=np.array([1]))
+
+
+def test_a_dimension_that_is_named_as_a_sum_goes_by_its_parts():
+    module = gr.create(cached(), dims={"n": [1, 4], "p": [8, 32]}, compile=False)
+    module._bucketed.fill = garbage
+    for n, p in ((3, 5), (1, 1), (1, 20), (4, 32), (1, 7)):
+        x, past = (RNG.standard_normal((2, size, 4)).astype(np.float32) for size in (n, p))
+        mask = np.where(RNG.random((2, p + n)) < 0.3, -1e4, 0).astype(np.float32)
+        module.run(x=x, past=past, mask=mask)
+        keys = np.concatenate([past, x], 1)
+        scores = x @ keys.transpose(0, 2, 1) + 2 * mask[:, None]
+        weights = np.exp(scores - scores.max(-1, keepdims=True))
+        want = weights / weights.sum(-1, keepdims=True) @ keys
+        np.testing.assert_allclose(module.get_output("y").numpy(), want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_array_equal(module.get_output("keys").numpy(), keys)
+    stats = module.stats()
+    assert (stats["bucket_runs"], stats["exact_runs"], stats["made"]) == (5, 0, 4), stats["reasons"]
+
+
+def test_a_sum_is_but_a_name_where_sizes_are_others():
+    nodes = [helper.make_node("Add", ["x", "one"], ["y"]), helper.make_node("Add", ["z", "one"], ["w"])]
+    inputs = [value("x", ["n"]), value("z", ["n + 1"])]
+    made = model(nodes, inputs, ["y", "w"], one=np.float32(1))
+    module = gr.create(made, dims={"n": [8]}, compile=False)
+    module._bucketed.fill = garbage
+    for n, more in ((3, 4), (3, 7), (2, 3)):
+        x, z = np.ones(n, np.float32), np.ones(more, np.float32)
+        module.run(x=x, z=z)
+        for i, given in enumerate((x, z)):
+            np.testing.assert_array_equal(module.get_output(i).numpy(), given + 1)
+    stats = module.stats()
+    assert (stats["bucket_runs"], stats["exact_runs"]) == (2, 1)
+    assert "named n + 1" in str(stats["reasons"])
+
+
 def _padded(sizes):
     full = [((1 if b == 1 else 4), (4 if n <= 4 else 16)) for b, n in sizes]
     return sum(4 * (B * N - b * n) for (B, N), (b, n) in zip(full, sizes, strict=True))
