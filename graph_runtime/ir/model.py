@@ -10,8 +10,8 @@ a caller writes or binds them, one at a time. An estimate never reads them.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +24,10 @@ from .graph import Graph, TensorType
 if TYPE_CHECKING:
     from .builder import GraphBuilder
 
-__all__ = ["Constant", "Model", "Note"]
+__all__ = ["Constant", "Model", "Note", "op_recipe"]
 
 _SMALL = 64 * 1024  # bytes
+_NUMBERS = 64  # bytes
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
 
@@ -36,15 +37,24 @@ class Constant:
 
     ``read()`` returns an array of ``type``; it may be expensive (a mapped file, a derivation) and is called
     each time the bytes are needed. It raises MissingDataError where the file with the values is absent.
-    ``source`` says to people where the values come from: "conv1.weight of model.onnx".
+    ``source`` says to people where the values come from: "conv1.weight of model.onnx". ``key``: equal
+    for constants that hold the same values; of a derived one what computes it, and of what, else its own.
     """
 
     type: TensorType
     read: Callable[[], np.ndarray]
     source: str
+    key: Hashable = field(default_factory=object)
 
     def __repr__(self) -> str:
         return f"<Constant {self.type}: {self.source}>"
+
+    @property
+    def identity(self) -> Hashable:
+        """Equal for constants that are known to hold the same values without a look at them: the same
+        constant, those derived of the same ones by equal recipes, numbers. It keeps no constant alive."""
+        values = self.peek() if self.type.nbytes <= _NUMBERS else None
+        return self.key if values is None else (self.type, values.tobytes())
 
     @property
     def is_small(self) -> bool:
@@ -67,14 +77,32 @@ class Constant:
         return Constant(TensorType(dtypes.from_numpy(array.dtype), array.shape), lambda: array, source)
 
     @staticmethod
+    def folded(
+        array: np.ndarray,
+        op: str,
+        attrs: Mapping[str, Any],
+        *constants: Constant,
+        source: str,
+        result: int = 0,
+    ) -> Constant:
+        """A constant of a result of an op over constants, computed already."""
+        made = Constant.of(array, source)
+        return replace(made, key=_key(op_recipe(op, attrs, result), made.type, constants))
+
+    @staticmethod
     def derived(
-        type: TensorType, compute: Callable[..., np.ndarray], *constants: Constant, source: str
+        type: TensorType,
+        compute: Callable[..., np.ndarray],
+        *constants: Constant,
+        source: str,
+        recipe: Hashable = None,
     ) -> Constant:
         """A constant computed of others when it is read: ``compute(*arrays)`` returns an array of ``type``.
 
         The result is kept only for as long as a caller holds it, so that writing a model's constants one
-        after the other needs the memory of one. Reading raises GraphError where the result is of another
-        type.
+        after the other needs the memory of one. ``recipe``: what compute does, in values that are equal
+        where it does the same, so that ``identity`` tells. Reading raises GraphError where the result is of
+        another type.
         """
         held: list[weakref.ref[Any]] = []
 
@@ -88,7 +116,17 @@ class Constant:
                 held[:] = [weakref.ref(array)]
             return array
 
-        return Constant(type, read, source)
+        key = object() if recipe is None else _key(recipe, type, constants)
+        return Constant(type, read, source, key)
+
+
+def op_recipe(op: str, attrs: Mapping[str, Any], result: int = 0) -> Hashable:
+    """The recipe of an op's result; ``attrs`` are decoded."""
+    return op, repr(sorted(attrs.items())), result
+
+
+def _key(recipe: Hashable, type: TensorType, constants: Sequence[Constant]) -> Hashable:
+    return recipe, type, *(constant.identity for constant in constants)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..base.errors import GraphRuntimeError
-from ..ir.model import Constant
+from ..ir.model import Constant, op_recipe
 from ..ir.ops import registry
 from .net import Net, NetNode
 
@@ -41,14 +41,19 @@ def folded(node: NetNode) -> Constant | None:
     compute = _reference(node)
     inputs = [v.constant for v in node.inputs if v.constant is not None]  # all are
     source = f"folded from {', '.join(dict.fromkeys(c.source for c in inputs))}"
-    lazy = Constant.derived(node.output.type, compute, *inputs, source=_short(source))
+    recipe = op_recipe(node.op_name, node.attrs)
+    lazy = Constant.derived(node.output.type, compute, *inputs, source=_short(source), recipe=recipe)
     if not lazy.is_small or not all(c.is_small for c in inputs):
         return lazy
     try:
         array = lazy.peek()
     except GraphRuntimeError:
         return None
-    return lazy if array is None else Constant.of(array, lazy.source)
+    return (
+        lazy
+        if array is None
+        else Constant.folded(array, node.op_name, node.attrs, *inputs, source=lazy.source)
+    )
 
 
 def _reference(node: NetNode) -> Callable[..., np.ndarray]:

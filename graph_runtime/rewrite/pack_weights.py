@@ -75,7 +75,11 @@ def pack_recurrent_weights(net: Net) -> None:
         constant = weights.constant
         panels = net.constant(
             Constant.derived(
-                made, partial(pack_recurrent, op), constant, source=f"panels of {constant.source}"
+                made,
+                partial(pack_recurrent, op),
+                constant,
+                source=f"panels of {constant.source}",
+                recipe=("pack_recurrent", op),
             ),
             f"{weights.name}.panels",
         )
@@ -99,7 +103,10 @@ def packed_weight(net: Net, node: NetNode, weight: NetValue, transpose: bool, n:
         return op.reference([array], {"transpose": transpose})[0]
 
     value = net.constant(
-        Constant.derived(made, pack, constant, source=f"panels of {constant.source}"), f"{weight.name}.panels"
+        Constant.derived(
+            made, pack, constant, source=f"panels of {constant.source}", recipe=("pack_panels", transpose)
+        ),
+        f"{weight.name}.panels",
     )
     value.device = node.device
     return value
@@ -116,7 +123,11 @@ def packed_convolution(net: Net, node: NetNode) -> NetValue:
     made = grouped_panel_type(o, channels, kh * kw, group)
     value = net.constant(
         Constant.derived(
-            made, partial(pack_grouped, group=group), constant, source=f"panels of {constant.source}"
+            made,
+            partial(pack_grouped, group=group),
+            constant,
+            source=f"panels of {constant.source}",
+            recipe=("pack_grouped", group),
         ),
         f"{weight.name}.panels",
     )
@@ -175,7 +186,9 @@ class _Product:
         constant, made = self.w.constant, TensorType("float32", (self.n, self.k))
         assert constant is not None, f"{self.w.name} is no constant"
         value = net.constant(
-            Constant.derived(made, _transposed, constant, source=f"transposed {constant.source}"),
+            Constant.derived(
+                made, _transposed, constant, source=f"transposed {constant.source}", recipe=_transposed
+            ),
             f"{self.w.name}.transposed",
         )
         value.device = self.node.device

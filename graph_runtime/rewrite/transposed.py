@@ -119,6 +119,7 @@ def _weight(net: Net, node: NetNode, strides: tuple[int, int], taps: tuple[int, 
         partial(_spread, group=group, strides=strides, shape=shape),
         constant,
         source=f"steps of {constant.source}",
+        recipe=("steps", group, strides),
     )
     value = net.constant(derived, f"{w.name}.steps")
     value.device = node.device

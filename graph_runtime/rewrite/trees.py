@@ -66,7 +66,7 @@ class _Levels:
             return np.where(leaf & (index in (0, 3)), 0, links[:, index]).astype(np.int32)
 
         kind, source = TensorType("int32", self.splits.shape), f"{self.links.name}, part"
-        made = Constant.derived(kind, part, self.links.constant, source=source)
+        made = Constant.derived(kind, part, self.links.constant, source=source, recipe=("part", index))
         return self.net.constant(made, f"{self.links.name}.{index}")
 
     # ---------------------------------------------------------------- levels
@@ -126,4 +126,5 @@ class _Levels:
             return made
 
         given = [v.constant for v in (self.links, *self.given) if v.constant is not None]
-        return Constant.derived(kind, dense, *given, source=f"leaves of {self.node.name}")
+        source, recipe = f"leaves of {self.node.name}", ("leaves", how)
+        return Constant.derived(kind, dense, *given, source=source, recipe=recipe)

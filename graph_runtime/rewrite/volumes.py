@@ -75,7 +75,8 @@ def _flat_weight(net: Net, node: NetNode, w: NetValue) -> NetValue:
         return np.ascontiguousarray(array.transpose(0, 2, 1, 3, 4)).reshape(made.shape)
 
     value = net.constant(
-        Constant.derived(made, flat, constant, source=f"planes of {constant.source}"), f"{w.name}.planes"
+        Constant.derived(made, flat, constant, source=f"planes of {constant.source}", recipe="planes"),
+        f"{w.name}.planes",
     )
     value.device = node.device
     return value

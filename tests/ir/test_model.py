@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -49,6 +50,37 @@ def test_a_derived_constant_is_computed_when_read_and_kept_only_while_held():
     gc.collect()
     np.testing.assert_array_equal(derived.read(), np.arange(4.0) * 2)
     assert len(calls) == 2
+
+
+def test_constants_derived_alike_of_the_same_ones_are_known_to_be_equal():
+    base, other = (Constant.of(np.arange(32.0), "base") for _ in range(2))
+
+    def derived(*of, recipe="twice", type=base.type):
+        return Constant.derived(type, lambda array: array * 2, *of, source="twice", recipe=recipe)
+
+    assert derived(base).identity == derived(base).identity
+    assert derived(derived(base)).identity == derived(derived(base)).identity
+    for unlike in (
+        derived(other),
+        derived(base, recipe="thrice"),
+        derived(base, recipe=None),
+        derived(base, type=TensorType("float64", (4, 8))),
+        base,
+    ):
+        assert unlike.identity != derived(base).identity
+    two, again, three = (Constant.of(np.array(n), "a number") for n in (2, 2, 3))
+    assert two.identity == again.identity != three.identity
+
+
+def test_an_identity_keeps_no_constant_alive():
+    base = Constant.of(np.arange(32.0), "base")
+    folded = Constant.folded(base.read() * 2, "twice", {}, base, source="twice")
+    identity, gone = folded.identity, weakref.ref(base)
+    del base
+    gc.collect()
+    assert gone() is None
+    assert {identity: 1}[folded.identity] == 1
+    assert identity != Constant.of(np.arange(32.0), "base").identity
 
 
 def test_a_derivation_of_another_type_is_an_error():

@@ -167,8 +167,13 @@ class Tape:
             raise KernelError(f"op {entry.name}: {error}", op=entry.name) from error
         source = f"{entry.name} of {', '.join(c.source for c in constants)}"[:200]
         return tuple(
-            TapeValue(t, constant=Constant.of(np.asarray(array), source))
-            for t, array in zip(made, results, strict=True)
+            TapeValue(
+                t,
+                constant=Constant.folded(
+                    np.asarray(array), entry.name, call.attrs, *constants, source=source, result=i
+                ),
+            )
+            for i, (t, array) in enumerate(zip(made, results, strict=True))
         )
 
 

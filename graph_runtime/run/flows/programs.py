@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
@@ -69,7 +69,7 @@ class Programs:
     most: int
     sizes: list[str] = field(default_factory=list)
     observer: Callable[[Session], None] | None = None
-    _constants: WeakValueDictionary[bytes, np.ndarray] = field(default_factory=WeakValueDictionary)
+    _constants: WeakValueDictionary[Hashable, np.ndarray] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
         self.options = replace(self.options, dims={}, batch=None, values={})
@@ -140,15 +140,20 @@ class Programs:
         return sized_program(module, list(inputs))
 
     def _shared(self, constants: Mapping[str, Constant]) -> dict[str, np.ndarray]:
-        """The constants' values, each of which is in memory once."""
+        """The constants' values, each of which is in memory once: those of an identity that is known are not
+        computed again, others are known by what they hold."""
         found = {}
         for name in sorted(constants, key=lambda n: -constants[n].type.nbytes):
-            array = np.asarray(constants[name].read(), order="C")
-            key = digest(array)
-            held = self._constants.get(key)
+            identity = constants[name].identity
+            held = self._constants.get(identity)
             if held is None:
-                held = aligned_empty(array.shape, array.dtype)
-                held[...] = array
-                self._constants[key] = held
+                array = np.asarray(constants[name].read(), order="C")
+                key = digest(array)
+                held = self._constants.get(key)
+                if held is None:
+                    held = aligned_empty(array.shape, array.dtype)
+                    held[...] = array
+                    self._constants[key] = held
+                self._constants[identity] = held
             found[name] = held
         return found

@@ -17,6 +17,7 @@ from graph_runtime.base.errors import (  # noqa: E402
     SessionBusyError,
     UnsupportedOpError,
 )
+from graph_runtime.run.flows import programs  # noqa: E402
 from graph_runtime.run.flows.flow_module import FlowModule  # noqa: E402
 
 RNG = np.random.default_rng(7)
@@ -85,6 +86,20 @@ def test_programs_of_several_sizes_share_their_constants():
         kept.append({each.get_input(i).numpy().ctypes.data for i in at})
     assert len(kept) == 2
     assert kept[0] == kept[1]
+
+
+def test_a_new_size_computes_no_large_constant_again(monkeypatch):
+    w, scale = RNG.standard_normal((200, 200)).astype(np.float32), RNG.standard_normal(200).astype(np.float32)
+    nodes = [node("Exp", ["scale"], ["e"]), node("Mul", ["w", "e"], ["v"]), node("MatMul", ["x", "v"], ["y"])]
+    module = gr.create(model(nodes, [value("x", ["n", 200])], ["y"], w=w, scale=scale), compile=False)
+    hashed, one = [], programs.digest
+    monkeypatch.setattr(programs, "digest", lambda array: hashed.append(array.nbytes) or one(array))
+    for n in (16, 24, 40):
+        x = RNG.standard_normal((n, 200)).astype(np.float32)
+        module.run(x=x)
+        np.testing.assert_allclose(values_of(module)[0], x @ (w * np.exp(scale)), rtol=1e-4, atol=1e-4)
+    assert module.programs.made == 3
+    assert sum(nbytes >= w.nbytes for nbytes in hashed) == 1
 
 
 def test_what_does_not_fit_is_an_input_error_and_the_next_run_works():

@@ -159,6 +159,7 @@ def _gather_block_quantized(ctx: Context) -> Results:
         lambda *arrays: centred_rows(arrays, columns, block, bits, packed),
         *(part for part in parts if part is not None),
         source=f"data of {ctx.node.name or ctx.onnx_op}",
+        recipe=("centred_rows", block, bits, packed),
     )
     indices = ctx.input(1)
     wide = taken(ctx, TapeValue(whole.type, "data", whole), indices, 0)

@@ -68,6 +68,7 @@ def _derived(
             lambda *a, f=compute: f(*a).astype(kind),
             *constants,
             source=f"{what} of {name}, from {', '.join(c.source for c in constants)}",
+            recipe=("batch_norm", what, epsilon),
         )
         made.append(TapeValue(target, f"{name}.{what}", constant))
     return made[0], made[1]

@@ -49,7 +49,11 @@ def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int
     kind = TensorType("float32", (n, k))
     name = ctx.node.name or ctx.onnx_op
     made = Constant.derived(
-        kind, unpack, *(p for p in parts if p is not None), source=f"weights of {name}, {bits} bits each"
+        kind,
+        unpack,
+        *(p for p in parts if p is not None),
+        source=f"weights of {name}, {bits} bits each",
+        recipe=("levels", block, bits),
     )
     return TapeValue(kind, f"{name}.weights", made)
 
