@@ -162,7 +162,7 @@ class _Product:
 
     def library_wins(self, measure: Measure) -> bool:
         """Whether the library's kernel is there and clearly faster than that of panels."""
-        rest = [value.type for value in self.rest]
+        rest = [self._row_type(value.type) for value in self.rest]
         plain = TensorType("float32", (self.n, self.k))
         theirs = measure("dense", self.attrs, [self.x.type, plain, *rest], [_LIBRARY])
         if not theirs:
@@ -195,8 +195,33 @@ class _Product:
         return value
 
     def _replace(self, net: Net, weight: NetValue, **attrs: Any) -> None:
-        made = net.add("dense", [self.x, weight, *self.rest], before=self.node, **attrs, **self.attrs)
+        rest = [self._by_rows(net, value) for value in self.rest]
+        made = net.add("dense", [self.x, weight, *rest], before=self.node, **attrs, **self.attrs)
         net.replace(self.node.output, made)
+
+    def _row_type(self, type_: TensorType) -> TensorType:
+        """Of a bias or an epilogue's input as dense takes it: one for each row, or the same for all. A matmul
+        also takes what is the same for all of its batches."""
+        rows = self.node.output.shape[:-1]
+        own = (1,) * (1 + len(rows) - len(type_.shape)) + type_.shape[:-1]
+        if own == rows or all(n == 1 for n in own):
+            return type_
+        return TensorType(type_.dtype, (*rows, type_.shape[-1]))
+
+    def _by_rows(self, net: Net, value: NetValue) -> NetValue:
+        made = self._row_type(value.type)
+        if made == value.type:
+            return value
+        if value.constant is None:
+            return net.add("broadcast_to", [value], before=self.node, shape=made.shape)
+        constant = value.constant
+        repeat = partial(np.broadcast_to, shape=made.shape)
+        repeated = net.constant(
+            Constant.derived(made, repeat, constant, source=f"repeated {constant.source}"),
+            f"{value.name}.repeated",
+        )
+        repeated.device = self.node.device
+        return repeated
 
 
 def _transposed(array: np.ndarray) -> np.ndarray:

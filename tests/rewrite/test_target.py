@@ -15,6 +15,7 @@ from graph_runtime.ir.ops.packed import unpack
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing import make_problem
+from graph_runtime.rewrite import fuse
 from graph_runtime.rewrite.target import target
 from graph_runtime.testing.interpreter import heads, interpret
 
@@ -284,6 +285,23 @@ def test_panels_hold_the_weight_and_are_made_when_they_are_read():
     assert constant.type.shape == (3, 40, 32)
     np.testing.assert_array_equal(unpack(constant.read(), 70), w)
     assert not constant.read()[2, :, 6:].any()
+
+
+@pytest.mark.parametrize("constant", [True, False])
+@pytest.mark.parametrize("shape", [(4, 7), (1, 1, 4, 7), (3, 1, 1, 7), (2, 4, 7), (3, 2, 4, 7), (7,)])
+def test_what_each_batch_of_a_product_adds_goes_with_its_panels(shape, constant):
+    b = GraphBuilder()
+    added = array(*shape)
+    extra = b.param("e", added) if constant else b.input("e", shape)
+    product = b.op("matmul", b.input("x", (3, 2, 4, 5)), b.param("w", array(5, 7)), name="y")
+    b.output(b.op("add", product, extra, name="z"))
+    fused = fuse(Model.from_builder(b), ["cpu:0"])
+    made, placement = target(fused, place(fused.graph, ["cpu:0"]))
+    assert "dense" in ops_of(made)
+    assert "add" not in ops_of(made)
+    values = {"x": array(3, 2, 4, 5), "e": added}
+    np.testing.assert_allclose(outputs(made, values)[0], outputs(fused, values)[0], rtol=1e-5, atol=1e-5)
+    plan(made.graph, ["cpu:0"], placed=placement)
 
 
 @settings(max_examples=15)

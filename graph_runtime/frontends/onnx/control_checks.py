@@ -3,6 +3,7 @@ they take and make."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,15 +40,16 @@ def one_value(array: np.ndarray, what: str, node: Any, path: str) -> Any:
     return array.reshape(-1)[0]
 
 
-def check_control(graph: Any, path: str = "$.graph") -> None:
+def check_control(graph: Any, opset: int, path: str = "$.graph") -> None:
     """Raise GraphError for a control node whose graphs do not fit it, in subgraphs too."""
+    checks = {**_CHECKS, "Scan": partial(_scan, lengths=1)} if opset < 9 else _CHECKS
     for i, node in enumerate(graph.node):
         where = f"{path}.node[{i}]"
-        if node.domain in ("", "ai.onnx") and node.op_type in _CHECKS:
-            _CHECKS[node.op_type](node, where)
+        if node.domain in ("", "ai.onnx") and node.op_type in checks:
+            checks[node.op_type](node, where)
         for attribute in node.attribute:
             if attribute.HasField("g"):
-                check_control(attribute.g, f"{where}.{attribute.name}")
+                check_control(attribute.g, opset, f"{where}.{attribute.name}")
 
 
 def _counts(node: Any, path: str, what: str, got: int, wanted: int, at_most: bool = False) -> None:
@@ -86,19 +88,21 @@ def _loop(node: Any, path: str) -> None:
     _counts(node, path, "outputs", len(node.output), len(body.output) - 1, at_most=True)
 
 
-def _scan(node: Any, path: str) -> None:
+def _scan(node: Any, path: str, lengths: int = 0) -> None:
+    """``lengths``: how many inputs, the first, say how long the rows are."""
     body = subgraph_of(node, "body", path)
     found = {a.name: a for a in node.attribute}
     count = found["num_scan_inputs"].i if "num_scan_inputs" in found else 0
-    if not 1 <= count <= len(node.input):
+    taken = len(node.input) - lengths
+    if not 1 <= count <= taken:
         raise GraphError(
-            f"Scan {node.name!r}: num_scan_inputs is {count}, it has {len(node.input)} inputs",
+            f"Scan {node.name!r}: num_scan_inputs is {count}, it has {taken} inputs",
             path=path,
             node=node.name,
             got=count,
         )
-    states = len(node.input) - count
-    _counts(node, f"{path}.body", "inputs of its body", len(body_inputs(body)), len(node.input))
+    states = taken - count
+    _counts(node, f"{path}.body", "inputs of its body", len(body_inputs(body)), taken)
     if len(body.output) < states:
         _counts(node, f"{path}.body", "outputs of its body", len(body.output), states)
     _counts(node, path, "outputs", len(node.output), len(body.output), at_most=True)

@@ -101,7 +101,7 @@ def open_dynamic(source: Any, dims: Mapping[str, Size], values: Mapping[str, Any
     graph = file.proto.graph
     versions = opsets(file.proto, onnx)
     _check_ops(graph, file.name)
-    check_control(graph)
+    check_control(graph, versions.get("", 1))
     check_host_ops(ParsedFile(file, versions, {}, {}, None, {}), graph)
     given = {name: np.asarray(value) for name, value in values.items()}
     parsed = ParsedFile(file, versions, {}, {}, None, {})

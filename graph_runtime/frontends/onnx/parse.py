@@ -14,6 +14,7 @@ from ...base import dtypes
 from ...base.errors import GraphError, InputError, did_you_mean
 from ...ir.graph import TensorType
 from .batch import Batch, set_batch
+from .blanks import blanks_as_functions
 from .budget import Budget
 from .context import table
 from .elements import ELEMENTS
@@ -121,6 +122,8 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
         count = len(list(_expandable(file.proto.graph, onnx, versions)))
         Budget(len(file.data)).step(count * _BODY, f"{file.name} has {count} ops that ONNX defines by others")
         with contextlib.suppress(Exception):  # what stays is refused with the others
+            if blanks_as_functions(file.proto, all_nodes(file.proto.graph), found, versions, onnx):
+                file.proto = onnx.inliner.inline_local_functions(file.proto)
             file.proto = onnx.inliner.inline_selected_functions(
                 file.proto, sorted(found), inline_schema_functions=True
             )

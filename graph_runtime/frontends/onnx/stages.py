@@ -102,6 +102,8 @@ class _Cutter:
     def __init__(self, file: ParsedFile, known: Mapping[str, Known], types: Mapping[str, Type]):
         self.importer = Importer(file)
         self.importer.tape.budget = Budget(len(file.file.data) + sum(file.file.outside.values()))
+        batched = file.opsets.get("", 1) < 9  # such a Scan is a loop of loops, which is unrolled
+        self.loop_ops = ("Loop",) if batched else ("Loop", "Scan")
         self.given = {name: _given(name, kind) for name, kind in types.items()}
         self.scope: dict[str, Any] = {**known, **self.given}
         self.rest: list[StagedNode] = []
@@ -128,7 +130,7 @@ class _Cutter:
     def _node(self, path: str, node: Any) -> None:
         values = [self.scope[name] for name in node.input if name]
         waits = any(value is UNKNOWN or value.bound for value in values)
-        loop = node.op_type in ("Loop", "Scan") and node.domain in ("", "ai.onnx")
+        loop = node.op_type in self.loop_ops and node.domain in ("", "ai.onnx")
         on_host = not waits and done_by_host(node, [getattr(v, "element", None) for v in values])
         if waits or on_host or (loop and self._stays(node)):
             self._wait(path, node, (loop or on_host) and not waits)

@@ -27,16 +27,12 @@ from graph_runtime.frontends.onnx.read import DTYPES  # noqa: E402
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]
 
-LEAST = 1843  # tests that run
-_NOT_INLINED = "the onnx package's inliner cannot expand this op with all its inputs"
+LEAST = 1857  # tests that run
 # what a converter says that it does not do, or what no exact comparison can ask
 LIMITS = {
     r"training_dropout(?!.*zero_ratio)": "drops elements at random",
-    r"test_scan_sum": "Scan of opset 8",
     r"test_loop16_seq_none": "the suite cannot compare a sequence that begins with a scalar",
     r"bernoulli": "random numbers",
-    r"linear_attention_(gated|delta|explicit|fp16)(?!.*expanded)": _NOT_INLINED,
-    r"causal_conv.*past_state(?!.*expanded)": _NOT_INLINED,
 }
 # tests whose stored results were rounded to 16 bits after each step: two units in the last place
 ROUGH = {r"attention_.*bf16": {"rtol": 0.02}, r"attention_.*fp16": {"rtol": 0.003}}

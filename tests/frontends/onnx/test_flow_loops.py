@@ -25,10 +25,10 @@ def value(name, shape=None, kind=FLOAT):
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def model(nodes, inputs, outputs, **constants):
+def model(nodes, inputs, outputs, opset=17, **constants):
     init = [numpy_helper.from_array(np.asarray(array), name) for name, array in constants.items()]
     graph = helper.make_graph(nodes, "g", inputs, outputs, init)
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8)
 
 
 def loop(nodes, states, stacked=(), condition="go", **constants):
@@ -133,6 +133,51 @@ def test_a_scan_takes_rows_along_any_axis(back, residents):
         np.testing.assert_allclose(state, sums[:, -1], rtol=1e-4, atol=1e-5)
         np.testing.assert_allclose(ys, sums * order, rtol=1e-4, atol=1e-5)
     assert residents
+
+
+@pytest.mark.parametrize("steps", [3, 20])
+@pytest.mark.parametrize("size", ["t", None])
+def test_a_scan_of_opset_8_is_one_for_each_row_of_its_batch(steps, size):
+    body = helper.make_graph(
+        [node("Add", ["s", "x"], ["s_"]), node("Mul", ["s_", "s_"], ["y"])],
+        "body",
+        [value("s", [2]), value("x", [2])],
+        [value("s_", [2]), value("y", [2])],
+    )
+    scan = node("Scan", ["", "s0", "xs"], ["s1", "ys"], "scan", body=body, num_scan_inputs=1, directions=[1])
+    shape = [3, size or steps, 2]
+    graph = model([scan], [value("s0", [3, 2]), value("xs", shape)], [value("s1"), value("ys")], opset=8)
+    module = gr.create(graph, compile=False)
+    rng = np.random.default_rng(3)
+    s, xs = (
+        rng.standard_normal((3, 2)).astype(np.float32),
+        rng.standard_normal((3, steps, 2)).astype(np.float32),
+    )
+    sums = s[:, None] + np.cumsum(xs[:, ::-1], axis=1)
+    state, ys = run(module, s0=s, xs=xs)
+    np.testing.assert_allclose(state, sums[:, -1], rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(ys, sums**2, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "shapes", "text"),
+    [
+        (["n", "s0", "xs"], ([3, 2], [3, 4, 2]), "sequence_lens"),
+        (["", "s0", "xs"], ([2, 2], [3, 4, 2]), "batches of several sizes"),
+        (["", "s0", "xs"], ([3, 2], [3]), "steps"),
+    ],
+)
+def test_a_scan_of_opset_8_that_does_not_fit_is_refused_with_its_node(inputs, shapes, text):
+    body = helper.make_graph(
+        [node("Add", ["s", "x"], ["s_"])], "body", [value("s"), value("x")], [value("s_")]
+    )
+    scan = node("Scan", inputs, ["s1"], "scan", body=body, num_scan_inputs=1)
+    given = [value("n", [3], INT), value("s0", shapes[0]), value("xs", shapes[1])]
+    module = gr.create(model([scan], given, [value("s1")], opset=8), compile=False)
+    feeds = [np.ones(3, np.int64), *(np.ones(shape, np.float32) for shape in shapes)]
+    with pytest.raises(gr.GraphRuntimeError, match=text) as caught:
+        run(module, **dict(zip(("n", "s0", "xs"), feeds, strict=True)))
+    assert "scan" in str(caught.value)
 
 
 def _endless(**options):

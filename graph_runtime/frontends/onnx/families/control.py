@@ -60,10 +60,10 @@ def _may_end_early(body: Any) -> bool:
     return False
 
 
-@converter("Scan", limits="unrolled; opset 9 and later")
+@converter("Scan", limits="unrolled; opset 8: no sequence_lens")
 def _scan(ctx: Context) -> Results:
     if ctx.opset < 9:
-        ctx.fail("opset 8 has other inputs, which are not supported")
+        return _batched_scan(ctx)
     body, count = ctx.attr("body"), ctx.attr("num_scan_inputs")
     inputs = [ctx.input(i) for i in range(len(ctx.inputs))]
     state, scanned = inputs[: len(inputs) - count], inputs[len(inputs) - count :]
@@ -71,9 +71,51 @@ def _scan(ctx: Context) -> Results:
         ctx.axis(a, v.rank, "scan_input_axes")
         for a, v in zip(ctx.attr("scan_input_axes", [0] * count), scanned, strict=True)
     ]
-    backward = ctx.attr("scan_input_directions", [0] * count)
-    steps = scanned[0].shape[axes[0]]
-    if any(v.shape[a] != steps for v, a in zip(scanned, axes, strict=True)) or not 0 < steps <= MOST_TRIPS:
+    state, columns = _scanned(ctx, body, state, scanned, axes, ctx.attr("scan_input_directions", [0] * count))
+    out_axes = ctx.attr("scan_output_axes", [0] * len(columns))
+    turned = ctx.attr("scan_output_directions", [0] * len(columns))
+    made = [
+        ctx.stack(column[::-1] if back else column, axis % (column[0].rank + 1))
+        for column, axis, back in zip(columns, out_axes, turned, strict=True)
+    ]
+    return (*state, *made)
+
+
+def _batched_scan(ctx: Context) -> Results:
+    """Scan of opset 8: the first input says lengths, each other one has a batch first, then steps."""
+    body, count = ctx.attr("body"), ctx.attr("num_scan_inputs")
+    if ctx.has(0):
+        ctx.fail("opset 8's sequence_lens is not supported")
+    inputs = [ctx.input(i) for i in range(1, len(ctx.inputs))]
+    first = len(inputs) - count
+    batch = inputs[0].shape[0] if inputs and inputs[0].rank else 0
+    if not 0 < count <= len(inputs) or not 0 < batch <= MOST_TRIPS:
+        ctx.fail(f"{count} of {len(inputs)} inputs are scanned; they have a batch of 1 to {MOST_TRIPS} first")
+    if any(value.shape[:1] != (batch,) for value in inputs):
+        ctx.fail("its inputs have batches of several sizes")
+    rows = []
+    for b in range(batch):
+        one = [ctx.reshape(ctx.slice(value, 0, b, b + 1), value.shape[1:]) for value in inputs]
+        backward = ctx.attr("directions", [0] * count)
+        state, columns = _scanned(ctx, body, one[:first], one[first:], [0] * count, backward, f"{b}, ")
+        rows.append([*state, *(ctx.stack(column, 0) for column in columns)])
+    return tuple(ctx.stack(list(column), 0) for column in zip(*rows, strict=True))
+
+
+def _scanned(
+    ctx: Context,
+    body: Any,
+    state: list[TapeValue],
+    scanned: list[TapeValue],
+    axes: list[int],
+    backward: list[int],
+    of: str = "",
+) -> tuple[list[TapeValue], list[list[TapeValue]]]:
+    """(the last state, for each other output of the body its values step by step)"""
+    steps = scanned[0].shape[axes[0]] if scanned and scanned[0].rank else 0
+    if not 0 < steps <= MOST_TRIPS or any(
+        v.shape[a : a + 1] != (steps,) for v, a in zip(scanned, axes, strict=True)
+    ):
         ctx.fail(f"scan inputs of {steps} steps; each must have as many, from 1 to {MOST_TRIPS}")
     results = []
     for t in range(steps):
@@ -83,14 +125,7 @@ def _scan(ctx: Context) -> Results:
             part = ctx.slice(value, axis, at, at + 1)
             parts.append(ctx.reshape(part, value.shape[:axis] + value.shape[axis + 1 :]))
         names = [info.name for info in body.input]
-        out = ctx.subgraph(body, dict(zip(names, [*state, *parts], strict=True)), f"body[{t}]")
+        out = ctx.subgraph(body, dict(zip(names, [*state, *parts], strict=True)), f"body[{of}{t}]")
         state = out[: len(state)]
         results.append(out[len(state) :])
-    columns = [list(column) for column in zip(*results, strict=True)]
-    out_axes = ctx.attr("scan_output_axes", [0] * len(columns))
-    turned = ctx.attr("scan_output_directions", [0] * len(columns))
-    made = [
-        ctx.stack(column[::-1] if back else column, axis % (column[0].rank + 1))
-        for column, axis, back in zip(columns, out_axes, turned, strict=True)
-    ]
-    return (*state, *made)
+    return state, [list(column) for column in zip(*results, strict=True)]
