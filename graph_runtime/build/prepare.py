@@ -29,11 +29,8 @@ from ..ir.documents.params import read_params
 from ..ir.graph import Graph
 from ..ir.model import Constant, Model, Note
 from ..ir.ops.registry import from_outside
-from ..plan import plan as make_plan
 from ..plan.globs import EXACTLY, matching
-from ..plan.memory import SAFE, SERIAL
-from ..plan.placement import place as place_graph
-from ..plan.types import Placement, Plan
+from ..plan.types import SAFE, SERIAL, Placement, Plan
 from .libraries.offered import inplace_rules, library_kernels
 
 if TYPE_CHECKING:
@@ -93,6 +90,8 @@ def prepare(
     compiles = _compiles(source, imported, options)
     if isinstance(source, Plan):
         return Prepared(imported, imported, source, options, compiles)
+    from ..plan import plan as make_plan  # what is read from a bundle is planned
+
     packing = provided("packing")
     own: dict[str, Any] = {
         "kernels": library_kernels(libraries),
@@ -158,6 +157,7 @@ def _rewritten(
 ) -> tuple[Model, Placement]:
     """The model, simplified and fused, then as the devices that its nodes are placed on want it."""
     from .. import rewrite  # rewrites are loaded where nodes may be rewritten only
+    from ..plan import placement as placing
     from ..rewrite.target import target
 
     tell("simplifying", 0, 0)
@@ -166,7 +166,7 @@ def _rewritten(
     tell("fusing", 0, 0)
     model = rewrite.fuse(model, devices)
     tell("placing", 0, 0)
-    placement = place_graph(
+    placement = placing.place(
         model.graph,
         devices,
         pins=_pins(model, options.place),

@@ -34,13 +34,14 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _command(args: Sequence[str]) -> Any:
     """Run a command; the code that it gives. Errors become SystemExit."""
-    from .app import UsageError, app
+    from .app import UsageError, program
 
+    given = list(args) or ["--help"]
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.showwarning = _show_warning
         try:
-            return app(args=list(args) or ["--help"], prog_name="graph-runtime", standalone_mode=False)
+            return program(given)(args=given, prog_name="graph-runtime", standalone_mode=False)
         except UsageError as error:
             command = error.ctx.command_path if error.ctx else "graph-runtime"
             print(f"error: {_one_line(error.format_message())} (see {command} --help)", file=sys.stderr)

@@ -1,24 +1,21 @@
-"""The table of commands."""
+"""The table of commands, and the program of those that a command line may mean."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
 import typer
 
-__all__ = ["COMMANDS", "UsageError", "app"]
+__all__ = ["COMMANDS", "UsageError", "program"]
 
 UsageError: Any = typer.BadParameter.__base__  # click's, which typer brings along or has inside
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    help="Run graph.json with a module library on CPUs and simulated Tenstorrent devices.\n\n"
+_HELP = (
+    "Run graph.json with a module library on CPUs and simulated Tenstorrent devices.\n\n"
     "Exit codes: 0 all is well, 1 a comparison or verification failed, 2 bad usage or bad input, "
-    "3 out of memory, 4 a kernel failed, 130 Ctrl-C.",
+    "3 out of memory, 4 a kernel failed, 130 Ctrl-C."
 )
 # in the order of --help; each is the module of its name, whose one public name is its function or its Typer
 COMMANDS = (
@@ -37,14 +34,22 @@ COMMANDS = (
 )
 
 
-def _add(name: str) -> None:
-    module = import_module(f".{name}", __package__)
-    made = getattr(module, module.__all__[0])
-    if isinstance(made, typer.Typer):
-        app.add_typer(made, name=name)
-    else:
-        app.command(name=name)(made)
-
-
-for _name in COMMANDS:
-    _add(_name)
+def program(args: Sequence[str] = ()) -> typer.Typer:
+    """What takes these arguments: with the command that they begin with, or with all of them, whose help or
+    "did you mean" it shows then. Only modules of commands that it has are imported."""
+    app = typer.Typer(
+        callback=lambda: None,  # one command alone is named, too
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+        help=_HELP,
+    )
+    for name in args[:1] if args[:1] and args[0] in COMMANDS else COMMANDS:
+        module = import_module(f".{name}", __package__)
+        made = getattr(module, module.__all__[0])
+        if isinstance(made, typer.Typer):
+            app.add_typer(made, name=name)
+        else:
+            app.command(name=name)(made)
+    return app

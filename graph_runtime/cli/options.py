@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import orjson
 import typer
 
 from ..base.errors import InputError, did_you_mean
 from ..base.options import Options
-from ..ir.model import Note
-from ..plan.balance.types import BALANCER_POLICIES
-from ..plan.placing.policies import PLACEMENT_POLICIES
 from .values import constants
+
+if TYPE_CHECKING:
+    from ..ir.model import Note
 
 Source = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, graph.json, or a bundle.")]
 Devices = Annotated[
@@ -328,7 +328,12 @@ def policies(policy: str | None, placement: str | None) -> tuple[str | None, str
 
     Raises InputError for an unknown policy, and for two placement policies.
     """
-    if policy is None or policy in BALANCER_POLICIES:
+    if policy is None:
+        return policy, placement
+    from ..plan.balance.types import BALANCER_POLICIES  # loaded where one is asked for only
+    from ..plan.placing.policies import PLACEMENT_POLICIES
+
+    if policy in BALANCER_POLICIES:
         return policy, placement
     known = [*BALANCER_POLICIES, *PLACEMENT_POLICIES]
     if ":" not in policy and policy not in known:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..base.writing import write_whole
-from ..simulation.timeline import Timeline
+
+if TYPE_CHECKING:
+    from ..simulation.timeline import Timeline
 
 __all__ = ["Html", "Trace", "write_pictures"]
 

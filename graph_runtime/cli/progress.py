@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..base.progress import Tell
+from ..base.progress import Tell, silent
 
 __all__ = ["progress"]
 
@@ -16,15 +17,16 @@ def progress(shown: bool = True) -> Iterator[Tell]:
 
     It shows nothing where stderr is no terminal: a log gets results and warnings only.
     """
-    from rich.console import Console
+    if not (shown and sys.stderr.isatty()):
+        yield silent
+        return
+    from rich.console import Console  # a terminal's alone: it takes 50 ms
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     tasks: dict[str, TaskID] = {}
-    with Progress(
-        *columns, console=console, transient=True, disable=not (shown and console.is_terminal)
-    ) as bars:
+    with Progress(*columns, console=console, transient=True) as bars:
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:

@@ -18,8 +18,6 @@ from ..build.bundles.bundle import read_bundle
 from ..build.prepare import Prepared
 from ..run.factory import waits_for_runs
 from ..run.module import GraphModule
-from ..testing.differences import Comparison
-from ..views.op_totals import machine_rates, op_totals, op_totals_text
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs
 from .pictures import Html, Trace, write_pictures
@@ -30,6 +28,7 @@ from .values import random_array, read_input
 
 if TYPE_CHECKING:
     from ..run.flows.flow_module import FlowModule
+    from ..testing.differences import Comparison
     from .flows import FlowRun
 
 __all__ = ["run"]
@@ -56,7 +55,8 @@ Compare = Annotated[
 Profile = Annotated[
     bool,
     typer.Option(
-        "--profile", help="Then run it node by node, and end with a table by op: time, share, rates."
+        "--profile",
+        help="Then run it node by node, and end with tables by node and by op: time, share, rates, kernel.",
     ),
 ]
 Against = Annotated[
@@ -145,8 +145,8 @@ def run(
 
         judge = Judge(against, graph, options, device or ["cpu:0"], _inputs(program, module))
         reports.append(judge.compare(values, module.session.plan))
-    totals = op_totals(module.session.plan, module.benchmark_nodes(_PROFILED).medians()) if profile else None
-    _show(names, values, seconds, differences, reports, totals, json)
+    tables = _profile(module) if profile else None
+    _show(names, values, seconds, differences, reports, tables, json)
     if (differences and not all(d.ok for d in differences)) or not all(report.ok for report in reports):
         raise typer.Exit(1)
 
@@ -258,6 +258,19 @@ def _finish(
         raise typer.Exit(1)
 
 
+def _profile(module: GraphModule) -> dict[str, Any]:
+    """The rows of both tables, and the machine's rates."""
+    from ..views.node_rates import node_rates
+    from ..views.op_totals import machine_rates, op_totals
+
+    ns = module.benchmark_nodes(_PROFILED).medians()
+    return {
+        "nodes": node_rates(module.session.program, ns),
+        "ops": op_totals(module.session.plan, ns),
+        "machine": machine_rates(),
+    }
+
+
 def _write(output: Path | None, names: Sequence[str], values: Sequence[np.ndarray]) -> None:
     if output:
         with writing(output, through=True) as part, part.open("wb") as file:
@@ -270,7 +283,7 @@ def _show(
     seconds: float,
     differences: list[Difference] | None,
     reports: list[Comparison],
-    totals: list[dict[str, Any]] | None,
+    profile: dict[str, Any] | None,
     json: bool,
 ) -> None:
     if json:
@@ -281,8 +294,8 @@ def _show(
         result: dict[str, Any] = {"outputs": rows, "seconds": seconds}
         if differences is not None:
             result["expect"] = [d.as_dict() for d in differences]
-        if totals is not None:
-            result["profile"] = {"ops": totals, "machine": machine_rates()}
+        if profile is not None:
+            result["profile"] = profile
         for report in reports:
             result["compare" if report.judge == "numpy" else report.judge] = report.as_dict()
         opt.print_json(result)
@@ -294,5 +307,9 @@ def _show(
     typer.echo(f"run: {seconds * 1e3:.3f} ms")
     for line in [*(differences or ()), *reports]:
         typer.echo(str(line))
-    if totals is not None:
-        typer.echo(op_totals_text(totals, opt.terminal_width()))
+    if profile is not None:
+        from ..views.node_rates import node_rates_text
+        from ..views.op_totals import op_totals_text
+
+        typer.echo(node_rates_text(profile["nodes"], opt.terminal_width()) + "\n")
+        typer.echo(op_totals_text(profile["ops"], opt.terminal_width()))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import typer
 
 from ..base import config
 from ..plan import Plan
 from ..run.module import GraphModule
-from ..simulation.timeline import Timeline
-from ..views import report
-from ..views.measured import queued_run, stepped_run
-from ..views.op_totals import op_totals, op_totals_text
+
+if TYPE_CHECKING:
+    from ..simulation.timeline import Timeline
 
 __all__ = ["show_plan", "timed_run"]
 
@@ -20,9 +20,13 @@ __all__ = ["show_plan", "timed_run"]
 def show_plan(module: GraphModule) -> None:
     """From level 1 devices and memories, from level 3 every node, copy and storage with its cause."""
     level, plan = int(config.get("DEBUG")), module.session.plan
+    if not level:
+        return
+    from ..views import report  # few runs say so much
+
     if level >= 3:
         _say(report.plan_text(plan))
-    elif level >= 1:
+    else:
         inserted = int((plan.origin < 0).sum())
         _say(
             f"{plan.graph.num_nodes} nodes ({inserted} copies inserted) on "
@@ -35,11 +39,16 @@ def timed_run(module: GraphModule, record: bool = False) -> Timeline | None:
     and a table by op. With ``record`` its
     timeline: of a run on queues, or of those steps."""
     if int(config.get("DEBUG")) >= 2:
+        from ..views.measured import stepped_run
+        from ..views.op_totals import op_totals, op_totals_text
+
         took: dict[int, float] = {}
         timeline = stepped_run(module.session, _tell(module.session.plan, took))
         _say(op_totals_text(op_totals(module.session.plan, took)))
         return timeline
     if record:
+        from ..views.measured import queued_run
+
         return queued_run(module.session)
     module.run()
     return None

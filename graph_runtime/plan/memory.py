@@ -26,11 +26,9 @@ from .offsets import Packer
 from .order import best_order
 from .pools import lay_out
 from .sizes import Sizes, entry_sizes
-from .types import LaidOutGraph, Plan, Storage
+from .types import OFF, REUSE, SAFE, SERIAL, LaidOutGraph, Plan, Storage
 
-__all__ = ["OFF", "REUSE", "SAFE", "SERIAL", "assign_storage", "require_reuse"]
-
-REUSE = SERIAL, SAFE, OFF = "serial", "safe", "off"
+__all__ = ["assign_storage", "require_reuse"]
 
 
 def require_reuse(reuse: str) -> None:

@@ -22,8 +22,20 @@ if TYPE_CHECKING:
     from ..costs import CostModel
     from .placing.problem import PlacementProblem
 
-__all__ = ["LaidOutGraph", "PlacedGraph", "Placement", "Plan", "Pricing", "Storage"]
+__all__ = [
+    "OFF",
+    "REUSE",
+    "SAFE",
+    "SERIAL",
+    "LaidOutGraph",
+    "PlacedGraph",
+    "Placement",
+    "Plan",
+    "Pricing",
+    "Storage",
+]
 
+REUSE = SERIAL, SAFE, OFF = "serial", "safe", "off"  # what memory may be used again by (docs/memory.md)
 _MOST_MEMORIES = 16  # of a device
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..ir.graph import NodeView
 from ..ir.ops import registry
 from ..plan.types import Plan
 from .report import table
 
-__all__ = ["machine_rates", "op_totals", "op_totals_text"]
+__all__ = ["machine_rates", "op_totals", "op_totals_text", "work_of"]
 
 _SIDE, _COPIED, _TRIES = 768, 32 << 20, 3  # of the product and the copy that the machine is measured by
 _COLUMNS = ("op", "device", "count", "us", "share", "gflop_per_s", "gb_per_s")
@@ -31,13 +32,9 @@ def op_totals(plan: Plan, ns: Mapping[int, float]) -> list[dict[str, Any]]:
         row = groups.setdefault((node.op, device), {"count": 0, "ns": 0.0, "flops": 0, "bytes": 0})
         row["count"] += 1
         row["ns"] += took
-        types = list(node.input_types), list(node.output_types)
-        op = None if node.func is None else registry.get(node.func.op or "")
-        if node.func is None or op is None:
-            row["flops"] = None
-        elif row["flops"] is not None:
-            row["flops"] += op.flops(*types, node.func.attrs)
-        row["bytes"] += sum(t.nbytes for side in types for t in side)
+        flops, nbytes = work_of(node)
+        row["flops"] = None if flops is None or row["flops"] is None else row["flops"] + flops
+        row["bytes"] += nbytes
     rows = [
         {
             "op": op,
@@ -51,6 +48,15 @@ def op_totals(plan: Plan, ns: Mapping[int, float]) -> list[dict[str, Any]]:
         for (op, device), row in groups.items()
     ]
     return sorted(rows, key=lambda row: -row["us"])
+
+
+def work_of(node: NodeView) -> tuple[float | None, int]:
+    """(floating-point operations of a node, bytes that it reads and writes at least once). The operations are
+    None for a function that only a library knows."""
+    types = list(node.input_types), list(node.output_types)
+    nbytes = sum(t.nbytes for side in types for t in side)
+    op = None if node.func is None else registry.get(node.func.op or "")
+    return None if node.func is None or op is None else op.flops(*types, node.func.attrs), nbytes
 
 
 @cache

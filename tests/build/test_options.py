@@ -14,7 +14,7 @@ from graph_runtime.base.options import Options
 from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.build.prepare import prepare
 from graph_runtime.cli import options as flags
-from graph_runtime.cli.app import app
+from graph_runtime.cli.app import program
 from graph_runtime.ir.model import Model
 from graph_runtime.views import report
 
@@ -133,7 +133,7 @@ def test_python_and_the_command_make_the_same_plan(tmp_path):
     words = {"placement": "mincut", "objective": "makespan", "formats": {"tt": "bfp8_b"}, "reuse": "off"}
     flags = "--placement mincut --objective makespan --format tt=bfp8_b --reuse off --fuse --json".split()
     command = ["plan", str(path), "--device", DEVICES[0], "--device", DEVICES[1], *flags]
-    shown = orjson.loads(CliRunner().invoke(app, command, catch_exceptions=False).stdout)
+    shown = orjson.loads(CliRunner().invoke(program(), command, catch_exceptions=False).stdout)
     module = gr.create(path, None, DEVICES, fuse=True, compile=False, **words)
     ours = orjson.loads(orjson.dumps(report.describe(module.session.plan)))
     del ours["memories"]  # the command adds what other modes would take

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import graph_runtime as gr
-from graph_runtime.cli.app import app
+from graph_runtime.cli.app import program
 
 
 def squares(net):
@@ -85,12 +85,12 @@ def test_the_command_line_takes_what_is_from_outside(tmp_path, monkeypatch):
     mine, net = "mine_of_the_cli", str(tmp_path / "net.json")
     flags = ["--costs", f"{mine}:Slow", "--order", f"{mine}:order", "--packer", f"{mine}:packer"]
     done = CliRunner().invoke(
-        app, ["plan", net, "--json", "--rule", f"{mine}:rule", "--placement", "greedy", *flags]
+        program(), ["plan", net, "--json", "--rule", f"{mine}:rule", "--placement", "greedy", *flags]
     )
     assert done.exit_code == 0, done.output
     said = json.loads(done.stdout)
     assert "123456" in done.stdout
     assert any("was here" in json.dumps(note) for note in said.get("notes", [said]))
-    done = CliRunner().invoke(app, ["bench", net, "--nodes", "--repeat", "3", "--json"])
+    done = CliRunner().invoke(program(), ["bench", net, "--nodes", "--repeat", "3", "--json"])
     assert done.exit_code == 0, done.output
     assert {row["op"] for row in json.loads(done.stdout)["nodes"]} == {"multiply", "softmax"}

@@ -1,4 +1,4 @@
-"""run --profile and GR_DEBUG=2: a table by op; run --against: the first node that differs."""
+"""run --profile and GR_DEBUG=2: tables by node and by op; run --against: the first node that differs."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import graph_runtime as gr
 from graph_runtime import cli
 from graph_runtime.base.config import config
 from graph_runtime.plan import plan
+from graph_runtime.views import node_rates
 from graph_runtime.views.op_totals import op_totals, op_totals_text
 
 
@@ -38,6 +39,25 @@ def test_totals_are_those_of_the_nodes():
     text = op_totals_text(rows)
     assert text.splitlines()[1].split()[:4] == ["dense", "cpu:0", "1", "1.0"]
     assert "this machine: " in text.splitlines()[-1]
+
+
+def test_a_row_says_how_near_a_node_is_to_what_the_machine_can_do(monkeypatch):
+    monkeypatch.setattr(node_rates, "machine_rates", lambda: {"gflop_per_s": 2.0, "gb_per_s": 0.5})
+    session = gr.create(_graph()).session
+    nids = [nid for nid in range(session.graph.num_nodes) if session.graph.func_id[nid] >= 0]
+    flops, nbytes = 2 * 64 * 128 * 32, 4 * 64 * 32 * 2  # of the product, of a relu
+    times = 4 * flops / 2.0, nbytes / 0.5, 10 * nbytes / 0.5
+    rows = node_rates.node_rates(session.program, dict(zip(nids, times, strict=True)))
+    assert sorted(row["of_peak"] for row in rows) == pytest.approx([0.1, 0.25, 1.0])
+    assert next(row for row in rows if row["op"] == "dense")["gflop_per_s"] == pytest.approx(0.5)
+    assert all("built in: cpu/" in row["kernel"] for row in rows)
+
+
+def test_a_simulated_device_has_no_share_of_this_machine():
+    session = gr.create(_graph(), None, "tt:0").session
+    rows = node_rates.node_rates(session.program, {nid: 1000.0 for nid in session.program.nid.tolist()})
+    assert {row["of_peak"] for row in rows if row["device"] == "tt:0"} == {None}
+    assert all(row["kernel"] for row in rows)
 
 
 @pytest.fixture
@@ -69,6 +89,8 @@ def test_profile_as_json(folder, capsys):
     found = json.loads(out)["profile"]
     assert code == 0
     assert {row["op"]: row["count"] for row in found["ops"]} == {"dense": 1, "relu": 2}
+    assert sorted(row["op"] for row in found["nodes"]) == ["dense", "relu", "relu"]
+    assert all(row["of_peak"] > 0 and row["kernel"] for row in found["nodes"])
     assert found["machine"]["gb_per_s"] > 0
 
 

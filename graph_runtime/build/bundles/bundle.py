@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -275,7 +274,7 @@ def read_bundle(path: str | os.PathLike[str], verify: str = "quick") -> Bundle:
         members = {name: find_member(path, name, zipped) for name in index["files"]}
         check_references(path, index)
         _check_sizes(path, index, members)
-    except (OSError, zipfile.BadZipFile, NotImplementedError, ValueError) as error:
+    except (OSError, NotImplementedError, ValueError) as error:
         raise DocumentError(f"cannot read bundle {path}: {error}", got=str(path)) from None
     return Bundle(path, index, members, verify == "full")
 

@@ -157,7 +157,6 @@ def _is_ours(path: Path) -> bool:
         OSError,
         LookupError,
         ValueError,
-        zipfile.BadZipFile,
         NotImplementedError,
         RuntimeError,
     ):
