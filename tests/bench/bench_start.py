@@ -3,10 +3,10 @@
     python tests/bench/bench_start.py [--nodes 20] [--rounds 15]
 
 The graph is a chain of adds. library: graph.json and a shared library of TVM's packed functions. bundle: a
-bundle with compiled kernels. onnxruntime: the same graph as an ONNX file in ONNX Runtime, where it is
-installed. numpy: the import that the others have in them. Each round starts every one of them once, in an
-order of its own; the first round, which writes bytecode and fills the page cache, is left out. A ratio is the
-median over the rounds of a pair's quotients.
+bundle with compiled kernels. command: `graph-runtime run` of that. onnxruntime: the same graph as an ONNX
+file in ONNX Runtime, where it is installed. numpy: the import that the others have in them. Each round
+starts every one of them once, in an order of its own; the first round, which writes bytecode and fills the
+page cache, is left out. A ratio is the median over the rounds of a pair's quotients.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 from chains import WIDTH, adds, graph_json
 from machine import machine
 
@@ -50,10 +51,19 @@ THEIRS = (
     "import numpy as np, onnxruntime as ort; s = ort.InferenceSession('chain.onnx', "
     f"providers=['CPUExecutionProvider']); print(s.run(None, dict({FEEDS}))[0].sum())"
 )
+COMMAND = """
+from graph_runtime import cli
+try:
+    cli.main("run chain.bundle --input a=ones.npy --input b=ones.npy --output out.npz --json".split())
+finally:
+    import numpy as np
+    print(*(values.sum() for values in np.load("out.npz").values()))
+"""
 PROGRAMS = {
     "numpy": f"import numpy as np; print(np.ones({WIDTH}, np.float32).sum() * (1 + {{nodes}}))",
     "library": OURS.format("create('graph.json', 'library.so', 'cpu:0')", FEEDS),
     "bundle": OURS.format("load('chain.bundle')", FEEDS),
+    "command": COMMAND,
     "onnxruntime": THEIRS,
 }
 
@@ -68,6 +78,7 @@ def prepare(folder: Path, nodes: int) -> list[str]:
     )
     gr.trust(folder / "library.so")
     gr.build_bundle(text, "cpu:0", folder / "chain.bundle")
+    np.save(folder / "ones.npy", np.ones(WIDTH, np.float32))
     if not (find_spec("onnx") and find_spec("onnxruntime")):
         return [name for name in PROGRAMS if name != "onnxruntime"]
     import onnx
@@ -114,9 +125,8 @@ def main() -> None:
             order = random.Random(number).sample(names, len(names))
             answers = {}
             for program in order:
-                wall, processor, answers[program] = started(
-                    PROGRAMS[program].format(nodes=options.nodes), folder
-                )
+                wall, processor, said = started(PROGRAMS[program].format(nodes=options.nodes), folder)
+                answers[program] = said.split()[-1]
                 if number:
                     walls.setdefault(program, []).append(wall)
                     used[program].append(processor)
