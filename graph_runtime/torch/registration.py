@@ -15,6 +15,7 @@ from . import (
     autocast,
     backward,
     distributed,
+    flexible,
     modules,
     pinned,
     processes,
@@ -127,6 +128,7 @@ def register() -> None:
     autocast.register(aten)
     serialization.register()
     modules.register()
+    flexible.register()
     backward.register()
     accelerator.register()
     distributed.register()

@@ -8,6 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("graph_runtime.torch")
+from torch.nn.attention.flex_attention import flex_attention  # noqa: E402
 
 
 @torch.library.custom_op("graph_runtime_tests::tripled", mutates_args=())
@@ -114,3 +115,30 @@ def test_a_program_that_fails_when_it_runs_is_left_to_torch_and_counted(tt, same
     monkeypatch.setattr(CompiledGraph, "__call__", fails)
     same(function(x.to("tt")), x * 2 + 1)
     assert any("run error" in reason for reason in tt.stats().eager_graphs)
+
+
+def causal(q):
+    def score(s, b, h, i, j):
+        return torch.where(i >= j, s * 0.5 + 1, -float("inf"))
+
+    return flex_attention(q * 2, q, q, score_mod=score).relu() + 1
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's own, of flex_attention without a compiler
+def test_flex_attention_leaves_the_rest_of_a_graph_compiled(tt, same):
+    q = torch.randn(1, 2, 16, 8)
+    ours, grad = q.to("tt").requires_grad_(), q.clone().requires_grad_()
+    made = torch.compile(causal, backend="tt")(ours)
+    scores = q @ q.transpose(-1, -2) * 2 / 8**0.5 * 0.5 + 1
+    seen = torch.ones(16, 16, dtype=torch.bool).tril()
+    same(made, (torch.softmax(scores.masked_fill(~seen, -float("inf")), -1) @ q).relu() + 1)
+    made.sum().backward()
+    scores = grad @ grad.transpose(-1, -2) * 2 / 8**0.5 * 0.5 + 1
+    wanted = (torch.softmax(scores.masked_fill(~seen, -float("inf")), -1) @ grad).relu() + 1
+    wanted.sum().backward()
+    same(ours.grad, grad.grad, 1e-4)
+    assert set(tt.stats().split_graphs) == {
+        "flex_attention has no rule",
+        "flex_attention_backward has no rule",
+    }
+    assert not tt.stats().eager_graphs
