@@ -30,18 +30,11 @@ def prepare(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], narro
     if operation.name == "cat" and args and not kwargs.get("out"):
         args = (_with_elements(args[0]), *args[1:])
 
-    def value(x: Any, may_be_wide: bool) -> Any:
-        if isinstance(x, torch.Tensor):
-            return _value(x, emitter, may_be_wide)
-        if isinstance(x, (list, tuple)):
-            return type(x)(value(item, may_be_wide) for item in x)
-        return x
-
     return (
         emitter,
-        [value(arg, narrow or i in at) for i, arg in enumerate(args)],
+        [_value(arg, emitter, narrow or i in at) for i, arg in enumerate(args)],
         {
-            key: value(arg, narrow)
+            key: _value(arg, emitter, narrow)
             for key, arg in kwargs.items()
             if key not in ("device", "layout", "pin_memory") or arg is not None
         },
@@ -54,7 +47,17 @@ def _with_elements(tensors: Any) -> Any:
     return found if found and len({x.dtype for x in tensors}) == 1 else tensors
 
 
-def _value(x: torch.Tensor, emitter: Eager, may_be_wide: bool) -> Any:
+def _value(x: Any, emitter: Eager, may_be_wide: bool) -> Any:
+    """An argument with values of the emitter for its tensors. A function of the module: one that called itself
+    as a closure would be a cycle, and keep the tensors of a call until Python looks for cycles."""
+    if isinstance(x, torch.Tensor):
+        return _tensor(x, emitter, may_be_wide)
+    if isinstance(x, (list, tuple)):
+        return type(x)(_value(item, emitter, may_be_wide) for item in x)
+    return x
+
+
+def _tensor(x: torch.Tensor, emitter: Eager, may_be_wide: bool) -> Any:
     if x.device.type == "cpu":
         if x.dim() == 0:
             return x.item()

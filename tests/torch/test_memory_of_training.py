@@ -52,6 +52,30 @@ def test_numbers_of_operations_are_no_leak():
     assert torch.tt.memory_stats()["scalars"] > 0
 
 
+def test_an_eager_loop_holds_what_it_needs():
+    gc.collect()
+    gc.disable()  # what only Python's search for cycles would give back counts
+    try:
+        before = torch.tt.memory_allocated()
+        net, x = model().to("tt"), torch.rand(4 * ROWS, WIDE).to("tt")
+        optimizer = torch.optim.SGD(net.parameters(), 0.01, momentum=0.9, foreach=False)
+        for _ in range(3):
+            torch.tt.reset_peak_memory_stats()
+            loss = net(x).square().mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            del loss
+        most = torch.tt.max_memory_allocated() - before
+        after = torch.tt.memory_allocated() - before
+    finally:
+        gc.enable()
+    states = 3 * bytes_of(net.parameters()) + x.numel() * 4  # parameters, gradients, momenta
+    kept = LAYERS * 5 * x.numel() * 4  # what the backward pass needs of forward: two hidden images and a result
+    assert after <= PADDING * states
+    assert most <= PADDING * (states + 1.8 * kept)  # and gradients of a few layers
+
+
 def peak_of_a_step(monkeypatch, *, checkpoints: bool) -> tuple[int, int, int]:
     """(most bytes of a step; of parameters, gradients, momenta, input and what forward keeps; of a plan)."""
     plans = []

@@ -19,6 +19,7 @@ __all__ = ["Launcher", "Moved", "alias", "rebind"]
 
 _submit_op, _addr, _NULL = lib.gr_submit_op, lib.gr_buffer_addr, ffi.NULL
 _MOST_INPUTS = 3  # of gr_submit_op
+_LARGE = 1 << 18  # bytes of an op's inputs and output: some 100 us of a device, more than its launch takes
 
 
 class Moved(LookupError):
@@ -30,7 +31,7 @@ class Launcher:
     a tensor of the output's spec whose values come later. Nothing waits, but where too much is queued or
     memory is short. ``maker`` makes an output again whose kernel failed."""
 
-    __slots__ = ("_maker", "_template", "inputs", "kernel", "output", "pointer")
+    __slots__ = ("_large", "_maker", "_template", "inputs", "kernel", "output", "pointer")
 
     inputs: tuple[TensorSpec, ...]
     kernel: Kernel
@@ -39,6 +40,7 @@ class Launcher:
     def __init__(self, kernel: Kernel, inputs: tuple[TensorSpec, ...], output: TensorSpec, maker: Maker):
         self.kernel, self.inputs, self.output, self._maker = kernel, inputs, output, maker
         specs = (*inputs, output)
+        self._large = sum(p.type.nbytes for p in specs) >= _LARGE
         shapes = np.array([d for p in specs for d in p.type.shape] or [0], np.int64)
         args = np.stack([arg_record(p.type, p.layout, p.type.shape) for p in specs]).view(ARG)
         args["shape"] = 8 * np.cumsum([0, *(len(p.type.shape) for p in specs)])[:-1]
@@ -84,7 +86,7 @@ class Launcher:
         buffer = Buffer(to.handle, to.memory, to.extent, pointer)
         made = Tensor(to.device, to.handle, to.type, to.layout, _addr(pointer), buffer)
         made._spec, made._recipe = to, (self._maker, inputs)
-        watch(made)
+        watch(made, self._large)
         return made
 
 

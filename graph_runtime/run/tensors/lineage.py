@@ -3,7 +3,8 @@
 A kernel that fails at run time is noticed when a caller waits for its output, or for what was made of it.
 Until then each output keeps its recipe, (its Maker, the inputs), and with it the inputs alive.
 ``watch`` lets go of the recipes of ops that are over, and makes again what failed: so a chain of ops, however
-long, keeps only what is still queued.
+long, keeps only what is still queued. After a large op a caller is at most _FEW ops ahead of the device: what
+more would be queued would hold memory, and hide no time.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ __all__ = ["Maker", "before_write", "recover", "replace", "settle_all", "watch"]
 
 _pending, _failure, _NULL = core.lib.gr_buffer_pending, core.lib.gr_buffer_failure, core.ffi.NULL
 _MOST = 32  # outputs of a device that are not looked at yet
+_FEW = 8  # of them, when one more that is large is queued
 _queued: defaultdict[core.DeviceHandle, deque[weakref.ref[Any]]] = defaultdict(deque)
 _recovering = new_rlock()
 _active = False  # a thread is in recover()
@@ -34,16 +36,17 @@ class Maker(Protocol):
         """A tensor with the values that ``tensor`` should have, from inputs that have theirs."""
 
 
-def watch(tensor: Any) -> None:
-    """Look at this tensor, which has a recipe, when a few more were queued. Any thread."""
+def watch(tensor: Any, large: bool = False) -> None:
+    """Look at this tensor, which has a recipe, when a few more were queued. ``large``: its recipe keeps much
+    memory, so wait for ops before it until few are left. Any thread."""
     queued = _queued[tensor._handle]
     queued.append(weakref.ref(tensor))
-    if len(queued) > _MOST and not _active:  # recover() launches, too
-        _sweep(queued)
+    if len(queued) > (_FEW if large else _MOST) and not _active:  # recover() launches, too
+        _sweep(queued, _FEW if large else None)
 
 
-def _sweep(queued: deque[weakref.ref[Any]]) -> None:
-    """From the oldest on, as far as ops are over."""
+def _sweep(queued: deque[weakref.ref[Any]], most: int | None) -> None:
+    """From the oldest on, as far as ops are over; ``most``: and wait until no more are left."""
     while queued:
         try:
             ref = queued.popleft()
@@ -54,8 +57,10 @@ def _sweep(queued: deque[weakref.ref[Any]]) -> None:
             continue
         pointer = getattr(tensor.buffer, "pointer", None)
         if pointer is not None and _pending(pointer, 0):
-            queued.appendleft(ref)
-            return
+            if most is None or len(queued) < most:
+                queued.appendleft(ref)
+                return
+            _has_failed(tensor)  # waits
         if pointer is None or not _failure(pointer, _NULL):
             tensor._recipe = None
         elif journal.forbidden():
