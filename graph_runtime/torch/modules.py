@@ -51,14 +51,18 @@ def _settle(module: nn.Module, device: torch.device | None) -> nn.Module:
     return module
 
 
-def _moved(move: Callable[[], nn.Module]) -> nn.Module:
+def _moved(module: nn.Module, move: Callable[[], nn.Module]) -> nn.Module:
     """Move a module by exchanging what its parameters hold. Where another object holds one (a graph
     of autograd that is still alive, say), torch cannot: then it gets new ones, which is told."""
     future = torch.__future__
     before = future.get_swap_module_params_on_conversion()
+    lazy = [(x, type(x)) for x in (*module.parameters(), *module.buffers()) if nn.parameter.is_lazy(x)]
     try:
         future.set_swap_module_params_on_conversion(True)
-        return move()
+        made = move()
+        for held, kind in lazy:  # what is exchanged is the class, too: they wait for their shapes as before
+            held.__class__ = kind
+        return made
     except RuntimeError as error:
         if "swap" not in str(error):
             raise
@@ -85,7 +89,7 @@ def _to(self: nn.Module, *args: Any, **kwargs: Any) -> nn.Module:
     device = torch._C._nn._parse_to(*args, **kwargs)[0]
     if not _about_tt(self, device):
         return _settle(_plain_to(self, *args, **kwargs), device)
-    return _settle(_moved(lambda: _plain_to(self, *args, **kwargs)), device)
+    return _settle(_moved(self, lambda: _plain_to(self, *args, **kwargs)), device)
 
 
 def _cpu(self: nn.Module) -> nn.Module:

@@ -71,7 +71,9 @@ def test_an_eager_loop_holds_what_it_needs():
     finally:
         gc.enable()
     states = 3 * bytes_of(net.parameters()) + x.numel() * 4  # parameters, gradients, momenta
-    kept = LAYERS * 5 * x.numel() * 4  # what the backward pass needs of forward: two hidden images and a result
+    kept = (
+        LAYERS * 5 * x.numel() * 4
+    )  # what the backward pass needs of forward: two hidden images and a result
     assert after <= PADDING * states
     assert most <= PADDING * (states + 1.8 * kept)  # and gradients of a few layers
 

@@ -153,6 +153,7 @@ def nll_loss_backward(
     scale = e.op("negative", e.op("divide", grad, total) if reduction == 1 else grad)
     scale = reshape(e, scale, (rows, 1)) if reduction == 0 else scale
     made = e.op("multiply", _weights(e, hit, weight, x.dtype), scale)
+    made = e.op("where", hit, made, scalar_like(e, 0.0, x))  # where no target counts the scale is infinite
     if len(x.shape) <= 2:
         return reshape(e, made, x.shape)
     made = reshape(e, made, (x.shape[0], *x.shape[2:], classes))
