@@ -48,8 +48,8 @@ def _with_elements(tensors: Any) -> Any:
 
 
 def _value(x: Any, emitter: Eager, may_be_wide: bool) -> Any:
-    """An argument with values of the emitter for its tensors. A function of the module: one that called itself
-    as a closure would be a cycle, and keep the tensors of a call until Python looks for cycles."""
+    """An argument with values of the emitter for its tensors. A function of the module: a closure that calls
+    itself is a cycle, and keeps the tensors of a call until Python looks for cycles."""
     if isinstance(x, torch.Tensor):
         return _tensor(x, emitter, may_be_wide)
     if isinstance(x, (list, tuple)):

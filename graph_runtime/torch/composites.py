@@ -114,6 +114,20 @@ def batch_norm(
     return made, mean, inverse
 
 
+def batch_norm_with_update(
+    x: torch.Tensor,
+    weight: torch.Tensor | None,
+    bias: torch.Tensor | None,
+    running_mean: torch.Tensor,
+    running_var: torch.Tensor,
+    momentum: float,
+    eps: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """aten::_batch_norm_with_update: as in training, and what CUDA's library would keep, which is nothing."""
+    made = batch_norm(x, weight, bias, running_mean, running_var, True, momentum, eps)
+    return *made, torch.empty(0, dtype=torch.uint8, device=x.device)
+
+
 def equal(a: torch.Tensor, b: torch.Tensor) -> bool:
     """aten::equal: one value is read."""
     return a.shape == b.shape and (not a.numel() or bool((a == b).all()))
@@ -148,6 +162,7 @@ EAGER = {
     "complex": complex_of,
     "polar": polar,
     "native_batch_norm": batch_norm,
+    "_batch_norm_with_update": batch_norm_with_update,
     "equal": equal,
     "channel_shuffle": channel_shuffle,
 }

@@ -45,6 +45,8 @@ _EAGER = (
     "binary_cross_entropy_backward",
     "native_group_norm_backward",
     "addmv",
+    "trace",
+    "grid_sampler_2d",
     "multi_margin_loss",
     "multilabel_margin_loss_forward",
 )

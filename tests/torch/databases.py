@@ -92,8 +92,8 @@ def dtype_of(info: Any) -> torch.dtype:
 
 
 def has(info: Any, kind: str, dtype: torch.dtype | None = None) -> bool:
-    """Whether an entry has a form, "forward", "gradient", "in_place" or "out", with a dtype; None: with the one
-    that stands for it."""
+    """Whether an entry has a form, "forward", "gradient", "in_place" or "out", with a dtype; None: with the
+    one that stands for it."""
     dtype = dtype_of(info) if dtype is None else dtype
     if dtype not in info.dtypes and dtype != dtype_of(info):
         return False
@@ -171,7 +171,7 @@ def gradient(info: Any, dtype: torch.dtype, most: int) -> Outcome:
 
 
 def _each(info: Any, dtype: Any, most: int, check: Callable[[Any], None], grad: bool = False) -> Outcome:
-    return _outcome((partial(check, sample) for sample in _samples(info, dtype, most, grad)))
+    return _outcome(partial(check, sample) for sample in _samples(info, dtype, most, grad))
 
 
 def samples_of(runs: Iterator[Callable[..., Any]]) -> Outcome:

@@ -1,4 +1,4 @@
-"""torch's own databases of modules and of optimizers over the device: what an entry gives there, and on the CPU.
+"""torch's own databases of modules and of optimizers: what an entry gives on the device, and on the CPU.
 
 for info in module_db: print(module(info))
 for info in optim_db: print(optimizer(info))
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from databases import Outcome, same, samples_of, to
+from databases import Outcome, samples_of, to
 from torch.testing._internal.common_modules import module_db
 from torch.testing._internal.common_optimizers import optim_db
 from torch.utils._pytree import tree_flatten

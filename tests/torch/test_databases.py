@@ -1,8 +1,8 @@
 """torch's own operations, modules and optimizers: each equals the CPU, but for those that
 expected_failures.json explains, which fail.
 
-Operations: every form with the dtype that stands for the entry; forward and gradient with the other dtypes, of
-which a run takes one of SAMPLE (1: all), drawn by SEED.
+Operations: every form with the dtype that stands for the entry; forward and gradient with the other dtypes,
+of which a run takes one of SAMPLE (1: all), drawn by SEED.
 """
 
 from __future__ import annotations

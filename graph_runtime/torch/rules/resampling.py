@@ -109,6 +109,39 @@ def _cubic(size: int, new: int, align: bool, scale: float | None) -> Taps:
     return made
 
 
+def _triangle(d: np.ndarray) -> np.ndarray:
+    return np.maximum(1 - d, 0)
+
+
+def _keys(d: np.ndarray) -> np.ndarray:
+    """Keys' kernel with a = -0.5."""
+    return np.where(
+        d < 1, (1.5 * d - 2.5) * d * d + 1, np.where(d < 2, ((-0.5 * d + 2.5) * d - 4) * d + 2, 0)
+    )
+
+
+def _smoothed(kernel: Callable[..., Any], reach: int) -> Callable[..., Taps]:
+    """Taps of a kernel that is as wide as the step where that is more than an element."""
+
+    def taps(size: int, new: int, align: bool, scale: float | None) -> Taps:
+        step = float(_step(size, new, scale))
+        if align:
+            step = (size - 1) / (new - 1) if new > 1 else 0.0
+        wide = max(step, 1.0)
+        centre = step * (np.arange(new) + 0.5)
+        first = np.maximum((centre - reach * wide + 0.5).astype(int), 0)
+        last = np.minimum((centre + reach * wide + 0.5).astype(int), size)
+        made = []
+        for offset in range(int((last - first).max())):
+            at = first + offset
+            weights = np.where(at < last, kernel(np.abs(at - centre + 0.5) / wide), 0)
+            made.append((np.minimum(at, size - 1), weights))
+        total = sum(weights for _, weights in made)
+        return [(at, weights / total) for at, weights in made]
+
+    return taps
+
+
 def _taps(kind: Callable[..., Taps], sizes: Any, new: Any, how: Sequence[Any], scales: Any) -> list[Taps]:
     scales = list(scales) or [None] * len(new)
     return [kind(s, n, *how, scale) for s, n, scale in zip(sizes, new, scales, strict=True)]
@@ -136,6 +169,8 @@ for _dims in ("1d", "2d", "3d"):
 _upsampling("upsample_linear1d", _linear, 1)
 _upsampling("upsample_bilinear2d", _linear, 1)
 _upsampling("upsample_bicubic2d", _cubic, 1)
+_upsampling("_upsample_bilinear2d_aa", _smoothed(_triangle, 1), 1)
+_upsampling("_upsample_bicubic2d_aa", _smoothed(_keys, 2), 1)
 _upsampling("upsample_trilinear3d", _linear, 1)
 
 

@@ -186,7 +186,8 @@ _TAIL = (
 )
 
 
-def _polynomial(e: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
+def polynomial(e: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
+    """The sum of powers of x, the coefficient of the highest first."""
     made = scalar_like(e, coefficients[0], x)
     for coefficient in coefficients[1:]:
         made = e.op("add", e.op("multiply", made, x), scalar_like(e, coefficient, x))
@@ -195,20 +196,23 @@ def _polynomial(e: Any, x: Any, coefficients: tuple[float, ...]) -> Any:
 
 @rule("erfinv")
 def erfinv(e: Any, x: Any) -> Any:
-    """Giles' polynomials, and a step of Newton's where erf is not flat."""
     x = float_of(e, x)
     one = scalar_like(e, 1.0, x)
-    inside = e.op("multiply", e.op("subtract", one, x), e.op("add", one, x))
+    return inverse_of_erf(e, x, e.op("multiply", e.op("subtract", one, x), e.op("add", one, x)))
+
+
+def inverse_of_erf(e: Any, x: Any, inside: Any) -> Any:
+    """Giles' polynomials, and a step of Newton's where erf is not flat. ``inside``: 1 - x^2."""
     w = e.op("negative", e.op("log", inside))
-    centre = _polynomial(e, e.op("subtract", w, scalar_like(e, 2.5, x)), _CENTRE)
-    tail = _polynomial(e, e.op("subtract", e.op("sqrt", w), scalar_like(e, 3.0, x)), _TAIL)
+    centre = polynomial(e, e.op("subtract", w, scalar_like(e, 2.5, x)), _CENTRE)
+    tail = polynomial(e, e.op("subtract", e.op("sqrt", w), scalar_like(e, 3.0, x)), _TAIL)
     made = e.op("multiply", e.op("where", _is(e, "less", w, 5), centre, tail), x)
     error = e.op("subtract", e.op("erf", made), x)
     slope = e.op("exp", e.op("multiply", made, made))
     better = e.op("multiply", e.op("multiply", error, slope), scalar_like(e, math.sqrt(math.pi) / 2, x))
     made = e.op("where", _is(e, "less", w, 5), e.op("subtract", made, better), made)
     infinite = e.op("multiply", x, scalar_like(e, math.inf, x))
-    return e.op("where", e.op("equal", e.op("abs", x), one), infinite, made)
+    return e.op("where", _is(e, "equal", inside, 0), infinite, made)
 
 
 @rule("round")
@@ -222,10 +226,3 @@ def round_(e: Any, x: Any, *, decimals: int = 0) -> Any:
     scale = scalar_like(e, float(10 ** abs(decimals)), x)
     ops = ("multiply", "divide") if decimals > 0 else ("divide", "multiply")
     return e.op(ops[1], e.op("round", e.op(ops[0], x, scale)), scale)
-
-
-@rule("polygamma", "special_polygamma")
-def polygamma(e: Any, n: int, x: Any) -> Any:
-    if n != 0:
-        raise Unsupported("derivatives of digamma are the host's")
-    return e.op("digamma", float_of(e, x))
