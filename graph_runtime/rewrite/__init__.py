@@ -31,7 +31,7 @@ from .pins import pinned
 from .powers import powers
 from .products import absorb_transposes, affine
 from .recurrent import unroll
-from .sinking import sink_transposes
+from .sinking import sink_reshapes, sink_transposes
 from .trees import descend
 
 __all__ = ["FUSION", "SIMPLIFICATION", "Buckets", "find_rule", "fuse", "pinned", "rewrite", "simplify"]
@@ -57,6 +57,8 @@ SIMPLIFICATION: tuple[Rule, ...] = (
     narrow_indices,
     transposes,
     absorb_transposes,
+    sink_reshapes,
+    reshapes,
     affine,
     reshapes,
     casts,

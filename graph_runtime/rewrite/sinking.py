@@ -1,4 +1,5 @@
-"""Transposes that elementwise ops keep apart are brought together, so that they cancel or become one."""
+"""What elementwise ops keep apart is brought together: transposes, so that they cancel or become one, and
+products and the ops on their reshaped results."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ from typing import Any
 
 from ..ir.ops import registry, steps
 from .net import Net, NetNode, NetValue
-from .neutral import permutation
+from .neutral import permutation, reshaped
+from .products import PRODUCTS
 
-__all__ = ["sink_transposes"]
+__all__ = ["sink_reshapes", "sink_transposes"]
 
 _LONGEST = 16  # ops between two transposes
 
@@ -70,3 +72,64 @@ def _carrier(node: NetNode) -> int:
 def _given(node: NetNode) -> dict[Any, Any]:
     known = {a.name for a in registry.require(node.op_name).attrs}
     return {key: v for key, v in node.attrs.items() if key in known and v not in (None, "", ())}
+
+
+# ---------------------------------------------------------------- reshapes
+
+
+def sink_reshapes(net: Net) -> None:
+    """product, reshape, elementwise ops: the ops come first, in the product's shape, where they can be its
+    epilogue and be folded into its weights. Ops of several tensors too, where a reshape only adds or takes
+    away dimensions of size 1, as those around a convolution along a line do. For hosts, whose reshapes are
+    free: on tt a shape is also how a tensor lies in tiles."""
+    if set(net.kinds) != {"cpu"}:
+        return
+    made: set[NetValue] = set()  # by this rule: further ops follow
+    for node in net.nodes():
+        if not steps.code_of(node.op):
+            continue
+        carried = next((v for v in node.inputs if _is_reshaped_product(v, made)), None)
+        if carried is None or carried.shape != node.output.shape:
+            continue
+        inputs = _in_shape_of(net, node, carried)
+        if inputs is None or not net.together([carried.maker, node]):
+            continue
+        value = net.add(node.op_name, inputs, before=node, **_given(node))
+        made.add(value)
+        net.note("sink_reshapes", f"{carried.maker.name} goes behind {node.name}", [carried.maker, node])
+        net.replace(node.output, reshaped(net, value, node.output.shape, node))
+
+
+def _is_reshaped_product(value: NetValue, made: set[NetValue]) -> bool:
+    maker = value.producer
+    if maker is None or not maker.is_nop:
+        return False
+    source = maker.inputs[0]
+    return source.dtype == value.dtype and (source.op in PRODUCTS or source in made)
+
+
+def _in_shape_of(net: Net, node: NetNode, carried: NetValue) -> list[NetValue] | None:
+    """The inputs of an op as they broadcast to what ``carried`` was before it was reshaped; None where one
+    cannot."""
+    source = carried.maker.inputs[0]
+    found = []
+    for value in node.inputs:
+        shape = _before_reshape(value.shape, carried.shape, source.shape)
+        if shape is None:
+            return None
+        found.append(source if value is carried else reshaped(net, value, shape, node))
+    return found
+
+
+def _before_reshape(
+    shape: tuple[int, ...], after: tuple[int, ...], before: tuple[int, ...]
+) -> tuple[int, ...] | None:
+    """The shape that broadcasts to ``before`` as ``shape`` does to ``after``, None where there is none."""
+    if all(n == 1 for n in shape):
+        return (1,) * min(len(shape), len(before))
+    if shape == after:
+        return before
+    if [n for n in after if n != 1] != [n for n in before if n != 1]:
+        return None
+    own = iter(n for n, whole in zip((1,) * (len(after) - len(shape)) + shape, after, strict=True) if whole != 1)
+    return tuple(1 if n == 1 else next(own) for n in before)

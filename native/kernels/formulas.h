@@ -6,6 +6,7 @@
  *   GR_SELECT(wanted, yes, no)  as gr_select of cpu/common.h: vector code where that of a conditional would not be
  *   GR_OF(helper)     the name of a helper
  *   GR_FORMULA(name)  the name of the function of an op
+ *   GR_GELU(a)        gelu of a where that type has one of its own
  * all of which end here. Kernels and programs of steps share the functions, so that a fused op gives the bits that it
  * gives alone. Each is right down to the least numbers: an exponential that would leave them before the result does
  * enters by its square root, twice.
@@ -49,9 +50,10 @@ GR_INLINE GR_E GR_OF(limited)(GR_E a, GR_E most) { return GR_SELECT(a < 0, 0, GR
 GR_INLINE GR_E GR_OF(sloped)(GR_E a, GR_E slope) { return a * GR_SELECT(a < 0, slope, 1); }
 
 /* By the complement, and tanh by the logistic function that it is: 1 + erf and 1 + tanh would cancel far below 0. */
-GR_INLINE GR_E GR_OF(gelu_erf)(GR_E a) {
-  return (GR_E)0.5 * a * GR_OWN(erfc)(a * (GR_E)-0.70710678118654752440);
-}
+#ifndef GR_GELU
+#define GR_GELU(a) ((GR_E)0.5 * (a) * GR_OWN(erfc)((a) * (GR_E)-0.70710678118654752440))
+#endif
+GR_INLINE GR_E GR_OF(gelu_erf)(GR_E a) { return GR_GELU(a); }
 
 GR_INLINE GR_E GR_OF(gelu_tanh)(GR_E a) {
   return GR_OF(gated)(a, (GR_E)1.5957691216057307118 * (a + (GR_E)0.044715 * a * a * a));
@@ -92,5 +94,6 @@ GR_INLINE GR_E GR_OF(scaled)(GR_E a, GR_E b) {
 #undef GR_LIB
 #undef GR_OWN
 #undef GR_SELECT
+#undef GR_GELU
 #undef GR_OF
 #undef GR_FORMULA

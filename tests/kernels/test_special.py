@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -109,3 +111,23 @@ def test_digamma_is_the_same_on_cpu_and_tt_and_steps_by_the_reciprocal(values):
     x = np.abs(x.astype(np.float64)) + 1e-3
     step = done("digamma", "cpu:0", x + 1) - done("digamma", "cpu:0", x)
     np.testing.assert_allclose(step, 1 / x, rtol=1e-12, atol=2e-14)
+
+
+# ---------------------------------------------------------------- gelu
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-12.5, 40, width=32, allow_subnormal=False), min_size=1, max_size=70))
+def test_gelu_of_floats_is_within_8_ulp_far_below_0_too(values):
+    x = np.array(values, np.float32)
+    wanted = ops.require("gelu").reference([x.astype(np.float64)], {"approximate": "none"})[0]
+    normal = np.abs(wanted) > 1.2e-38
+    assert (in_ulps(done("gelu", "cpu:0", x), wanted)[normal] <= 8).all()
+
+
+def test_gelu_of_special_values():
+    least = np.finfo(np.float32).smallest_subnormal
+    x = np.array([0.0, -0.0, INF, -INF, NAN, -13.25, -15, -1e30, 1e38, 64 * least, -64 * least], np.float32)
+    tail = 0.5 * -13.25 * math.erfc(13.25 / 2**0.5)
+    wanted = [0, 0, INF, NAN, NAN, tail, 0, 0, 1e38, 32 * least, -32 * least]
+    np.testing.assert_allclose(done("gelu", "cpu:0", x), wanted, rtol=1e-7, atol=float(4 * least))

@@ -375,6 +375,27 @@ def test_a_transpose_that_others_read_stays():
     assert ops_of(rewritten(build)).count("transpose") == 2
 
 
+def of_a_line(b, *, reshape_after, bias=(4, 1)):
+    """A convolution along a line, written as one of an image, and what follows it in the line's shape."""
+    x = b.op("reshape", b.input("x", (1, 3, 20)), shape=[1, 3, 1, 20])
+    y = b.op("conv2d", x, b.weight(4, 3, 1, 5), pads=[0, 2, 0, 2])
+    y = b.op("reshape", y, shape=reshape_after)
+    y = b.op("add", y, b.weight(*bias))
+    y = b.op("leaky_relu", y, alpha=0.1)
+    return b.op("add", b.op("tanh", b.input("residual", y.shape)), y)
+
+
+def test_what_follows_a_reshaped_product_comes_before_the_reshape():
+    model = rewritten(lambda b: of_a_line(b, reshape_after=[1, 4, 20]))
+    assert_rule(model, "sink_reshapes", "reshape", "conv2d", "leaky_relu", "tanh", "reshape", "add", "reshape")
+
+
+def test_a_reshape_that_moves_channels_stays_where_others_broadcast():
+    model = rewritten(lambda b: of_a_line(b, reshape_after=[2, 2, 20], bias=(2, 2, 1)))
+    assert ops_of(model)[-1] == "add"
+    assert not [note for note in model.notes if note.rule == "sink_reshapes"]
+
+
 def test_chains_of_reshapes_casts_and_neutral_numbers():
     def build(b):
         y = b.op("reshape", b.op("reshape", b.input("x", (2, 3, 4)), shape=[6, 4]), shape=[2, 12])

@@ -15,6 +15,7 @@
 #define GR_OWN(fn) gr_##fn##f
 #define GR_SELECT gr_select
 #define GR_OF(helper) gr_##helper##f
+#define GR_GELU gr_geluf
 #define GR_FORMULA(name) gr_fn_##name##f
 #include "formulas.h"
 
