@@ -131,5 +131,7 @@ def _before_reshape(
         return before
     if [n for n in after if n != 1] != [n for n in before if n != 1]:
         return None
-    own = iter(n for n, whole in zip((1,) * (len(after) - len(shape)) + shape, after, strict=True) if whole != 1)
+    own = iter(
+        n for n, whole in zip((1,) * (len(after) - len(shape)) + shape, after, strict=True) if whole != 1
+    )
     return tuple(1 if n == 1 else next(own) for n in before)

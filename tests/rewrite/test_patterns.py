@@ -387,7 +387,9 @@ def of_a_line(b, *, reshape_after, bias=(4, 1)):
 
 def test_what_follows_a_reshaped_product_comes_before_the_reshape():
     model = rewritten(lambda b: of_a_line(b, reshape_after=[1, 4, 20]))
-    assert_rule(model, "sink_reshapes", "reshape", "conv2d", "leaky_relu", "tanh", "reshape", "add", "reshape")
+    assert_rule(
+        model, "sink_reshapes", "reshape", "conv2d", "leaky_relu", "tanh", "reshape", "add", "reshape"
+    )
 
 
 def test_a_reshape_that_moves_channels_stays_where_others_broadcast():
