@@ -22,7 +22,7 @@ from ..base.machine.devices import Device, parse, parse_list
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
-from ..frontends import is_onnx
+from ..frontends import is_model_file, is_onnx, is_stablehlo
 from ..ir.builder import GraphBuilder
 from ..ir.documents.loader import load_graph
 from ..ir.documents.params import read_params
@@ -74,8 +74,8 @@ def prepare(
 ) -> Prepared:
     """Read a model, rewrite it for devices where it may be, and plan it.
 
-    ``source``: a Model, a GraphBuilder, a Graph, JSON text or bytes, the path of an ONNX file or a
-    graph.json, or a Plan, which stays as it is. ``words``: fields of ``options``, which come first.
+    ``source``: a Model, a GraphBuilder, a Graph, JSON text or bytes, the path of an ONNX file, a StableHLO
+    text or a graph.json, or a Plan, which stays as it is. ``words``: fields of ``options``, which come first.
     ``params``: values of inputs that are constants from then on, what read_params takes. ``libraries``:
     LibraryFiles whose kernels there will be, too. ``kept``: the plan will be written down: memory is packed
     thoroughly, and runs on several devices may be queued. ``measure`` times the kernels of ops that have
@@ -141,7 +141,7 @@ def _compiles(source: Any, model: Model, options: Options) -> bool:
 
 def _is_model(source: Any) -> bool:
     """Whether the source says what to compute only; a graph says how it wants to be run, too."""
-    return isinstance(source, Model) or is_onnx(source)
+    return isinstance(source, Model) or is_model_file(source)
 
 
 # **************** rewriting ****************
@@ -231,6 +231,11 @@ def read_model(source: Any, options: Options | None = None, tell: Tell = silent)
             if not isinstance(source, (str, os.PathLike)):
                 raise
             raise DocumentError(f"{source}: {error}", **error.fields) from None
+    if is_stablehlo(source) and not (options.dims or options.batch or options.values):
+        from ..frontends.stablehlo import load_model as load_stablehlo
+
+        tell("importing", 0, 0)
+        return load_stablehlo(source)
     if isinstance(source, Model) and options.dims.items() <= source.dims.items():
         return source
     if options.dims:

@@ -23,7 +23,9 @@ __all__ = ["compile_"]
 
 @opt.with_options("threads")
 def compile_(
-    graph: Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, or graph.json.")],
+    graph: Annotated[
+        Path, typer.Argument(metavar="MODEL", help="An ONNX file, .mlir (StableHLO), or graph.json.")
+    ],
     output: Annotated[
         Path,
         typer.Option(
@@ -82,8 +84,8 @@ def compile_(
             raise InputError(f"--input is for models whose values a run finds: {graph} needs none", got=input)
         if program.bundle is not None:
             raise InputError(
-                f"{graph} is a bundle, compiled already; compile takes a graph.json "
-                "or an ONNX file; the one in a bundle is named by graph-runtime inspect",
+                f"{graph} is a bundle, compiled already; compile takes a graph.json, "
+                "StableHLO or an ONNX file; the one in a bundle is named by graph-runtime inspect",
                 got=str(graph),
             )
         prepared = prepare_programs(

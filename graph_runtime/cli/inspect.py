@@ -16,7 +16,7 @@ from ..build.libraries.manifest import find_manifest
 from ..build.parameters import bundle_of
 from ..build.trust import is_trusted
 from ..compat.artifacts.inspect import describe
-from ..frontends import is_onnx
+from ..frontends import is_model_file, is_onnx
 from ..ir.documents.params import read_params
 from ..run.factory import waits_for_runs
 from ..views import report
@@ -28,7 +28,10 @@ __all__ = ["inspect"]
 
 def inspect(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="An ONNX file, graph.json, bundle, library or parameters.")
+        Path,
+        typer.Argument(
+            metavar="FILE", help="An ONNX file, .mlir, graph.json, bundle, library or parameters."
+        ),
     ],
     device: opt.Devices = None,
     dim: opt.Dims = None,
@@ -47,12 +50,12 @@ def inspect(
         found, text = _library(file)
     elif file.suffix != ".json" and bundle_of(file) is not None:  # raw values may begin as anything does
         found, text = _params(file)
-    elif _head(file).lstrip().startswith(b"{") or is_onnx(file):
+    elif _head(file).lstrip().startswith(b"{") or is_model_file(file):
         options = opt.read_options(dim=dim, batch=batch, value=value)
         try:
             found, text = _open_model(file, options) or _graph(file, device, options)
         except GraphRuntimeError as error:
-            if options.batch or not waits_for_runs(file, error):
+            if options.batch or not is_onnx(file) or not waits_for_runs(file, error):
                 raise
             found, lines = _described(file)
             text = "\n".join([*lines, "", f"it has no one program: {error}"])

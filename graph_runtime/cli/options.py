@@ -20,7 +20,9 @@ from .values import constants
 if TYPE_CHECKING:
     from ..ir.model import Note
 
-Source = Annotated[Path, typer.Argument(metavar="MODEL", help="An ONNX file, graph.json, or a bundle.")]
+Source = Annotated[
+    Path, typer.Argument(metavar="MODEL", help="An ONNX file, .mlir (StableHLO), graph.json, or a bundle.")
+]
 Devices = Annotated[
     list[str] | None,
     typer.Option(

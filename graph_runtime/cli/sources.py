@@ -1,4 +1,4 @@
-"""What commands take as MODEL: an ONNX file, a graph.json or a bundle, and the devices that it asks for."""
+"""What MODEL of commands is: an ONNX or .mlir file, a graph.json, a bundle; and devices that it asks for."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..base.progress import Tell, silent
 from ..build.bundles.bundle import Bundle, BundleProgram, read_bundle
 from ..build.libraries.judge import LibraryFile, read_library
 from ..build.prepare import Prepared, prepare, read_model
-from ..frontends import is_onnx
+from ..frontends import is_model_file, is_onnx
 from ..ir.documents.loader import load_graph
 from ..ir.documents.params import read_params
 from ..ir.graph import Graph
@@ -36,8 +36,9 @@ _MOST_DEVICES = 256  # of one kind, opened because a file says so
 class OpenedProgram:
     """A graph with its libraries, the devices it runs on, and parameters (None, a path or arrays).
 
-    ``source``: the Model of an ONNX file, else the Graph. ``libraries``: judged by their bytes; ``open`` runs
-    their code. ``entry``: which program of ``bundle`` it is. ``rebuild``: its kernels are compiled anew.
+    ``source``: the Model of an ONNX or .mlir file, else the Graph. ``libraries``: judged by their bytes;
+    ``open`` runs their code. ``entry``: which program of ``bundle`` it is. ``rebuild``: its kernels are
+    compiled anew.
     """
 
     name: str
@@ -182,7 +183,7 @@ def open_programs(
         ]
     if not path.is_file():
         raise DocumentError(f"there is no file {path}", got=str(path))
-    if is_onnx(path):
+    if is_model_file(path):
         model = read_model(path, options, tell)
         return [OpenedProgram(path.name, model, found, devices or ["cpu:0"], params)]
     graph = load_graph(path)

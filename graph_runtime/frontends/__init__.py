@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 from ..base.mapped import open_file
 
-__all__ = ["is_onnx"]
+__all__ = ["is_model_file", "is_onnx", "is_stablehlo"]
 
+_HEAD = 4096  # characters of a text that are looked at
+_MLIR = re.compile(
+    r"(?:\s+|//[^\n]*(?:\n|$))*"  # what may come first
+    r"(?:(?:builtin\.)?module\b(?!\s*[=:\"])|func\.func\b|\"builtin\.module\"|#[\w.]+ = |\{-#)"
+)
 # tags of the fields of a ModelProto that writers put after the first
 _SECOND_FIELDS = (0x12, 0x1A, 0x22, 0x28, 0x3A, 0x42)
 
@@ -31,6 +37,28 @@ def is_onnx(source: Any) -> bool:
             return _is_model_proto(file.read(16))
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return False
+
+
+def is_stablehlo(source: Any) -> bool:
+    """Whether a source is a StableHLO module: a path by its suffix .mlir, text and bytes by how MLIR begins,
+    what jax has lowered (it has ``as_text``), or a text that is read."""
+    if isinstance(source, (bytes, bytearray, memoryview)):
+        return _begins_mlir(bytes(source[:_HEAD]).decode(errors="replace"))
+    if isinstance(source, str):
+        return _begins_mlir(source[:_HEAD]) or ("\n" not in source and source.endswith(".mlir"))
+    if isinstance(source, os.PathLike):
+        return os.fspath(source).endswith(".mlir")
+    return type(source).__name__ == "Source" or callable(getattr(source, "as_text", None))
+
+
+def is_model_file(source: Any) -> bool:
+    """Whether a source is another system's model, which says what to compute only."""
+    return is_onnx(source) or is_stablehlo(source)
+
+
+def _begins_mlir(text: str) -> bool:
+    """Comments, aliases of attributes and locations may come before the first function."""
+    return _MLIR.match(text) is not None
 
 
 def _is_model_proto(head: bytes) -> bool:

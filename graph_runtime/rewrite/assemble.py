@@ -49,7 +49,7 @@ def assemble(
     kept = [v for v in inputs if v.constant is None or v.readers or v.heads]
     nodes = list(_scheduled(nodes))
     names = _unique_names(kept, nodes, outputs)
-    graph = _graph(kept, nodes, names, outputs, _hints(source.graph.hints, inputs, kept, nodes))
+    graph = _graph(kept, nodes, names, outputs, _hints(source.graph.hints, inputs, kept, nodes, outputs))
     constants = {names[v]: v.constant for v in kept if v.constant is not None}
     origins = {names[n]: n.origins for n in nodes if n.origins != (names[n],)}
     asked = set(source.pins.values())
@@ -125,10 +125,25 @@ def _graph(
     )
 
 
-def _hints(old: Hints, before: Sequence[NetValue], inputs: list[NetValue], nodes: list[NetNode]) -> Hints:
+def _is_input(value: NetValue) -> bool:
+    """Whether a value is an input, maybe in another shape: then it cannot be written into one."""
+    while value.producer is not None and value.producer.is_nop:
+        value = value.producer.inputs[0]
+    return value.producer is None
+
+
+def _hints(
+    old: Hints,
+    before: Sequence[NetValue],
+    inputs: list[NetValue],
+    nodes: list[NetNode],
+    outputs: Sequence[NetValue],
+) -> Hints:
     """What the file asked for and still holds; ``before``: the inputs in the file's order."""
     at = {value: i for i, value in enumerate(inputs)}
-    aliases = tuple((out, at[before[i]]) for out, i in old.aliases if before[i] in at)
+    aliases = tuple(
+        (out, at[before[i]]) for out, i in old.aliases if before[i] in at and not _is_input(outputs[out])
+    )
     kept = Hints(aliases=aliases, numerics=old.numerics, policy=old.policy)
     if old.device_type is None:
         return kept

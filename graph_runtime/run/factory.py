@@ -16,7 +16,7 @@ from ..base.machine.devices import Device
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..build.prepare import Prepared, prepare
-from ..frontends import is_onnx
+from ..frontends import is_onnx, is_stablehlo
 from ..ir.builder import GraphBuilder
 from ..ir.documents.loader import load_graph
 from ..ir.graph import Graph
@@ -84,14 +84,14 @@ def create(
 ) -> GraphModule:
     """A GraphModule.
 
-    ``graph``: JSON text if it begins with "{", else a path of a graph.json or ONNX file; also the bytes of
-    either, a ModelProto, a Graph, a GraphBuilder (with the parameters that it holds), a Model, or a Plan, run
-    as it is. ``library``: a path or Library of kernels, a list of them, or None for those built in.
-    ``devices``: "cpu:0", or a list, whose first is the fallback: a node that the file puts elsewhere runs
-    there, with a warning; TVM's (type, id) is a device, too. ``params``: values of inputs, what load_params
-    takes. ``name``: the holder of memory in errors. ``options``, and all keywords after ``name``, which are
-    fields of it and come first: gr.Options says what each of them is; one that is None is as ``options`` has
-    it.
+    ``graph``: JSON text if it begins with "{", StableHLO text, else a path of a graph.json, an ONNX file or
+    a .mlir file; also the bytes of these, a ModelProto, what jax has lowered, a Graph, a GraphBuilder (with
+    the parameters that it holds), a Model, or a Plan, run as it is. ``library``: a path or Library of
+    kernels, a list of them, or None for those built in. ``devices``: "cpu:0", or a list, whose first is the
+    fallback: a node that the file puts elsewhere runs there, with a warning; TVM's (type, id) is a device,
+    too. ``params``: values of inputs, what load_params takes. ``name``: the holder of memory in errors.
+    ``options``, and all keywords after ``name``, which are fields of it and come first: gr.Options says
+    what each of them is; one that is None is as ``options`` has it.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError, and
     CompileError for compile=True.
@@ -129,6 +129,13 @@ def create(
     )
     with gc_paused():
         libraries = _libraries(library)
+        if is_stablehlo(graph):
+            from ..frontends.stablehlo.op_stages import stays_open
+            from ..frontends.stablehlo.source import read_source  # few sources are such texts
+
+            name, graph = name or _name_of(graph), read_source(graph)
+            if params is None and not libraries and stays_open(graph):
+                return cast("GraphModule", create_flow(graph, devices, chosen, name))
         try:
             prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
         except GraphRuntimeError as error:
@@ -143,8 +150,9 @@ def create(
 def create_flow(
     source: Any, devices: Any = ("cpu:0",), options: Options | None = None, name: str | None = None
 ) -> FlowModule:
-    """A FlowModule of an ONNX file, which is run at whatever sizes its inputs have; create() gives one where
-    a file needs it. Programs are made when their sizes are first met. Raises as create."""
+    """A FlowModule of an ONNX file, which is run at whatever sizes its inputs have, or of a StableHLO text;
+    create() gives one where a file needs it. Programs are made when their sizes are first met. Raises as
+    create."""
     from .flows.flow_module import open_flow  # most models have sizes
 
     def make(model: Model, chosen: Options, holder: str, shared: Callable[..., Any]) -> GraphModule:
@@ -158,7 +166,9 @@ def create_flow(
 
 
 def waits_for_runs(source: Any, error: GraphRuntimeError) -> bool:
-    """Whether a source is an ONNX file that only lacks what its runs find."""
+    """Whether a source is a model that only lacks what its runs find."""
+    if is_stablehlo(source):
+        return type(error).__name__ == "UnknownValueError"
     if not is_onnx(source):
         return False
     try:
@@ -272,7 +282,7 @@ def read_graph(source: Any) -> Graph:
 
 
 def _name_of(source: Any) -> str:
-    text = isinstance(source, str) and source.lstrip().startswith("{")
+    text = isinstance(source, str) and (source.lstrip().startswith("{") or "\n" in source)
     return Path(source).name if isinstance(source, (str, os.PathLike)) and not text else "session"
 
 

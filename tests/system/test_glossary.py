@@ -20,6 +20,7 @@ TERMS = re.findall(r"^\| ([^|]+?) \| ([^|]+?) \| `([^`]+)` \|$", PAGE, re.M)
 FAMILIES = (
     "ir/ops",
     "frontends/onnx/families",
+    "frontends/stablehlo/families",
     "simulation/walks",
     "torch/rules",
     "torch",

@@ -26,6 +26,7 @@ _OTHER_WORDS = {
     "format": (
         "graph_runtime/ir/ops/registry.py",  # kinds of attributes: "bool"
         "graph_runtime/ir/ops/numerics.py",  # what Dst holds: "bf16"
+        "graph_runtime/frontends/stablehlo/",  # what MLIR calls its types, which graphs take or refuse
     ),
     "kind": (
         "graph_runtime/ir/ops/",  # bodies and paces, which are the op's

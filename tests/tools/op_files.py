@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "native/kernels"
 # what looks for ops, or makes nodes of them, but defines nothing about one
 _MATCHING = tuple(f"graph_runtime/{part}/" for part in "rewrite compat views testing runtime cli".split())
+_MATCHING += ("graph_runtime/frontends/stablehlo/",)  # StableHLO's names of ops, and theirs of others
 _MATCHING += ("graph_runtime/torch/emitter.py", "graph_runtime/torch/registration.py")
 # tables of other things by the same words
 _CYCLES = ("add", "exp", "log", "matmul", "multiply", "reciprocal", "sqrt", "subtract")  # costs.op_cycles

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-import onnx
-import onnx.defs
-
 from ...base.errors import GraphError
 from .elements import BY_CODE
 from .read import ModelFile, element_constant, tensor_constant
@@ -46,6 +43,8 @@ def attributes_of(file: ModelFile, node: Any, opset: int) -> dict[str, Any]:
 @lru_cache(maxsize=1024)
 def _types(op: str, opset: int, domain: str) -> Mapping[str, int]:
     """{attribute: AttributeType} as the op's schema says; none for an op that ONNX does not know."""
+    import onnx.defs  # flows of other formats need no onnx
+
     try:
         schema = onnx.defs.get_schema(op, opset, domain)
     except onnx.defs.SchemaError:
@@ -54,6 +53,8 @@ def _types(op: str, opset: int, domain: str) -> Mapping[str, int]:
 
 
 def _name(kind: int) -> str:
+    import onnx
+
     return onnx.AttributeProto.AttributeType.Name(kind)
 
 

@@ -11,23 +11,19 @@ an error, so that no attribute is ever ignored by oversight.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ...base import dtypes
 from ...base.dtypes import FLOATS
 from ...base.errors import UnsupportedOpError
-from ...ir.graph import TensorType
-from ...ir.model import Constant
 from ...ir.ops.shape import exactly
 from .batch import Batch
 from .elements import Element
-from .read import check_size
-from .tape import SMALL, Tape, TapeSequence, TapeValue
+from .emitting import Emitting
+from .tape import Tape, TapeSequence, TapeValue
 
 __all__ = ["FLOATS", "Context", "Converter", "Results", "UnknownValueError", "converter", "table"]
 
@@ -75,7 +71,7 @@ def table() -> dict[tuple[str, str], Converter]:
     return _TABLE
 
 
-class Context:
+class Context(Emitting):
     """One node while it is converted. ``opset``: the version of the node's domain. ``subgraph(graph, {name:
     value}, step)``: the values of a graph attribute's outputs (families/control.py). ``batch``: how the
     file's batch was changed."""
@@ -83,7 +79,6 @@ class Context:
     inputs: list[TapeValue | None]
     node: Any
     opset: int
-    tape: Tape
     num_outputs: int
     onnx_op: str
 
@@ -101,7 +96,7 @@ class Context:
     ):
         self.tape, self.node, self.inputs, self.opset = tape, node, inputs, opset
         self.onnx_op, self.num_outputs, self.subgraph = onnx_op, num_outputs, subgraph
-        self.batch = batch
+        self.batch, self.what = batch, node.name or onnx_op
         self._attrs = attrs
         self._read: set[str] = set()
 
@@ -203,24 +198,7 @@ class Context:
             self.fail(f"{name} {given} name an axis twice")
         return found
 
-    # ---------------------------------------------------------------- emitting
-
-    def op(self, op: str, *inputs: TapeValue, **attrs: Any) -> Any:
-        """A registry op: its result, or a tuple where it has several."""
-        made = self.tape.op(op, inputs, attrs)
-        return made[0] if len(made) == 1 else made
-
-    def const(self, array: Any, dtype: str | None = None) -> TapeValue:
-        """A constant."""
-        return self.tape.array(array, dtype, f"a constant of {self.node.name or self.onnx_op}")
-
-    def scalar(self, value: Any, like: TapeValue) -> TapeValue:
-        """A constant of no dimensions and the dtype of ``like``."""
-        return self.const(value, like.dtype)
-
-    def cast(self, x: TapeValue, dtype: str) -> TapeValue:
-        """x in a dtype; x itself where it has it."""
-        return x if x.dtype == dtype else self.op("cast", x, to=dtype)
+    # ---------------------------------------------------------------- elements
 
     def stored(self, x: TapeValue) -> TapeValue:
         """What stands for the elements of x, as numbers."""
@@ -240,66 +218,4 @@ class Context:
             else self.op("reshape", x, **exactly(x.shape))
         )
         made.element = element
-        return made
-
-    def fits(self, *elements: int) -> None:
-        """Raise GraphError unless an array of so many elements may be made while the file is read."""
-        self.tape.budget.fits(8 * math.prod(elements), self.onnx_op)
-
-    def reshape(self, x: TapeValue, shape: tuple[int, ...] | list[int]) -> TapeValue:
-        """The same elements in a shape that is known in full."""
-        shape = tuple(int(n) for n in shape)
-        if shape == x.shape:
-            return x
-        return self.op("reshape", x, **exactly(shape))
-
-    def transpose(self, x: TapeValue, perm: list[int] | tuple[int, ...]) -> TapeValue:
-        """Axis i of the result is axis perm[i] of x; x itself where all stay."""
-        perm = [int(p) for p in perm]
-        return x if perm == list(range(x.rank)) else self.op("transpose", x, perm=perm)
-
-    def expand(self, x: TapeValue, shape: tuple[int, ...], weight: bool = False) -> TapeValue:
-        """Broadcast to exactly this shape. ``weight``: a constant stays one however large it gets, and is
-        made when it is read."""
-        if x.shape == tuple(shape):
-            return x
-        if not weight or x.constant is None or math.prod(shape) * 8 <= SMALL:
-            return self.op("broadcast_to", x, shape=tuple(shape))
-        kind = TensorType(x.dtype, tuple(shape))
-        check_size(kind, self.onnx_op)
-        made = Constant.derived(
-            kind, lambda array: np.broadcast_to(array, kind.shape), x.constant, source=self.onnx_op
-        )
-        return TapeValue(kind, constant=made)
-
-    def slice(self, x: TapeValue, axis: int, start: int, end: int, step: int = 1) -> TapeValue:
-        """x[start:end:step] along one axis."""
-        if (start, step) == (0, 1) and end == x.shape[axis]:
-            return x
-        return self.op("slice", x, starts=[start], ends=[end], axes=[axis], steps=[step])
-
-    def stack(self, values: Sequence[TapeValue], axis: int) -> TapeValue:
-        """Values of one shape along a new axis."""
-        made = [self.op("unsqueeze", value, axes=[axis]) for value in values]
-        return made[0] if len(made) == 1 else self.op("concatenate", *made, axis=axis)
-
-    def full(self, shape: tuple[int, ...], value: Any, dtype: str) -> TapeValue:
-        """A tensor of one value; no memory of its size is needed before a run where it is large."""
-        return self.expand(self.const(value, dtype), tuple(shape))
-
-    def filled(
-        self, shape: tuple[int, ...], make: Callable[[], np.ndarray], dtype: str, source: str
-    ) -> TapeValue:
-        """A constant that is computed when it is read."""
-        kind = TensorType(dtype, tuple(shape))
-        read = Constant.derived(
-            kind, lambda: np.asarray(make()).astype(dtypes.to_numpy(dtype)), source=source
-        )
-        return TapeValue(kind, constant=read)
-
-    def each(self, op: str, *values: TapeValue, **attrs: Any) -> TapeValue:
-        """Fold an op of two inputs over any number of values."""
-        made = values[0]
-        for value in values[1:]:
-            made = self.op(op, made, value, **attrs)
         return made

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from ...ir import builder as build
 from ...ir.model import Constant, Model, Note
 from ...ir.ops.shape import exactly
+from .aliased import in_place
 from .tape import Tape, TapeNode, TapeValue
 
 __all__ = ["emit"]
+
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def emit(
@@ -18,17 +22,22 @@ def emit(
     outputs: Mapping[str, TapeValue],
     notes: Sequence[Note],
     dims: Mapping[str, int],
+    aliases: Mapping[str, str] = _NONE,
 ) -> Model:
     """The model. Inputs stay even where nothing reads them. An output's node has the output's name; where the
-    output is an input, a constant, one result of several or has a second name, a reshape is that node."""
+    output is an input, a constant, one result of several or has a second name, a reshape is that node.
+    ``aliases`` {output: the input that it is written into}, where all reads of that can come first."""
     own = _named(outputs)
     kept = set(own.values())
     out = _Emitter(inputs, outputs, {value.name for value in inputs})
-    for node in _needed(tape, outputs.values()):
+    nodes = _needed(tape, outputs.values())
+    if aliases:
+        nodes, aliases = in_place(nodes, outputs, aliases)
+    for node in nodes:
         out.node(node, keep=id(node) in kept)
     for name, value in outputs.items():
         same = value.node is None and value.constant is None and value.name == name
-        out.output(name, value, direct=same or name in own)
+        out.output(name, value, direct=(same and name not in aliases) or name in own, into=aliases.get(name))
     return Model(out.builder.build(), out.constants, tuple(notes), dict(dims))
 
 
@@ -63,7 +72,8 @@ class _Emitter:
         self.constants: dict[str, Constant] = {}
         self._taken = taken | set(outputs)
         self._counts: dict[str, int] = {}
-        self._made = {id(v): self.builder.input(v.name, v.shape, v.type.dtype) for v in inputs}
+        self._inputs = {v.name: self.builder.input(v.name, v.shape, v.type.dtype) for v in inputs}
+        self._made = {id(v): self._inputs[v.name] for v in inputs}
 
     def node(self, node: TapeNode, keep: bool) -> None:
         """``keep``: its name is an output's."""
@@ -72,11 +82,13 @@ class _Emitter:
         made = self.builder.add(node.call, reads, name)
         self._made |= {id(v): m for v, m in zip(node.outputs, made, strict=True)}
 
-    def output(self, name: str, value: TapeValue, direct: bool) -> None:
+    def output(self, name: str, value: TapeValue, direct: bool, into: str | None) -> None:
         made = self._read(value)
         if not direct:
             made = self.builder.op("reshape", made, name=name, **exactly(value.shape))
         self.builder.output(made)
+        if into is not None:
+            self.builder.alias(made, self._inputs[into])
 
     def _read(self, value: TapeValue) -> build.Value:
         if id(value) not in self._made:

@@ -15,15 +15,14 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import GraphError, InputError
 from ...frontends.onnx.elements import Strings
-from ...frontends.onnx.host_ops import host_op
-from ...frontends.onnx.parse import ParsedFile
-from ...frontends.onnx.stages import Known, Stage, StagedNode, next_stage
+from ...frontends.onnx.stages import Known, Stage, StagedNode
 from ...frontends.onnx.tape import TapeValue
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from .flow_values import Value, array_of, constant_of, decoded, encoded, kept, kind_of, type_of
 from .host_node import HostNode
-from .loops import Loop, body_of
+from .loops import Loop
+from .origins import Origin
 from .programs import Programs, host_bytes
 from .resident import ResidentBody, resident_of
 
@@ -50,11 +49,11 @@ class Step:
 class Flow:
     """A graph that is run at whatever sizes its inputs have.
 
-    ``nodes`` of ``file``, None for a flow of a bundle, whose ``steps`` are all that there are; ``outputs``:
+    ``nodes`` of ``origin``, None for a flow of a bundle, whose ``steps`` are all that there are; ``outputs``:
     names that a run returns. ``known``: constants by name. ``most_steps``: iterations of one loop.
     """
 
-    file: ParsedFile | None
+    origin: Origin | None
     nodes: tuple[StagedNode, ...]
     outputs: tuple[str, ...]
     known: Mapping[str, Known]
@@ -110,7 +109,7 @@ class Flow:
     @property
     def strings(self) -> Strings:
         """The texts of the model."""
-        return Strings() if self.file is None else self.file.file.strings
+        return Strings() if self.origin is None else self.origin.strings
 
     @property
     def most_bytes(self) -> int:
@@ -191,10 +190,10 @@ class Flow:
     def _step(
         self, nodes: Iterable[StagedNode], known: Mapping[str, Known], values: Mapping[str, Value]
     ) -> Step:
-        if self.file is None:
+        if self.origin is None:
             raise InputError(_unknown(self, values))
         types = {name: type_of(value) for name, value in values.items() if name not in known}
-        stage = next_stage(self.file, nodes, known, types, self.outputs)
+        stage = self.origin.next_stage(nodes, known, types, self.outputs)
         if not stage.rest:
             return Step(stage, [], ())
         loops = [self._loop(path, node, stage) for path, node in stage.loops]
@@ -212,16 +211,13 @@ class Flow:
         return Step(replace(stage, rest=rest), loops, tuple(sized))
 
     def _loop(self, path: str, node: Any, stage: Stage) -> Loop | HostNode:
-        assert self.file is not None, "a loaded flow finds no more steps"
-        if node.op_type in ("Loop", "Scan"):
-            return body_of(self.file, path, node, stage, self._inner)
-        known = {n: constant_of(stage.known[n], self.strings) for n in node.input if n in stage.known}
-        return HostNode(path, node, host_op(self.file, node, path), known)
+        assert self.origin is not None, "a loaded flow finds no more steps"
+        return self.origin.loop(path, node, stage, self._inner)
 
     def _inner(
         self, nodes: tuple[StagedNode, ...], outputs: tuple[str, ...], known: Mapping[str, Known]
     ) -> Flow:
-        return Flow(self.file, nodes, outputs, known, self.programs, self.most_steps)
+        return Flow(self.origin, nodes, outputs, known, self.programs, self.most_steps)
 
 
 def _unknown(flow: Flow, values: Mapping[str, Value]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -15,9 +16,12 @@ from ...base.errors import DocumentError, GraphRuntimeError, InputError, Session
 from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...build.bundles.flow_text import flow_text
+from ...frontends import is_stablehlo
 from ...frontends.onnx.dynamic import PortInfo, open_dynamic
 from ...frontends.onnx.elements import ELEMENTS, STRING, element_name, elements_of, numpy_dtype
 from ...frontends.onnx.stages import first_nodes
+from ...frontends.stablehlo.op_stages import check, first_ops, ports
+from ...frontends.stablehlo.source import Source, read_source
 from ...ir.graph import TensorType
 from ...rewrite.buckets import Buckets
 from ..module import GraphModule
@@ -26,6 +30,7 @@ from .bucketed_runs import BucketedRuns
 from .element_array import ElementArray, tensor_of
 from .flow import Flow
 from .flow_values import Value, array_of, kind_of, type_of
+from .origins import OnnxOrigin, StableHloOrigin
 from .programs import Make, Programs
 from .saving import flow_document, save_flow
 
@@ -33,14 +38,24 @@ __all__ = ["FlowModule", "open_flow"]
 
 
 def open_flow(source: Any, make: Make, options: Options, name: str) -> FlowModule:
-    """A module of an ONNX file, whatever its sizes. ``options``: dims and values bind some of them;
-    ``make``: what makes a program. Raises as frontends.onnx.load_model, but for what depends on sizes."""
-    file = open_dynamic(source, options.dims, options.values)
+    """A module of an ONNX file, whatever its sizes, or of a StableHLO text. ``options``: dims and values bind
+    some of the file's; ``make``: what makes a program. Raises as the front-end's load_model, but for what
+    runs find."""
     programs = Programs(make, options, name, options.programs)
+    if is_stablehlo(source):
+        return _open_stablehlo(read_source(source), programs, options)
+    file = open_dynamic(source, options.dims, options.values)
     nodes = first_nodes(file.file.file.proto.graph)
     names = tuple(info.name for info in file.outputs)
-    flow = Flow(file.file, nodes, names, file.known, programs, options.most_steps)
+    flow = Flow(OnnxOrigin(file.file), nodes, names, file.known, programs, options.most_steps)
     return FlowModule(file.inputs, file.outputs, flow, file.check, file.buckets)
+
+
+def _open_stablehlo(source: Source, programs: Programs, options: Options) -> FlowModule:
+    inputs, outputs = ports(source)
+    names = tuple(info.name for info in outputs)
+    flow = Flow(StableHloOrigin(source), first_ops(source), names, {}, programs, options.most_steps)
+    return FlowModule(inputs, outputs, flow, partial(check, source))
 
 
 class FlowModule:
@@ -114,7 +129,7 @@ class FlowModule:
         except GraphRuntimeError:
             raise
         except (LookupError, TypeError, ValueError, OverflowError) as error:
-            if self.flow.file is not None:  # a mistake of this package's
+            if self.flow.origin is not None:  # a mistake of this package's
                 raise
             text = f"the flow of the bundle does not fit its programs: {type(error).__name__}: {error}"
             raise DocumentError(text) from error
@@ -152,9 +167,9 @@ class FlowModule:
     @property
     def proto(self) -> Any:
         """The ModelProto, without the values of its initialisers. Raises InputError for a bundle."""
-        if self.flow.file is None:
+        if self.flow.origin is None:
             raise InputError("a bundle has not the model that it was made of")
-        return self.flow.file.file.proto
+        return self.flow.origin.proto
 
     def run_async(self, *_: Any, **__: Any) -> NoReturn:
         """Refused: what a flow runs next depends on values that a run finds."""

@@ -154,7 +154,7 @@ def test_what_a_run_brings_is_forgotten_when_it_is_over():
         module.run(x=_words(*(f"{i}.{k}" for k in range(50))))
     assert module.get_output(0).numpy()[7] == "2.7"
     assert module.get_output(0).dtype == "string"
-    assert module.flow.file.file.strings.texts == []
+    assert module.flow.origin.strings.texts == []
 
 
 @pytest.mark.parametrize("value", [np.zeros(3, np.float32), _words("a", 3), np.array([b"\xff"], object)])

@@ -1,0 +1,270 @@
+"""StableHLO -> Model: ops to registry ops, in the order of the text, all refusals collected into one.
+
+Calls are inlined, loops whose iterations are known are unrolled, branches that are known are taken; what else
+a run decides is refused here, and left to a flow by stages.py.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import DocumentError, GraphError, GraphRuntimeError, UnsupportedOpError
+from ...ir.graph import TensorType
+from ...ir.model import Model
+from ..onnx.budget import Budget
+from ..onnx.context import UnknownValueError
+from ..onnx.emit import emit
+from ..onnx.read import check_size
+from ..onnx.tape import Tape, TapeValue
+from .op_context import HloContext, table
+from .source import Source
+from .syntax import HloOp, OpRegion, TextFunc
+from .walk import UNKNOWN, Walk, flat
+
+__all__ = ["OpFailure", "OpImporter"]
+
+_MOST_LINES = 5  # that an error names for one reason
+_CONTROL = frozenset(
+    {
+        "func.call",
+        "func.return",
+        "stablehlo.return",
+        "mhlo.return",
+        "stablehlo.while",
+        "stablehlo.if",
+        "stablehlo.case",
+        "mhlo.while",
+        "mhlo.if",
+        "mhlo.case",
+        "stablehlo.composite",
+        "sdy.return",
+    }
+)
+_DIALECTS = ("stablehlo", "chlo", "mhlo")
+_MALFORMED = (LookupError, ValueError, TypeError, ArithmeticError, AttributeError)
+
+
+@dataclass(frozen=True, slots=True)
+class OpFailure:
+    """An op that cannot be converted; ``at``: its token. ``error`` is None where it has no converter."""
+
+    op: str
+    reason: str
+    at: int
+    error: GraphRuntimeError | None = None
+
+
+@dataclass(eq=False)
+class OpImporter:
+    """Converts one text. ``thin``: by the id of a broadcast value what it was broadcast from, and itself."""
+
+    source: Source
+    tape: Tape = field(default_factory=Tape)
+    failures: list[OpFailure] = field(default_factory=list)
+    thin: dict[int, tuple[TapeValue, TapeValue]] = field(default_factory=dict)
+    lifted: bool = False  # whether a region of scalars is converted for tensors, element by element
+    copies: int = 0  # of functions, bodies and branches that were put in
+
+    def __post_init__(self) -> None:
+        self.tape.budget = Budget(len(self.source.text.data))
+
+    def model(self) -> Model:
+        """Raises UnsupportedOpError, which lists every op that cannot be converted and how often, GraphError
+        for a graph that is none, UnknownValueError where a run decides."""
+        self.check()
+        inputs = [TapeValue(kind, name) for name, kind in self.source.inputs().items()]
+        scope: dict[str, Any] = {value.name: value for value in inputs}
+        walk = Walk(self, scope, waits=False)
+        walk.go([self.call()])
+        self.refuse()
+        outputs = {name: scope[name] for name in self.source.outputs()}
+        return emit(self.tape, inputs, outputs, (), {}, self.source.aliases())
+
+    def call(self) -> HloOp:
+        """The call of the entry, from inputs to outputs by their names."""
+        entry = self.source.entry
+        outputs = self.source.outputs()
+        return HloOp(
+            "func.call",
+            list(self.source.inputs()),
+            list(outputs),
+            list(outputs.values()),
+            entry.at,
+            {"callee": f"@{entry.name}"},
+        )
+
+    def function(self, name: Any, at: int) -> TextFunc:
+        """A function that is called. Raises DocumentError where there is none."""
+        func = self.source.module.funcs.get(str(name).removeprefix("@"))
+        if func is None:
+            self.source.text.fail(f"there is no function {name}", at)
+        return func
+
+    # ---------------------------------------------------------------- before all
+
+    def check(self) -> None:
+        """Raise UnsupportedOpError for ops and types that nothing here converts, all of them with counts."""
+        for func in self._reached():
+            for op in flat(func.body):
+                foreign = [kind for kind in op.types if not isinstance(kind, TensorType)]
+                if foreign and op.name not in _CONTROL:
+                    self._note(op, f"of type {foreign[0]}")
+                elif op.name not in _CONTROL and not _known(op.name):
+                    self._note(op, "no converter")
+        self.refuse()
+        self.source.inputs()
+        self.source.outputs()
+
+    def _note(self, op: HloOp, reason: str) -> None:
+        target = op.attrs.get("callee") or op.attrs.get("call_target_name")
+        name = f"{op.name} {target}" if target and op.name.endswith("custom_call") else op.name
+        self.failures.append(OpFailure(name, reason, op.at))
+
+    def _reached(self) -> list[TextFunc]:
+        """The entry and all functions that it calls."""
+        found: dict[str, TextFunc] = {}
+        stack = [self.source.entry]
+        while stack:
+            func = stack.pop()
+            if func.name in found:
+                continue
+            found[func.name] = func
+            for op in flat(func.body):
+                if op.name in ("func.call", "stablehlo.composite"):
+                    stack.append(
+                        self.function(op.attrs.get("callee") or op.attrs.get("decomposition"), op.at)
+                    )
+        return list(found.values())
+
+    # ---------------------------------------------------------------- ops
+
+    def convert(self, op: HloOp, scope: MutableMapping[str, Any], values: Sequence[TapeValue]) -> list[Any]:
+        """An op's results; UNKNOWN, and what is wrong among the failures, where it cannot be converted.
+        Raises UnknownValueError."""
+        self.tape.budget.step(1, op.name)
+        try:
+            made = self._converted(op, scope, values)
+        except UnknownValueError:
+            raise
+        except DocumentError as error:
+            if "line" in error.fields:
+                raise
+            self.source.text.fail(str(error), op.at)
+        except GraphRuntimeError as error:
+            self.failures.append(OpFailure(op.name, str(error), op.at, error))
+            return [UNKNOWN] * len(op.outputs)
+        except _MALFORMED as error:
+            text = f"ill-formed: {type(error).__name__}: {error}"
+            self.failures.append(OpFailure(op.name, text, op.at, GraphError(text, op=op.name)))
+            return [UNKNOWN] * len(op.outputs)
+        return made
+
+    def _converted(
+        self, op: HloOp, scope: MutableMapping[str, Any], values: Sequence[TapeValue]
+    ) -> list[TapeValue]:
+        for kind in op.types:
+            if not isinstance(kind, TensorType):
+                raise UnsupportedOpError(f"of type {kind}", op=op.name)
+            check_size(kind, f"{op.name}: a result", op=op.name)
+        found = _known(op.name)
+        if found is None:
+            raise UnsupportedOpError("no converter", op=op.name)
+        if self.lifted:
+            values, op = self._lift(values, op)
+        made = found(HloContext(self, op, values, scope))
+        results = [made] if isinstance(made, TapeValue) else list(made)
+        got = [value.type for value in results]
+        if got != op.types:
+            says = ", ".join(map(str, op.types))
+            raise GraphError(f"it makes {', '.join(map(str, got))}, the text says {says}", op=op.name)
+        return results
+
+    def _lift(self, values: Sequence[TapeValue], op: HloOp) -> tuple[Sequence[TapeValue], HloOp]:
+        """An op of scalars, to be done for each element of its operands, which get one shape."""
+        shape = np.broadcast_shapes(*(value.shape for value in values))
+        whole = [self._expanded(value, shape) for value in values]
+        return whole, replace(
+            op, types=[TensorType(kind.dtype, shape) for kind in op.types if isinstance(kind, TensorType)]
+        )
+
+    def _expanded(self, value: TapeValue, shape: tuple[int, ...]) -> TapeValue:
+        if value.shape == shape:
+            return value
+        thin = self.thin.get(id(value), (value, value))[0]
+        if thin.rank < len(shape):
+            (thin,) = self.tape.op(
+                "reshape", [thin], {"shape": [1] * (len(shape) - thin.rank) + [*thin.shape]}
+            )
+        (made,) = self.tape.op("broadcast_to", [value], {"shape": list(shape)})
+        self.thin[id(made)] = (thin, made)
+        return made
+
+    def region(
+        self, region: OpRegion, values: Sequence[TapeValue], scope: MutableMapping[str, Any]
+    ) -> list[TapeValue]:
+        """What a region returns for these values. Raises UnsupportedOpError, UnknownValueError."""
+        if len(values) != len(region.args):
+            raise GraphError(f"a region of {len(region.args)} arguments gets {len(values)}")
+        inner = _Inner(scope)
+        inner.update((name, value) for (name, _), value in zip(region.args, values, strict=True))
+        before, lifted = len(self.failures), self.lifted
+        scalars = all(isinstance(kind, TensorType) and not kind.shape for _, kind in region.args)
+        self.lifted = lifted or (scalars and any(value.shape for value in values))
+        walk = Walk(self, inner, waits=False)
+        try:
+            walk.go(region.ops)
+        finally:
+            self.lifted = lifted
+        if failed := self.failures[before:]:
+            del self.failures[before:]
+            raise UnsupportedOpError(f"its region: {failed[0].op}: {failed[0].reason}", op=failed[0].op)
+        return [inner[name] for name in walk.returned]
+
+    # ---------------------------------------------------------------- refusing
+
+    def refuse(self) -> None:
+        """Raise one error for all failures so far."""
+        if not self.failures:
+            return
+        counts = Counter((f.op, f.reason) for f in self.failures)
+        lines = self.source.text.lines([f.at for f in self.failures])
+        texts = []
+        for (op, reason), count in counts.most_common():
+            at = sorted({lines.get(f.at, 0) for f in self.failures if (f.op, f.reason) == (op, reason)})
+            more = ", ..." if len(at) > _MOST_LINES else ""
+            texts.append(f"{count} x {op} ({reason}; line {', '.join(map(str, at[:_MOST_LINES]))}{more})")
+        kinds = [f.error for f in self.failures]
+        wrong = all(e is not None and not isinstance(e, UnsupportedOpError) for e in kinds)
+        first = self.failures[0]
+        line, column = self.source.text.position(first.at)
+        raise (GraphError if wrong else UnsupportedOpError)(
+            f"{len(self.failures)} op{'s' * (len(self.failures) > 1)} of {self.source.text.name} cannot be "
+            f"converted: {'; '.join(texts)}",
+            op=first.op,
+            line=line,
+            column=column,
+            failures=tuple(self.failures),
+            counts=dict(counts),
+        )
+
+
+class _Inner(dict[str, Any]):
+    """Values of a region, over those around it."""
+
+    def __init__(self, outer: MutableMapping[str, Any]):
+        super().__init__()
+        self.outer = outer
+
+    def __missing__(self, name: str) -> Any:
+        return self.outer[name]
+
+
+def _known(name: str) -> Any:
+    """The converter of an op, None where there is none."""
+    dialect, _, short = name.partition(".")
+    return table().get(short) if dialect in _DIALECTS else table().get(name)

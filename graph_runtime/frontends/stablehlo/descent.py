@@ -1,0 +1,248 @@
+"""Recursive descent over the tokens of a text: modules, functions, ops in generic form, regions.
+
+The pretty forms of ops are in pretty.py, attributes in attributes.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .attribute_trees import Attributes
+from .pretty import arguments, pretty
+from .syntax import FuncType, HloOp, Module, OpRegion, TextFunc, Type
+from .tokens import Text
+
+__all__ = ["parse"]
+
+_MOST_NESTED = 64  # regions within regions
+_FUNCS = ("func.func", "func")
+
+
+def parse(text: Text) -> Module:
+    """The module of a text. Raises DocumentError with line and column."""
+    return Parser(text).module()
+
+
+class Parser(Attributes):
+    """``i``: the token that is next."""
+
+    def __init__(self, text: Text):
+        super().__init__(text)
+        self.funcs: dict[str, TextFunc] = {}
+        self.module_name = ""
+        self.module_attrs: dict[str, Any] = {}
+        self.nested = 0
+
+    def module(self) -> Module:
+        """All of the text."""
+        while self.peek():
+            self._top()
+        if not self.funcs:
+            self.fail("there is no func.func in this text")
+        return Module(self.module_name, self.funcs, self.module_attrs)
+
+    def _top(self) -> None:
+        """What is at the top of a file or in a module."""
+        token = self.peek()
+        if token in ("module", "builtin.module"):
+            self._module()
+        elif token in _FUNCS:
+            self._func()
+        elif token.startswith("#") and self.tokens[self.i + 1] == "=":
+            self.i += 2
+            self.aliases[token] = self.attribute()
+        elif token.startswith("!") and self.tokens[self.i + 1] == "=":
+            self.i += 2
+            self.type_aliases[token] = self.type()
+        elif token == "{-#":
+            self.resources()
+        elif token == "sdy.mesh":
+            self.i += 1
+            self.symbol()
+            self.expect("=")
+            self.skip_balanced()
+            if self.peek() == "{":
+                self.dictionary()
+        else:
+            op = self.op()
+            if op.name == "func.func":
+                self._generic_func(op)
+            elif op.name != "builtin.module":
+                self.fail(f"{op.name} is not in a function", op.at)
+        self.location()
+
+    def _module(self) -> None:
+        self.i += 1
+        if self.peek().startswith("@"):
+            self.module_name = self.symbol()[1:]
+        if self.accept("attributes"):
+            self.module_attrs = self.dictionary()
+        self._enter()
+        self.expect("{")
+        while not self.accept("}"):
+            if not self.peek():
+                self.fail("the module is not closed")
+            self._top()
+        self.nested -= 1
+
+    # ---------------------------------------------------------------- functions
+
+    def _func(self) -> None:
+        at = self.i
+        self.i += 1
+        private = False
+        while self.peek() in ("public", "private", "nested"):
+            private |= self.next() == "private"
+        name = self.symbol()[1:]
+        args = self._arguments()
+        results = self._results() if self.accept("->") else []
+        if self.accept("attributes"):
+            self.dictionary()
+        self.location()
+        if self.peek() != "{":
+            self.fail(f"function @{name} has no body")
+        body = self.region()
+        body.args = [(arg, kind) for arg, kind, _ in args]
+        self._add(TextFunc(name, args, results, body, private, at))
+
+    def _add(self, func: TextFunc) -> None:
+        if func.name in self.funcs:
+            self.fail(f"there are two functions @{func.name}", func.at)
+        self.funcs[func.name] = func
+
+    def _arguments(self) -> list[tuple[str, Type, dict[str, Any]]]:
+        self.expect("(")
+        found: list[tuple[str, Type, dict[str, Any]]] = []
+        while not self.accept(")"):
+            if found:
+                self.expect(",")
+            name = self.value()
+            self.expect(":")
+            kind = self.type()
+            attrs = self.dictionary() if self.peek() == "{" else {}
+            self.location()
+            found.append((name, kind, attrs))
+        return found
+
+    def _results(self) -> list[tuple[Type, dict[str, Any]]]:
+        if not self.accept("("):
+            return [(self.type(), {})]
+        found: list[tuple[Type, dict[str, Any]]] = []
+        while not self.accept(")"):
+            if found:
+                self.expect(",")
+            kind = self.type()
+            found.append((kind, self.dictionary() if self.peek() == "{" else {}))
+        return found
+
+    def _generic_func(self, op: HloOp) -> None:
+        kind, name = op.attrs.get("function_type"), op.attrs.get("sym_name")
+        if not isinstance(kind, FuncType) or not isinstance(name, str) or len(op.regions) != 1:
+            self.fail("func.func needs function_type, sym_name and one region", op.at)
+        body = op.regions[0]
+        if len(body.args) != len(kind.inputs):
+            self.fail(f"function @{name} has {len(body.args)} arguments, its type {len(kind.inputs)}", op.at)
+        own = _each(op.attrs.get("arg_attrs"), len(kind.inputs))
+        args = [(arg, t, attrs) for (arg, t), attrs in zip(body.args, own, strict=True)]
+        made = _each(op.attrs.get("res_attrs"), len(kind.results))
+        private = op.attrs.get("sym_visibility") == "private"
+        self._add(TextFunc(name, args, list(zip(kind.results, made, strict=True)), body, private, op.at))
+
+    # ---------------------------------------------------------------- regions and ops
+
+    def _enter(self) -> None:
+        self.nested += 1
+        if self.nested > _MOST_NESTED:
+            self.fail(f"regions are nested more than {_MOST_NESTED} deep")
+
+    def region(self) -> OpRegion:
+        """{ one block }."""
+        self._enter()
+        self.expect("{")
+        args: list[tuple[str, Type]] = []
+        if self.peek().startswith("^"):
+            args = self._block_head()
+        ops: list[HloOp] = []
+        while not self.accept("}"):
+            token = self.peek()
+            if token.startswith("^"):
+                self.fail("regions of several blocks are not supported: only one block is")
+            if not token:
+                self.fail("a region is not closed")
+            if token in ("module", "builtin.module", *_FUNCS):
+                self._top()
+            else:
+                op = self.op()
+                if op.name == "func.func":
+                    self._generic_func(op)
+                else:
+                    ops.append(op)
+        self.nested -= 1
+        return OpRegion(args, ops)
+
+    def _block_head(self) -> list[tuple[str, Type]]:
+        self.i += 1
+        found = arguments(self) if self.peek() == "(" else []
+        self.expect(":")
+        return found
+
+    def op(self) -> HloOp:
+        """One op, with the names of its results before it."""
+        at, names, count = self.i, [], 0
+        while self.peek().startswith("%"):
+            name, _, number = self.next().partition(":")
+            names.append((name, int(number or 1)))
+            count += int(number or 1)
+            if not self.accept(","):
+                break
+        if names:
+            self.expect("=")
+        token = self.next()
+        if token.startswith('"'):
+            made = self._generic(token[1:-1], at)
+        elif token[:1].isalpha():
+            made = pretty(self, token, at, count)
+        else:
+            self.i -= 1
+            self.fail(f"an op is expected here, got {token[:60]!r}")
+        self.location()
+        if count != len(made.types) and (count or made.name.endswith((".return", ".while"))):
+            self.fail(f"{made.name} has {len(made.types)} results, {count} are named", at)
+        made.outputs = [
+            name if not k else f"{name}#{k}" for name, number in names for k in range(number)
+        ] or [f"%{at}.{k}" for k in range(len(made.types))]
+        return made
+
+    def _generic(self, name: str, at: int) -> HloOp:
+        self.expect("(")
+        inputs: list[str] = []
+        while not self.accept(")"):
+            if inputs:
+                self.expect(",")
+            inputs.append(self.value())
+        attrs: dict[str, Any] = {}
+        regions: list[OpRegion] = []
+        if self.peek() == "[":
+            self.fail(f"{name} has successors: control flow by blocks is not supported")
+        if self.peek() == "<" and self.tokens[self.i + 1] == "{":
+            self.i += 1
+            attrs = self.dictionary()
+            self.expect(">")
+        if self.accept("("):
+            regions.append(self.region())
+            while self.accept(","):
+                regions.append(self.region())
+            self.expect(")")
+        if self.peek() == "{":
+            attrs = {**attrs, **self.dictionary()}
+        self.expect(":")
+        kind = self.function_type()
+        if len(kind.inputs) != len(inputs):
+            self.fail(f"{name} has {len(inputs)} operands, its type has {len(kind.inputs)}", at)
+        return HloOp(name, inputs, [], list(kind.results), at, attrs, regions)
+
+
+def _each(attrs: Any, count: int) -> list[dict[str, Any]]:
+    """Attributes of each of several, as far as there are."""
+    found = [each if isinstance(each, dict) else {} for each in attrs] if isinstance(attrs, list) else []
+    return (found + [{}] * count)[:count]

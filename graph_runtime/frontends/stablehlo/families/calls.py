@@ -1,0 +1,41 @@
+"""Ops that mark something and compute nothing, custom calls that have a meaning here, and maps."""
+
+from __future__ import annotations
+
+from ..op_context import HloContext, Results, converter
+from .elementwise import _inverse
+from .sorts import top
+
+_MARKS = frozenset(
+    "Sharding SPMDFullToShardShape SPMDShardToFullShape LayoutConstraint annotate_device_placement "
+    "MoveToHost MoveToDevice xla.sdy.FuncResultSharding".split()
+)
+_FUNCTIONS = {"mhlo.erf": "erf", "mhlo.acos": "acos", "mhlo.acosh": "acosh", "mhlo.asin": "asin",
+              "mhlo.asinh": "asinh", "mhlo.atanh": "atanh", "mhlo.cosh": "cosh", "mhlo.sinh": "sinh",
+              "mhlo.tan": "tan"}  # fmt: skip
+
+
+@converter("optimization_barrier", "sdy.sharding_constraint", "sdy.sharding_group", "sdy.reshard")
+def _same(ctx: HloContext) -> Results:
+    return ctx.inputs
+
+
+@converter("custom_call")
+def _custom_call(ctx: HloContext) -> Results:
+    name = ctx.word("callee", "call_target_name").removeprefix("@")
+    if name in _MARKS:
+        return ctx.inputs[: len(ctx.types)]
+    if name in _FUNCTIONS:
+        return ctx.op(_FUNCTIONS[name], ctx.input(0))
+    if name == "mhlo.erf_inv":
+        return _inverse(ctx, ctx.input(0))
+    if name == "mhlo.topk":
+        fields = ctx.fields("mhlo.attributes")
+        return top(ctx, ctx.input(0), int(fields.get("k", 0)), bool(fields.get("largest", True)))
+    ctx.fail(f"custom_call @{name} calls a function of another library, which is not here")
+
+
+@converter("map")
+def _map(ctx: HloContext) -> Results:
+    made = ctx.run(ctx.region(0), ctx.inputs)
+    return [ctx.expand(value, kind.shape) for value, kind in zip(made, ctx.types, strict=True)]

@@ -1,0 +1,113 @@
+"""sort by comparators that order by one key after another, and top_k."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from ...onnx.tape import TapeValue
+from ..op_context import HloContext, Results, converter
+from ..syntax import OpRegion
+from ..trips import free_names
+
+__all__ = ["top"]
+
+_MOST_KEYS = 3
+Order = tuple[tuple[int, bool], ...]  # operands by falling importance, and whether the greatest comes first
+
+
+@converter("sort")
+def _sort(ctx: HloContext) -> Results:
+    values = ctx.inputs
+    x = values[0] if values else ctx.input(0)
+    (axis,) = ctx.dims([ctx.number("dimension", default=x.rank - 1) % max(x.rank, 1)], x.rank, "dimension")
+    if any(v.shape != x.shape for v in values):
+        ctx.fail("its operands have different shapes")
+    order = _order(ctx, ctx.region(0), [v.dtype for v in values])
+    if order is None:
+        ctx.fail("its comparator orders by no keys one after another")
+    if x.shape[axis] < 2 or 0 in x.shape:
+        return values
+    if len(order) == 1:
+        (key, largest), n = order[0], x.shape[axis]
+        best, places = _topk(ctx, values[key], n, axis, largest)
+        return [
+            best if i == key else ctx.op("take_along_axis", v, places, axis=axis)
+            for i, v in enumerate(values)
+        ]
+    places = _by_keys(ctx, values, order, axis)
+    return [ctx.op("take_along_axis", v, places, axis=axis) for v in values]
+
+
+def _by_keys(ctx: HloContext, values: Sequence[TapeValue], order: Order, axis: int) -> TapeValue:
+    """Where elements come from: a stable sort by each key, the least important first."""
+    places = None
+    for key, largest in reversed(order):
+        x = values[key]
+        if places is not None:
+            x = ctx.op("take_along_axis", x, places, axis=axis)
+        own = _topk(ctx, x, x.shape[axis], axis, largest)[1]
+        places = own if places is None else ctx.op("take_along_axis", places, own, axis=axis)
+    assert places is not None, "an order has a key"
+    return places
+
+
+def _topk(ctx: HloContext, x: TapeValue, k: int, axis: int, largest: bool) -> tuple[TapeValue, TapeValue]:
+    if x.dtype != "bool":
+        return ctx.op("topk", x, k=k, axis=axis, largest=largest, dtype="int32")
+    best, places = ctx.op("topk", ctx.cast(x, "uint8"), k=k, axis=axis, largest=largest, dtype="int32")
+    return ctx.cast(best, "bool"), places
+
+
+def _order(ctx: HloContext, region: OpRegion, dtypes: Sequence[str]) -> Order | None:
+    """By which keys a comparator orders: it is tried on all pairs of two values of each key that it reads,
+    and compared with what orders by these keys would say."""
+    if len(region.args) != 2 * len(dtypes):
+        ctx.fail(f"a comparator of {len(region.args)} arguments for {len(dtypes)} operands")
+    keys = _read(region)
+    if not 1 <= len(keys) <= _MOST_KEYS:
+        return None
+    rows = list(itertools.product((0, 1), repeat=2 * len(keys)))
+    given = []
+    for i, (_, _kind) in enumerate(region.args):
+        column = [row[2 * keys.index(i // 2) + i % 2] if i // 2 in keys else 0 for row in rows]
+        given.append(ctx.const(np.array(column), dtypes[i // 2]))
+    found = ctx.run(region, given)[0].known()
+    if found is None:
+        return None
+    for chosen in itertools.permutations(range(len(keys))):
+        for turned in itertools.product((False, True), repeat=len(keys)):
+            if all(_before(row, chosen, turned) == bool(f) for row, f in zip(rows, found, strict=True)):
+                return tuple((keys[c], t) for c, t in zip(chosen, turned, strict=True))
+    return None
+
+
+def _before(row: Sequence[int], chosen: Sequence[int], turned: Sequence[bool]) -> bool:
+    for key, largest in zip(chosen, turned, strict=True):
+        a, b = row[2 * key], row[2 * key + 1]
+        if a != b:
+            return (a > b) == largest
+    return False
+
+
+def _read(region: OpRegion) -> list[int]:
+    """The operands that a comparator's result depends on."""
+    names = set(region.ops[-1].inputs) if region.ops else set()
+    for op in reversed(region.ops[:-1]):
+        if names & set(op.outputs):
+            names |= set(op.inputs) | free_names(op)
+    return sorted({i // 2 for i, (name, _) in enumerate(region.args) if name in names})
+
+
+@converter("top_k")
+def _top_k(ctx: HloContext) -> Results:
+    return top(ctx, ctx.input(0), ctx.number("k"), True)
+
+
+def top(ctx: HloContext, x: TapeValue, k: int, largest: bool) -> list[TapeValue]:
+    """The k best elements along the last axis, and where they are, as int32."""
+    if not x.rank or not 1 <= k <= x.shape[-1]:
+        ctx.fail(f"the {k} best of {x.type}")
+    return list(ctx.op("topk", x, k=k, axis=x.rank - 1, largest=largest, dtype="int32"))

@@ -1,0 +1,46 @@
+"""What jax lowers gives what jax computes: on a host, and over a tt device in its format."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+
+jax = pytest.importorskip("jax")
+
+sys.path.insert(0, str(Path(__file__).parent))
+from functions import FUNCTIONS, GRADIENTS  # noqa: E402
+
+sys.path.pop(0)
+pytestmark = pytest.mark.slow  # they are the gate's step jax
+CASES = {**FUNCTIONS, **{f"gradient of {name}": case for name, case in GRADIENTS.items()}}
+TT_BOUND = 2e-2  # of float32 kept as float32, by sums in another order and exp of one more rounding
+
+
+def computed(name: str, devices) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(what is made, what jax makes) of each output."""
+    function, args = CASES[name]
+    lowered = jax.jit(function, keep_unused=True).lower(*args)
+    module = gr.create(lowered, devices=devices, compile=False)
+    leaves = map(np.asarray, jax.tree.leaves(args))
+    module.run(**{f"arg{i}": leaf for i, leaf in enumerate(leaves)})
+    wanted = jax.tree.leaves(jax.jit(function)(*args))
+    return [(module.get_output(i).numpy(), np.asarray(want)) for i, want in enumerate(wanted)]
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_on_a_host_as_jax(name):
+    for got, want in computed(name, "cpu:0"):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_over_tt_as_jax(name):
+    for got, want in computed(name, ["tt:0", "cpu:0"]):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(got, want, rtol=TT_BOUND, atol=TT_BOUND)
