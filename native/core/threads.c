@@ -1,6 +1,6 @@
 /* threads.c: see threads.h.
  *
- * Called by queue.c, parallel.c and pack.c, any thread.
+ * Called by queue.c, workers.c and pack.c, any thread.
  * defines: gr_thread_start
  */
 #include "threads.h"

@@ -1,6 +1,6 @@
 /* threads.h: threads of the runtime's own.
  *
- * Called by queue.c, parallel.c and pack.c, any thread.
+ * Called by queue.c, workers.c and pack.c, any thread.
  * defines: gr_thread_start, gr_relax
  */
 #ifndef GR_THREADS_H

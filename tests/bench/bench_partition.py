@@ -139,7 +139,7 @@ def _array(t: TensorType, rng: np.random.Generator) -> np.ndarray:
 
 
 def finish(seconds: Sequence[float], threads: int) -> float:
-    """When the last piece of a job is done: native/core/parallel.c's rule. Stretches of equal numbers of
+    """When the last piece of a job is done: native/core/workers.c's rule. Stretches of equal numbers of
     pieces, the first ones with one more; a thread that is done goes on with the next stretches in turn."""
     n = len(seconds)
     parts = min(n, threads)

@@ -12,6 +12,7 @@ SOURCE = """
 #include "parallel.c"
 #include "status.c"
 #include "threads.c"
+#include "workers.c"
 
 /* work of so many us that needs no core, so that shares do not depend on how many there are */
 static void nap(long us) { struct timespec t = {0, us * 1000}; nanosleep(&t, 0); }
