@@ -4,6 +4,7 @@ that shapes its bytes, and beside it the sha256 of the bytes themselves.
     GR_CACHE_DIR/libraries/<key>.so         a library as compile_library makes it
     GR_CACHE_DIR/objects/<key>.o            one unit of it, shared by all libraries that have that unit
     .../<file>.sha256                       "<sha256>  <file>", as sha256sum writes it
+    GR_CACHE_DIR/locks/<few files>          held while a unit compiles, so that one process does it
     GR_CACHE_DIR/kernels.json               times of kernels that ``compile --tune`` measured
 
 ``find`` reads a file once, and what it hashed is what it returns: callers link and copy those bytes, never
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import hashlib
 import os
 import shutil
@@ -26,7 +28,7 @@ import stat
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,6 +42,7 @@ __all__ = ["HINT", "KINDS", "Cache", "Entry", "hash_of", "open_cache", "temporar
 KINDS = {"libraries": ".so", "objects": ".o"}  # folder, and how its files end
 HINT = "GR_CACHE_DIR chooses another folder for the cache"
 _SUM, _TIMES = ".sha256", "kernels.json"
+_TICK = 0.02  # seconds between looks at a lock
 _ABANDONED = 24 * 3600  # seconds after which a file that no build finished is garbage
 _temporary: dict[int, Path] = {}  # by process: a child of fork must not remove its parent's
 _warned: set[str] = set()
@@ -51,6 +54,18 @@ def hash_of(parts: Iterable[str]) -> str:
     for part in parts:
         digest.update(f"{len(part)}:{part}".encode())
     return digest.hexdigest()
+
+
+def _wait_for(lock: int, stopped: Callable[[], bool]) -> None:
+    end = time.monotonic() + int(setting("CC_TIMEOUT"))
+    while time.monotonic() < end and not stopped():
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(_TICK)
+        except OSError:  # a file system without locks
+            return
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +105,26 @@ class Cache:
         path = self._path(kind, key)
         write_whole(path, data, 0o600, hint=HINT)
         write_whole(_sum_of(path), _line(path.name, data), 0o600, hint=HINT)
+
+    @contextlib.contextmanager
+    def alone(self, kind: str, key: str, stopped: Callable[[], bool]) -> Iterator[None]:
+        """A block that one thread of all processes is in at a time for a key: what several want is made by
+        one. Where no lock can be had, or its holder keeps it for longer than a compiler may take, and once
+        ``stopped`` says so, it begins all the same."""
+        path = self.folder / "locks" / f"{kind}-{key[:3]}"  # few files; two keys of one name take turns
+        try:
+            path.parent.mkdir(mode=0o700, exist_ok=True)
+            lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError:
+            yield
+            return
+        try:
+            _wait_for(lock, stopped)
+            yield
+        finally:
+            with contextlib.suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_UN)  # a child of fork has the file, too
+            os.close(lock)
 
     def build_folder(self) -> tempfile.TemporaryDirectory[Any]:
         """A folder to build in, which goes when its block ends."""

@@ -60,6 +60,11 @@ class CommandPool:
             self._stop()
         self._pool.shutdown(cancel_futures=kind is not None)
 
+    @property
+    def stopped(self) -> bool:
+        """Whether another step ended the build."""
+        return self._stopped
+
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
         """Call a function, which may use ``run``, on a thread. Raises CompileError where there is none."""
         try:

@@ -190,14 +190,22 @@ class _Build:
     def unit(self, name: str, text: str) -> str:
         """The object of one translation unit, its name: compiled, or of the cache."""
         key, part = hash_of([*self.made.key, name, text]), self.folder / f"{name}.o"
-        data = self.cache.find("objects", key)
-        if data is not None:
-            part.write_bytes(data)
-        else:
-            (self.folder / name).write_text(text)
-            self.run(*self.made.flags, *self.includes, "-c", name, "-o", part.name)
-            self.cache.keep("objects", key, part.read_bytes())
+        if (data := self.cache.find("objects", key)) is None:
+            with self.cache.alone("objects", key, self._stopped):
+                data = self.cache.find("objects", key)  # another build may have made it meanwhile
+                if data is None:
+                    return self._compiled(name, text, key)
+        part.write_bytes(data)
         return part.name
+
+    def _compiled(self, name: str, text: str, key: str) -> str:
+        (self.folder / name).write_text(text)
+        self.run(*self.made.flags, *self.includes, "-c", name, "-o", f"{name}.o")
+        self.cache.keep("objects", key, (self.folder / f"{name}.o").read_bytes())
+        return f"{name}.o"
+
+    def _stopped(self) -> bool:
+        return self.running is not None and self.running.stopped
 
     def manifest(self, name: str, text: str) -> str:
         """As unit, for one that no other library has."""

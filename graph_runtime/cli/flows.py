@@ -16,11 +16,12 @@ from ..base.errors import GraphRuntimeError, InputError, did_you_mean
 from ..base.options import Options
 from ..base.progress import Tell
 from ..frontends.onnx.dynamic import PortInfo
+from ..frontends.onnx.elements import ELEMENTS
 from ..ir.graph import TensorType
 from ..run.factory import create_flow
 from ..run.flows.flow_module import FlowModule
 from ..run.loading import load
-from .values import read_input
+from .values import read_input, read_texts
 
 __all__ = ["FlowRun", "compile_flow", "flow_of", "flow_of_bundle", "run_flow"]
 
@@ -74,6 +75,13 @@ def compile_flow(
     plain = {name: d for name, d in options.dims.items() if name not in several}
     where = list(devices or ["cpu:0"])
     module = create_flow(source, where, replace(options, dims={}))
+    for port in (*module.inputs, *module.outputs):
+        if port.dtype in ELEMENTS:
+            raise InputError(
+                f"{port.name!r} is of {port.dtype}, which bundles do not have yet; "
+                f"graph-runtime run and gr.create take {source.name} itself",
+                got=port.dtype,
+            )
     random = [port for port in module.inputs if given.get(port.name, "random") == "random"]
     if any(
         isinstance(size, str) and size not in options.dims for port in random for size in port.shape or ()
@@ -136,4 +144,12 @@ def _read(text: str, port: PortInfo, dims: Mapping[str, Any], rng: np.random.Gen
         name = open_[0] if open_ else port.name
         raise InputError(f"--input {port.name}=random needs sizes: --dim {name}=1", wanted=name)
     known = tuple(size for size in sizes if isinstance(size, int))
-    return read_input(text, TensorType(port.dtype, known), rng)
+    if (element := ELEMENTS.get(port.dtype)) is None:
+        return read_input(text, TensorType(port.dtype, known), rng)
+    if element.is_text:
+        if text == "random":
+            raise InputError(f"strings are not drawn: --input {port.name}=texts.npy", got=port.name)
+        return read_texts(text)
+    like = TensorType("int8" if element.kind == "int" else "float32", known)
+    found = read_input(text, like, rng)
+    return found.astype(element.numpy()) if text == "random" else found

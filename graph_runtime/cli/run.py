@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
-from ..base import dtypes
 from ..base.errors import GraphRuntimeError, InputError, did_you_mean
 from ..base.options import Options
 from ..base.writing import writing
@@ -237,8 +236,15 @@ def _inputs(program: OpenedProgram, module: GraphModule) -> dict[str, np.ndarray
 
 
 def _storable(value: np.ndarray) -> np.ndarray:
-    """.npz knows no dtypes of extensions, as bfloat16: their values are exact in float32."""
-    return value.astype(np.float32) if dtypes.is_extension(value.dtype.name) else value
+    """.npz knows no dtypes of extensions, as bfloat16 and int4: their values are exact in float32. It has
+    strings of one width."""
+    if value.dtype.kind == "O":
+        return value.astype(str)
+    return value.astype(np.float32) if value.dtype.kind == "V" else value
+
+
+def _dtype_name(value: np.ndarray) -> str:
+    return "string" if value.dtype.kind == "O" else value.dtype.name
 
 
 def _finish(
@@ -288,7 +294,7 @@ def _show(
 ) -> None:
     if json:
         rows = [
-            {"name": name, "shape": value.shape, "dtype": value.dtype.name}
+            {"name": name, "shape": value.shape, "dtype": _dtype_name(value)}
             for name, value in zip(names, values, strict=True)
         ]
         result: dict[str, Any] = {"outputs": rows, "seconds": seconds}
@@ -301,9 +307,9 @@ def _show(
         opt.print_json(result)
         return
     for i, (name, value) in enumerate(zip(names, values, strict=True)):
-        text = np.array2string(_storable(value).ravel()[:6], precision=6, separator=" ", max_line_width=200)
+        text = np.array2string(_storable(value.ravel()[:6]), precision=6, separator=" ", max_line_width=200)
         more = " ..." if value.size > 6 else ""
-        typer.echo(f"output {i} {name}: {value.dtype.name}{list(value.shape)} {text}{more}")
+        typer.echo(f"output {i} {name}: {_dtype_name(value)}{list(value.shape)} {text}{more}")
     typer.echo(f"run: {seconds * 1e3:.3f} ms")
     for line in [*(differences or ()), *reports]:
         typer.echo(str(line))

@@ -16,7 +16,7 @@ from ..base.mapped import map_file
 from ..ir.documents.tensor_files import read_npy
 from ..ir.graph import TensorType
 
-__all__ = ["constants", "random_array", "read_input"]
+__all__ = ["constants", "random_array", "read_input", "read_texts"]
 
 _INPUT = "--input takes a .npy file or the word random"
 
@@ -56,6 +56,21 @@ def read_input(text: str, type_: TensorType, rng: np.random.Generator) -> np.nda
         return random_array(type_, rng)
 
     return _read_array(text, _INPUT)
+
+
+def read_texts(text: str) -> np.ndarray:
+    """The strings of a .npy file, as an array of objects. Raises InputError."""
+    try:
+        array = np.load(text, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            f"cannot read {text}: {error}; strings are a .npy file of numpy's own: "
+            "numpy.save(file, numpy.array(texts, str))",
+            got=text,
+        ) from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind != "U":
+        raise InputError(f"{text} has no array of strings", got=text)
+    return array.astype(object)
 
 
 def _read_array(text: str, wanted: str) -> np.ndarray:

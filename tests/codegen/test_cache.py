@@ -10,11 +10,13 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
 import time
 import warnings
 
 import pytest
 from graph_runtime.codegen import cache as cache_module
+from graph_runtime.codegen import shared_library
 from graph_runtime.codegen.cache import Cache, open_cache
 from graph_runtime.codegen.process import CommandPool
 
@@ -314,6 +316,7 @@ def test_the_command_makes_no_folder_and_takes_no_nonsense(tmp_path, capsys):
 
 _CLEARER = """
 import sys
+import threading
 from graph_runtime.codegen.cache import open_cache
 sys.stdin.readline()
 while True:
@@ -346,3 +349,50 @@ def test_threads_that_keep_and_find_one_key_see_whole_files_only(cache):
     with CommandPool(4) as running:
         for step in [running.submit(work, n) for n in range(4)]:
             step.result()
+
+
+def test_a_unit_that_several_builds_want_is_compiled_by_one(toy, tmp_path, monkeypatch):
+    compiled = []
+    compile_one = shared_library._Build._compiled
+
+    def counted(build, name, *rest):
+        compiled.append(name)
+        return compile_one(build, name, *rest)
+
+    monkeypatch.setattr(shared_library._Build, "_compiled", counted)
+    kernels = [toy.kernel(f"k{i}") for i in range(3)]
+    with config(CACHE_DIR=str(tmp_path / "kept")), CommandPool(4) as running:
+        steps = [running.submit(toy.compile, tmp_path / f"{n}" / "kernels.so", *kernels) for n in range(4)]
+        made = {step.result().read_bytes() for step in steps}
+    assert len(made) == 1
+    assert len(compiled) == len(set(compiled)) > 0
+
+
+def test_a_lock_that_is_held_ends_no_build_that_stops(cache):
+    held, stopped, entered = threading.Event(), threading.Event(), threading.Event()
+
+    def hold():
+        with cache.alone("objects", "k", lambda: False):
+            held.set()
+            stopped.wait(30)
+
+    def want():
+        with cache.alone("objects", "k", stopped.is_set):
+            entered.set()
+
+    with CommandPool(2) as running:
+        first = running.submit(hold)
+        assert held.wait(30)
+        second = running.submit(want)
+        assert not entered.wait(0.2)
+        stopped.set()
+        second.result()
+        first.result()
+    assert entered.is_set()
+
+
+def test_without_locks_a_build_goes_on(cache):
+    cache.folder.mkdir(parents=True, exist_ok=True)
+    (cache.folder / "locks").write_text("no folder")
+    with cache.alone("objects", "k", lambda: False):
+        pass

@@ -3,6 +3,7 @@ they take and make."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -42,7 +43,8 @@ def one_value(array: np.ndarray, what: str, node: Any, path: str) -> Any:
 
 def check_control(graph: Any, opset: int, path: str = "$.graph") -> None:
     """Raise GraphError for a control node whose graphs do not fit it, in subgraphs too."""
-    checks = {**_CHECKS, "Scan": partial(_scan, lengths=1)} if opset < 9 else _CHECKS
+    scan = partial(_scan, lengths=1) if opset < 9 else _scan
+    checks: dict[str, Callable[[Any, str], None]] = {**_CHECKS, "Scan": scan}
     for i, node in enumerate(graph.node):
         where = f"{path}.node[{i}]"
         if node.domain in ("", "ai.onnx") and node.op_type in checks:
@@ -113,4 +115,4 @@ def _scan(node: Any, path: str, lengths: int = 0) -> None:
                 _counts(node, path, f"values of {name}", len(found[name].ints), wanted)
 
 
-_CHECKS = {"If": _if, "Loop": _loop, "Scan": _scan}
+_CHECKS = {"If": _if, "Loop": _loop}

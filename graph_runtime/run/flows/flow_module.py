@@ -320,6 +320,12 @@ def _typed_elements(info: PortInfo, array: np.ndarray) -> np.ndarray:
             cast = array if same else array.astype(dtype)
         if same or np.array_equal(cast.astype(np.float64), array.astype(np.float64)):
             return np.asarray(cast, order="C")
+        raise InputError(
+            f"input {info.name!r} is {info}, which does not hold all values of what is given, "
+            f"{array.min()} to {array.max()}",
+            got=(array.min(), array.max()),
+            wanted=wanted,
+        )
     raise InputError(
         f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}",
         got=array.dtype.name,

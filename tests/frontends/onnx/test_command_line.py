@@ -383,3 +383,55 @@ def test_an_unknown_input_is_told_with_the_inputs_and_without_the_weights(comman
     code, _, err = command("run", "model.onnx", "--dim", "batch=1", "--input", "image=x.npy")
     assert code == 2
     assert "the graph has no such input (there are: x)" in err
+
+
+def _graph(nodes, inputs, out, opset, initializer=()):
+    info = helper.make_tensor_value_info
+    given = [info(name, code, [3]) for name, code in inputs.items()]
+    graph = helper.make_graph(nodes, "g", given, [info("y", out, [3])], list(initializer))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+
+
+def test_run_takes_and_writes_strings(command, tmp_path):
+    nodes = [
+        helper.make_node("StringNormalizer", ["s"], ["u"], case_change_action="UPPER"),
+        helper.make_node("StringConcat", ["u", "t"], ["y"]),
+    ]
+    string = TensorProto.STRING
+    onnx.save(_graph(nodes, {"s": string, "t": string}, string, 20), tmp_path / "join.onnx")
+    np.save(tmp_path / "s.npy", np.array(["a", "bé", ""]))
+    np.save(tmp_path / "objects.npy", np.array(["a", "b", "c"], object), allow_pickle=True)
+    given = ("--input", "s=s.npy", "--input", "t=s.npy")
+    code, out, err = command("run", "join.onnx", *given, "-o", "y.npz")
+    assert code == 0, err
+    assert "output 0 y: string[3] ['Aa' 'BÉbé' '']" in out
+    assert np.load(tmp_path / "y.npz")["y"].tolist() == ["Aa", "BÉbé", ""]
+    assert json.loads(command("run", "join.onnx", *given, "--json")[1])["outputs"][0]["dtype"] == "string"
+    for args, text in [
+        (("--input", "s=random", "--input", "t=s.npy"), "strings are not drawn"),
+        (("--input", "s=x.npy", "--input", "t=s.npy"), "no array of strings"),
+        (("--input", "s=objects.npy", "--input", "t=s.npy"), "numpy.array(texts, str)"),
+        (("--input", "s=absent.npy", "--input", "t=s.npy"), "absent.npy"),
+    ]:
+        code, _, err = command("run", "join.onnx", *args)
+        assert code == 2
+        assert text in err
+        assert "Traceback" not in err
+    code, _, err = command("compile", "join.onnx", *given, "-o", "join.bundle")
+    assert code == 2
+    assert "bundles do not have yet" in err
+
+
+def test_run_takes_elements_of_few_bits(command, tmp_path):
+    nodes = [helper.make_node("DequantizeLinear", ["x", "scale"], ["y"])]
+    scale = helper.make_tensor("scale", TensorProto.FLOAT, [], [0.5])
+    onnx.save(_graph(nodes, {"x": TensorProto.INT4}, TensorProto.FLOAT, 21, [scale]), tmp_path / "few.onnx")
+    np.save(tmp_path / "q.npy", np.array([-8, 7, 0], np.int8))
+    np.save(tmp_path / "wide.npy", np.array([-9, 7, 0], np.int8))
+    code, out, err = command("run", "few.onnx", "--input", "x=q.npy")
+    assert code == 0, err
+    assert re.search(r"float32\[3\] \[-4\. +3\.5 +0\. *\]", out)
+    assert command("run", "few.onnx", "--input", "x=random")[0] == 0
+    code, _, err = command("run", "few.onnx", "--input", "x=wide.npy")
+    assert code == 2
+    assert "-9 to 7" in err
