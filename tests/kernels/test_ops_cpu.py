@@ -283,6 +283,44 @@ def test_functions_of_special_values(name, dtype):
     )
 
 
+@settings(deadline=None)
+@given(
+    st.integers(1, 3),
+    st.integers(1, 50),
+    st.integers(1, 150),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 99),
+)
+def test_softmax_down_columns_of_any_number(outer, n, inner, logs, in_place, seed):
+    op = ops.require("log_softmax" if logs else "softmax")
+    x = np.random.default_rng(seed).uniform(-30, 30, (outer, n, inner)).astype(np.float32)
+    wanted = op.reference([x.astype(np.float64)], op.decode({"axis": 1}))[0]
+    got = call(op, {"axis": 1}, [x], into=0 if in_place else None)
+    np.testing.assert_allclose(got, wanted, rtol=2e-5 if logs else 5e-6, atol=1e-6 if logs else 1e-37)
+
+
+@pytest.mark.parametrize("columns", [5, 63, 64, 70])
+def test_softmax_of_long_columns_and_of_what_is_no_number(columns):
+    x = np.random.default_rng(0).uniform(-5, 5, (1, 2200, columns)).astype(np.float32)
+    x[0, 7, 2], x[0, 8, 3], x[0, :, 4] = np.nan, -np.inf, -np.inf
+    op = ops.require("softmax")
+    with np.errstate(invalid="ignore"):
+        wanted = op.reference([x.astype(np.float64)], op.decode({"axis": 1}))[0]
+    np.testing.assert_allclose(call(op, {"axis": 1}, [x]), wanted, rtol=5e-6, atol=1e-37)
+
+
+STEP_FUNCTIONS = ["exp", "log", "sqrt", "reciprocal", "erf", "tanh", "sigmoid", "silu", "hard_swish", "gelu"]
+
+
+@settings(deadline=None)
+@given(st.sampled_from([*STEP_FUNCTIONS, "hard_sigmoid", "leaky_relu"]), st.integers(1, 70), st.booleans())
+def test_a_function_gives_the_same_bits_wherever_an_element_lies(name, n, in_place):
+    op, x = ops.require(name), np.linspace(-9, 9, 70, dtype=np.float32)
+    alone = np.concatenate([call(op, {}, [x[i : i + 1]]) for i in range(n)])
+    np.testing.assert_array_equal(call(op, {}, [x[:n]], into=0 if in_place else None), alone)
+
+
 @pytest.mark.parametrize("attrs", [{}, {"approximate": "tanh"}])
 def test_gelu_is_within_a_few_ulp(attrs):
     x = np.linspace(-10, 10, 4001, dtype=np.float32)

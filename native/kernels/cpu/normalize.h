@@ -1,4 +1,4 @@
-/* normalize.h: softmax log_softmax layer_norm rms_norm lrn of floats. Template. Sums are in double, but for rows of
+/* normalize.h: softmax log_softmax layer_norm rms_norm lrn of floats. Template. Sums are in double, but for softmax of
  * float32 (softmax_row.h). Out may be x, which is read for the last time before it is written, but not of lrn; it may
  * not be a scale or bias.
  *
@@ -11,7 +11,13 @@
 
 /* ---------------------------------------------------------------- softmax log_softmax */
 
-#define GR_CHUNK 16 /* neighbouring columns that walk down the axis together */
+/* Neighbouring columns that walk down the axis together. */
+#ifdef GR_IS_F32
+#define GR_CHUNK(inner) ((inner) < GR_NARROW ? (inner) : GR_SUMS)
+#else
+#define GR_MOST 16
+#define GR_CHUNK(inner) gr_min(inner, GR_MOST)
+#endif
 #define GR_EXP_COST 8
 #define GR_LANES 8
 
@@ -22,9 +28,19 @@ typedef struct GR_FN(columns) {
   int logs;                    /* whether the logarithm of the result is asked for */
 } GR_FN(columns);
 
+#ifdef GR_IS_F32
+static void GR_FN(softmax_rows)(const GR_FN(columns) *p, int64_t first, int64_t last) {
+  void (*row)(const float *, float *, int64_t, int) = gr_softmax_row_chosen();
+  for (int64_t i = first; i < last; i++) row(p->x + i * p->n, p->out + i * p->n, p->n, p->logs);
+}
+
 GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t inner, int64_t width, int logs) {
-  GR_C top[GR_CHUNK];
-  double sum[GR_CHUNK];
+  gr_softmax_columns_chosen()(x, out, n, inner, width, logs);
+}
+#else
+GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t inner, int64_t width, int logs) {
+  GR_C top[GR_MOST];
+  double sum[GR_MOST];
   for (int64_t c = 0; c < width; c++) {
     top[c] = GR_LOAD(x[c]);
     sum[c] = 0;
@@ -48,12 +64,6 @@ GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t
   }
 }
 
-#ifdef GR_IS_F32
-static void GR_FN(softmax_rows)(const GR_FN(columns) *p, int64_t first, int64_t last) {
-  void (*row)(const float *, float *, int64_t, int) = gr_softmax_row_chosen();
-  for (int64_t i = first; i < last; i++) row(p->x + i * p->n, p->out + i * p->n, p->n, p->logs);
-}
-#else
 /* One contiguous row: in GR_LANES partial maxima and sums, so that the order of additions does not depend on
  * the machine. */
 GR_INLINE void GR_FN(softmax_row)(const GR_T *x, GR_T *out, int64_t n, int logs) {
@@ -91,13 +101,14 @@ static void GR_FN(softmax_rows)(const GR_FN(columns) *p, int64_t first, int64_t 
 
 static int32_t GR_FN(softmax_chunks)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(columns) *p = ctx;
+  int64_t chunk = GR_CHUNK(p->inner);
   if (p->inner == 1) {
     GR_FN(softmax_rows)(p, first, last);
     return GR_OK;
   }
   for (int64_t i = first; i < last; i++) {
-    int64_t column = i % p->chunks * GR_CHUNK, at = i / p->chunks * p->n * p->inner + column;
-    int64_t width = gr_min(GR_CHUNK, p->inner - column);
+    int64_t column = i % p->chunks * chunk, at = i / p->chunks * p->n * p->inner + column;
+    int64_t width = gr_min(chunk, p->inner - column);
     GR_FN(softmax_chunk)(p->x + at, p->out + at, p->n, p->inner, width, p->logs);
   }
   return GR_OK;
@@ -109,12 +120,13 @@ GR_INLINE int32_t GR_FN(softmax_any)(const gr_call *call, int logs) {
   if (gr_size(x) == 0) return GR_OK;
   GR_FN(columns) p = {gr_ptr(x), gr_ptr(&call->args[1]), x->shape[axis], gr_span(x, axis + 1, x->ndim), 0,
                       logs};
-  p.chunks = gr_ceil_div(p.inner, GR_CHUNK);
-  int64_t cost = GR_EXP_COST * p.n * gr_min(p.inner, GR_CHUNK);
+  p.chunks = gr_ceil_div(p.inner, GR_CHUNK(p.inner));
+  int64_t cost = GR_EXP_COST * p.n * GR_CHUNK(p.inner);
   return gr_parallel(call->env, gr_span(x, 0, axis) * p.chunks, gr_ceil_div(GR_GRAIN, cost),
                      GR_FN(softmax_chunks), &p);
 }
 #undef GR_CHUNK
+#undef GR_MOST
 #undef GR_EXP_COST
 
 /* gr-kernel: cpu/softmax : f32 f64 f16 bf16 */

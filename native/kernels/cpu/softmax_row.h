@@ -1,9 +1,9 @@
-/* softmax_row.h: softmax and log_softmax of one contiguous row of floats, for each instruction set. The last
- * elements of a row are computed as whole lanes, too, of a copy. Sums are kept in GR_SUMS lanes of float for
- * GR_SUMMED elements, then in double: neither the machine nor a long row changes much of them.
+/* softmax_row.h: softmax and log_softmax of one contiguous row of floats, and of neighbouring columns, for each
+ * instruction set. The last elements of a row are computed as whole lanes, too, of a copy. Sums are kept in GR_SUMS
+ * lanes of float for GR_SUMMED elements, then in double: neither the machine nor a long row changes much of them.
  *
  * Included by: normalize.h, attention_panels.h. Thread: any.
- * defines: gr_softmax_row, gr_softmax_row_chosen, GR_SUMS
+ * defines: gr_softmax_row, gr_softmax_row_chosen, gr_softmax_columns_chosen, GR_SUMS, GR_NARROW
  */
 #ifndef GR_CPU_SOFTMAX_ROW_H
 #define GR_CPU_SOFTMAX_ROW_H
@@ -12,6 +12,7 @@
 
 #define GR_SUMS 16
 #define GR_SUMMED 1024
+#define GR_NARROW 64
 
 /* a * b + c: rounded once where `fused`, which is constant; the machine can then. */
 GR_INLINE float gr_times_plus(float a, float b, float c, int fused) {
@@ -101,10 +102,103 @@ GR_INLINE void gr_softmax_row(const float *x, float *out, int64_t n, int logs, i
   for (int64_t j = 0; j < left; ++j) out[whole + j] = rest[j] * part;
 }
 
+/* The first `width` lanes; the rest become 0. */
+GR_INLINE void gr_lanes_load(float *lanes, const float *x, int64_t width) {
+  if (width == GR_SUMS) {
+    memcpy(lanes, x, GR_SUMS * sizeof(float));
+    return;
+  }
+  for (int l = 0; l < GR_SUMS; ++l) lanes[l] = 0;
+  for (int64_t l = 0; l < width; ++l) lanes[l] = x[l];
+}
+
+/* The first `width` lanes. */
+GR_INLINE void gr_lanes_store(float *out, const float *lanes, int64_t width) {
+  if (width == GR_SUMS) {
+    memcpy(out, lanes, GR_SUMS * sizeof(float));
+    return;
+  }
+  for (int64_t l = 0; l < width; ++l) out[l] = lanes[l];
+}
+
+/* The same down `width` columns, at most GR_SUMS, of n rows that are `stride` elements apart. */
+GR_INLINE void gr_softmax_columns(const float *x, float *out, int64_t n, int64_t stride, int64_t width, int logs,
+                                  int fused) {
+  float top[GR_SUMS], a[GR_SUMS], sums[GR_SUMS], part[GR_SUMS];
+  double total[GR_SUMS] = {0};
+  gr_lanes_load(top, x, width);
+  for (int64_t k = 1; k < n; ++k) {
+    gr_lanes_load(a, x + k * stride, width);
+    for (int l = 0; l < GR_SUMS; ++l) top[l] = a[l] > top[l] ? a[l] : top[l];
+  }
+  for (int64_t first = 0; first < n; first += GR_SUMMED) {
+    int64_t last = gr_min(n, first + GR_SUMMED);
+    for (int l = 0; l < GR_SUMS; ++l) sums[l] = 0;
+    for (int64_t k = first; k < last; ++k) {
+      gr_lanes_load(a, x + k * stride, width);
+      for (int l = 0; l < GR_SUMS; ++l) a[l] = gr_exp_below(a[l] - top[l], fused);
+      for (int l = 0; l < GR_SUMS; ++l) sums[l] += a[l];
+      if (!logs) gr_lanes_store(out + k * stride, a, width);
+    }
+    for (int l = 0; l < GR_SUMS; ++l) total[l] += sums[l];
+  }
+  for (int64_t l = 0; l < width; ++l) part[l] = (float)(logs ? log(total[l]) : 1 / total[l]);
+  for (int64_t l = width; l < GR_SUMS; ++l) part[l] = 0;
+  for (int64_t k = 0; k < n; ++k) {
+    gr_lanes_load(a, (logs ? x : out) + k * stride, width);
+    for (int l = 0; l < GR_SUMS; ++l) a[l] = logs ? a[l] - top[l] - part[l] : a[l] * part[l];
+    gr_lanes_store(out + k * stride, a, width);
+  }
+}
+
+/* The same down all columns of n rows that lie one behind the other, fewer than GR_NARROW columns: GR_SUMS rows are
+ * whole lanes, whose element p is always of column p % columns. */
+GR_INLINE void gr_softmax_narrow(const float *x, float *out, int64_t n, int64_t columns, int logs, int fused) {
+  float top[GR_SUMS * GR_NARROW], some[GR_SUMS * GR_NARROW]; /* sums, then what is made of them */
+  double total[GR_NARROW] = {0};
+  int64_t turn = GR_SUMS * columns, all = n * columns;
+  for (int64_t p = 0; p < turn; ++p) top[p] = -INFINITY;
+  for (int64_t at = 0; at < all; at += turn) {
+    int64_t count = gr_min(turn, all - at);
+    GR_INDEPENDENT
+    for (int64_t p = 0; p < count; ++p) top[p] = x[at + p] > top[p] ? x[at + p] : top[p];
+  }
+  for (int64_t p = columns; p < turn; ++p) top[p % columns] = top[p] > top[p % columns] ? top[p] : top[p % columns];
+  for (int64_t p = columns; p < turn; ++p) top[p] = top[p - columns];
+  for (int64_t first = 0; first < all; first += turn * (GR_SUMMED / GR_SUMS)) {
+    int64_t last = gr_min(all, first + turn * (GR_SUMMED / GR_SUMS));
+    for (int64_t p = 0; p < turn; ++p) some[p] = 0;
+    for (int64_t at = first; at < last; at += turn) {
+      int64_t count = gr_min(turn, last - at);
+      GR_INDEPENDENT
+      for (int64_t p = 0; p < count; ++p) {
+        float e = gr_exp_below(x[at + p] - top[p], fused);
+        some[p] += e;
+        if (!logs) out[at + p] = e;
+      }
+    }
+    for (int64_t p = 0; p < turn; ++p) total[p % columns] += some[p];
+  }
+  for (int64_t p = 0; p < columns; ++p) some[p] = (float)(logs ? log(total[p]) : 1 / total[p]);
+  for (int64_t p = columns; p < turn; ++p) some[p] = some[p - columns];
+  for (int64_t at = 0; at < all; at += turn) {
+    int64_t count = gr_min(turn, all - at);
+    GR_INDEPENDENT
+    for (int64_t p = 0; p < count; ++p) out[at + p] = logs ? x[at + p] - top[p] - some[p] : out[at + p] * some[p];
+  }
+}
+
 /* The same on each instruction set. */
 #define GR_SOFTMAX_ROW(isa, fused, attributes)                                                                 \
   static __attribute__(attributes) void gr_softmax_row_##isa(const float *x, float *out, int64_t n, int logs) { \
     gr_softmax_row(x, out, n, logs, fused);                                                                    \
+  }                                                                                                            \
+  static __attribute__(attributes) void gr_softmax_columns_##isa(const float *x, float *out, int64_t n,        \
+                                                                 int64_t stride, int64_t width, int logs) {    \
+    if (stride == width && width < GR_NARROW)                                                                  \
+      gr_softmax_narrow(x, out, n, width, logs, fused);                                                        \
+    else                                                                                                       \
+      gr_softmax_columns(x, out, n, stride, width, logs, fused);                                               \
   }
 GR_SOFTMAX_ROW(any, 0, (noinline))
 #if defined(__x86_64__)
@@ -126,6 +220,14 @@ static void (*gr_softmax_row_chosen(void))(const float *, float *, int64_t, int)
   if (GR_NEON) return gr_softmax_row_neon;
 #endif
   return gr_softmax_row_any;
+}
+
+static void (*gr_softmax_columns_chosen(void))(const float *, float *, int64_t, int64_t, int64_t, int) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return gr_softmax_columns_avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return gr_softmax_columns_avx2;
+#endif
+  return gr_softmax_columns_any;
 }
 
 #endif

@@ -1,8 +1,8 @@
 /* steps_lanes.h: one instruction of a program of steps (steps.h) on lanes of floats or doubles. All families and
  * dtypes of a unit share them: gr_steps_lanesf for what computes in float (f32, f16, bf16), gr_steps_lanes for f64.
  *
- * Included by: steps_block.h, which has the lanes of integers. Thread: any.
- * defines: GR_STEP, GR_STEPS_ARITHMETIC, GR_STEPS_LANES_ARGS, gr_steps_lanes[f]
+ * Included by: steps_block.h, which has the lanes of integers; unary.h. Thread: any.
+ * defines: GR_STEP, GR_STEPS_ARITHMETIC, GR_STEPS_LANES_ARGS, gr_steps_lanes[f], gr_step_alonef
  */
 #ifndef GR_CPU_STEPS_LANES_H
 #define GR_CPU_STEPS_LANES_H
@@ -99,6 +99,19 @@ GR_INLINE void gr_steps_lanesf(GR_STEPS_LANES_ARGS(float)) {
 #endif
 #endif
   gr_steps_lanesf_any(w, x, x_next, y, y_next, d, n);
+}
+
+/* The step of a function, by itself, on n elements, of any number. `attrs`: its attribute words, `count` of them. */
+static inline void gr_step_alonef(int64_t code, const int64_t *attrs, int count, const float *x, float *out,
+                                  int64_t n) {
+  const int64_t w[GR_STEPS_WORDS] = {code, 0, 0, 0, count > 0 ? attrs[0] : 0, count > 1 ? attrs[1] : 0};
+  int64_t whole = n / GR_STEPS_LANES * GR_STEPS_LANES, rest = n - whole;
+  _Alignas(64) float last[GR_STEPS_LANES] = {0};
+  if (whole) gr_steps_lanesf(w, x, GR_STEPS_LANES, x, GR_STEPS_LANES, out, whole);
+  if (!rest) return;
+  memcpy(last, x + whole, (size_t)rest * sizeof(float));
+  gr_steps_lanesf(w, last, 0, last, 0, last, GR_STEPS_LANES);
+  memcpy(out + whole, last, (size_t)rest * sizeof(float));
 }
 
 #endif

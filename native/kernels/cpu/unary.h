@@ -4,7 +4,7 @@
  *
  * defines: gr_cpu_{functions of functions.h}__<suffix>, gr_cpu_{relu gelu isnan isinf}__<suffix>
  */
-#include "cpu/scalars.h"
+#include "cpu/steps_lanes.h"
 
 /* out[i] = value of a = x[i]; `before`: statements ahead of the loop. */
 #define GR_EACH(name, made, cost, before, value)                                          \
@@ -31,10 +31,32 @@
           double q = words > 1 ? gr_word(call->attrs[1]) : 0;                             \
           , GR_STORE(GR_MATH(gr_fn_##name)(a, p, q)))                                     \
   static inline int32_t GR_BODY(name)(const gr_call *call) { return GR_FN(name##_any)(call); }
+#ifdef GR_IS_F32 /* what is a step, too: its loops, which are made for each instruction set */
+#define GR_ALONE(name, code, words, cost)                                                        \
+  static int32_t GR_FN(name##_flat)(void *ctx, int64_t first, int64_t last) {                    \
+    const gr_call *call = ctx;                                                                   \
+    const float *x = gr_ptr(&call->args[0]);                                                     \
+    float *out = gr_ptr(&call->args[1]);                                                         \
+    gr_step_alonef(code, call->attrs, words, x + first, out + first, last - first);              \
+    return GR_OK;                                                                                \
+  }                                                                                              \
+  GR_INLINE int32_t GR_FN(name##_any)(const gr_call *call) {                                     \
+    return gr_each(call, GR_GRAIN / (cost), GR_FN(name##_flat));                                 \
+  }
+#define GR_STEP_FUNCTION(name, code, words, cost, formula)                                       \
+  GR_ALONE(name, code, words, cost)                                                              \
+  static inline int32_t GR_BODY(name)(const gr_call *call) { return GR_FN(name##_any)(call); }
+#endif
 #include "functions.h"
 
+#ifdef GR_IS_F32
+GR_ALONE(gelu_erf, GR_STEP_GELU, 0, 16)
+GR_ALONE(gelu_tanh, GR_STEP_GELU_TANH, 0, 16)
+#undef GR_ALONE
+#else
 GR_EACH(gelu_erf, GR_T, 16, , GR_STORE(GR_MATH(gr_gelu_erf)(a)))
 GR_EACH(gelu_tanh, GR_T, 16, , GR_STORE(GR_MATH(gr_gelu_tanh)(a)))
+#endif
 GR_EACH(isnan, uint8_t, 1, , GR_IS_NAN(a))
 GR_EACH(isinf, uint8_t, 1, int64_t above = call->attrs[0]; int64_t below = call->attrs[1];
         , (above && a == INFINITY) || (below && a == -INFINITY))
