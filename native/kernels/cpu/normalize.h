@@ -13,10 +13,10 @@
 
 /* Neighbouring columns that walk down the axis together. */
 #ifdef GR_IS_F32
-#define GR_CHUNK(inner) ((inner) < GR_NARROW ? (inner) : GR_SUMS)
+#define GR_CHUNK(inner) ((inner) < GR_FEW_COLUMNS ? (inner) : GR_SUMS)
 #else
-#define GR_MOST 16
-#define GR_CHUNK(inner) gr_min(inner, GR_MOST)
+#define GR_CHUNK_MOST 16
+#define GR_CHUNK(inner) gr_min(inner, GR_CHUNK_MOST)
 #endif
 #define GR_EXP_COST 8
 #define GR_LANES 8
@@ -39,8 +39,8 @@ GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t
 }
 #else
 GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t inner, int64_t width, int logs) {
-  GR_C top[GR_MOST];
-  double sum[GR_MOST];
+  GR_C top[GR_CHUNK_MOST];
+  double sum[GR_CHUNK_MOST];
   for (int64_t c = 0; c < width; c++) {
     top[c] = GR_LOAD(x[c]);
     sum[c] = 0;
@@ -126,7 +126,7 @@ GR_INLINE int32_t GR_FN(softmax_any)(const gr_call *call, int logs) {
                      GR_FN(softmax_chunks), &p);
 }
 #undef GR_CHUNK
-#undef GR_MOST
+#undef GR_CHUNK_MOST
 #undef GR_EXP_COST
 
 /* gr-kernel: cpu/softmax : f32 f64 f16 bf16 */

@@ -3,7 +3,7 @@
  * lanes of float for GR_SUMMED elements, then in double: neither the machine nor a long row changes much of them.
  *
  * Included by: normalize.h, attention_panels.h. Thread: any.
- * defines: gr_softmax_row, gr_softmax_row_chosen, gr_softmax_columns_chosen, GR_SUMS, GR_NARROW
+ * defines: gr_softmax_row, gr_softmax_row_chosen, gr_softmax_columns_chosen, GR_SUMS, GR_FEW_COLUMNS
  */
 #ifndef GR_CPU_SOFTMAX_ROW_H
 #define GR_CPU_SOFTMAX_ROW_H
@@ -12,7 +12,7 @@
 
 #define GR_SUMS 16
 #define GR_SUMMED 1024
-#define GR_NARROW 64
+#define GR_FEW_COLUMNS 64
 
 /* a * b + c: rounded once where `fused`, which is constant; the machine can then. */
 GR_INLINE float gr_times_plus(float a, float b, float c, int fused) {
@@ -151,11 +151,11 @@ GR_INLINE void gr_softmax_columns(const float *x, float *out, int64_t n, int64_t
   }
 }
 
-/* The same down all columns of n rows that lie one behind the other, fewer than GR_NARROW columns: GR_SUMS rows are
- * whole lanes, whose element p is always of column p % columns. */
+/* The same down all columns, fewer than GR_FEW_COLUMNS, of n rows that lie one behind the other: GR_SUMS rows are whole
+ * lanes, whose element p is always of column p % columns. */
 GR_INLINE void gr_softmax_narrow(const float *x, float *out, int64_t n, int64_t columns, int logs, int fused) {
-  float top[GR_SUMS * GR_NARROW], some[GR_SUMS * GR_NARROW]; /* sums, then what is made of them */
-  double total[GR_NARROW] = {0};
+  float top[GR_SUMS * GR_FEW_COLUMNS], some[GR_SUMS * GR_FEW_COLUMNS]; /* sums, then what is made of them */
+  double total[GR_FEW_COLUMNS] = {0};
   int64_t turn = GR_SUMS * columns, all = n * columns;
   for (int64_t p = 0; p < turn; ++p) top[p] = -INFINITY;
   for (int64_t at = 0; at < all; at += turn) {
@@ -195,7 +195,7 @@ GR_INLINE void gr_softmax_narrow(const float *x, float *out, int64_t n, int64_t 
   }                                                                                                            \
   static __attribute__(attributes) void gr_softmax_columns_##isa(const float *x, float *out, int64_t n,        \
                                                                  int64_t stride, int64_t width, int logs) {    \
-    if (stride == width && width < GR_NARROW)                                                                  \
+    if (stride == width && width < GR_FEW_COLUMNS)                                                             \
       gr_softmax_narrow(x, out, n, width, logs, fused);                                                        \
     else                                                                                                       \
       gr_softmax_columns(x, out, n, stride, width, logs, fused);                                               \
