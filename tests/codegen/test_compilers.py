@@ -59,6 +59,7 @@ def ended(pids: Path) -> bool:
     return not alive(pids)
 
 
+@pytest.mark.slow  # waits for two seconds
 def test_a_compiler_that_hangs_is_ended_with_all_that_it_started(toy, tmp_path, hanging):
     script, pids = hanging
     with config(CC=str(script), CC_TIMEOUT=2):
@@ -91,6 +92,7 @@ def test_what_a_compiler_leaves_behind_holds_nothing_up(tmp_path):
     assert ended(tmp_path / "pids")
 
 
+@pytest.mark.slow  # as long
 def test_one_that_talks_without_end_takes_no_memory(tmp_path):
     with config(CC_TIMEOUT=2), pytest.raises(CompileError, match="did not end"):
         run_alone(["yes"], tmp_path)

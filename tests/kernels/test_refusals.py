@@ -85,6 +85,7 @@ def test_a_refused_value_leaves_what_the_output_would_replace(name, device, layo
     _refused(_planned(name, device, layout), name, [])
 
 
+@pytest.mark.slow  # compiles them
 @pytest.mark.parametrize("device", ["cpu:0", "tt:0"])
 def test_compiled_kernels_refuse_as_the_generic_ones_do(tmp_path, kernel_cache, device):
     planned = {

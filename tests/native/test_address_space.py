@@ -12,6 +12,7 @@ import pytest
 from graph_runtime.base.machine.devices import boards
 
 GIB = 1 << 30
+TT = [name for name, described in boards().items() if described.kind == "tt"]
 limited = pytest.mark.skipif(bool(os.environ.get("GR_BUILD")), reason="sanitizers take terabytes")
 START = """
 import resource, sys
@@ -43,7 +44,7 @@ def run(source: str, *args: str) -> str:
 
 
 @limited
-@pytest.mark.parametrize("board", [name for name, d in boards().items() if d.kind == "tt"])
+@pytest.mark.parametrize("board", [TT[0], *(pytest.param(name, marks=pytest.mark.slow) for name in TT[1:])])
 def test_each_board_runs_under_four_gib(board):
     out = run(
         """
@@ -105,6 +106,7 @@ for room in range(0, 24 << 20, 512 << 10):
 """)
 
 
+@pytest.mark.slow
 @limited
 def test_freed_memory_gives_its_addresses_back():
     run("""

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.core  # kernels say what circular buffers they open
 
 _DEVICES = (("cpu:0", "tt:0"), ("cpu:0", "cpu:1", "tt:0"))
 
+SEEDS = [*range(6), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(6, 24))]
+
 
 def _problem(seed):
     """A small problem with room for about half of what random placements hold, its objective by the seed."""
@@ -84,9 +86,7 @@ def _decide_what_does_not_fit(problem, name):
     assert (room.parameters(did[None])[0] + room.buffers(did[None])[0] <= room.available).all()
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(6), *(pytest.param(s, marks=pytest.mark.slow) for s in range(6, 24))]
-)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_policies_find_what_fits_or_say_that_nothing_does(seed):
     problem = _problem(seed)
     best = int(evaluate(problem, _all(problem)).min())
@@ -100,7 +100,7 @@ def test_policies_find_what_fits_or_say_that_nothing_does(seed):
             assert ns == best
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", SEEDS)
 def test_bounds_are_below_all_that_fits(seed):
     problem = _problem(seed)
     rows = _all(problem)

@@ -214,6 +214,7 @@ def test_optimal_says_what_it_has_proved(monkeypatch):
     assert narrow.bound <= exact.ns <= narrow.ns == evaluate(problem, narrow.did[None])[0]
 
 
+@pytest.mark.slow
 def test_equal_problems_have_equal_answers():
     for objective in OBJECTIVES[:2]:
         problem = replace(random_problem(np.random.default_rng(8), THREE, nodes=14), objective=objective)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 from functools import partial
@@ -206,6 +207,18 @@ def chosen(types, size, seed) -> list[np.ndarray]:
     return [index if dtype == "int32" else np.ones(shape, np.float32) for dtype, shape in types]
 
 
+def in_turn(cases, *choices):
+    """Every case with every choice; in the default run with one choice, which cases take in turn."""
+    asked, turn, made = list(itertools.product(*choices)), 0, []
+    for case in cases:
+        turn += not case.marks  # those that are slow take no turns
+        for at, chosen in enumerate(asked):
+            marks = case.marks or ([pytest.mark.slow] if (at - turn) % len(asked) else [])
+            shown = "-".join(str(next(iter(c.values()), c) if isinstance(c, dict) else c) for c in chosen)
+            made.append(pytest.param(*case.values, *chosen, id=f"{case.id}-{shown}", marks=marks))
+    return made
+
+
 def check(name, inputs, attrs, values, layout="dram", **options):
     """One op with all that it reads and makes in one layout; what is empty in none."""
     b = gr.GraphBuilder(device="tt:0")
@@ -218,24 +231,25 @@ def check(name, inputs, attrs, values, layout="dram", **options):
     assert_charged(module, {f"x{i}": value for i, value in enumerate(values())})
 
 
-@pytest.mark.parametrize("layout", PLACED)
-@pytest.mark.parametrize(("name", "inputs", "attrs", "values"), list(walked()))
+@pytest.mark.parametrize(("name", "inputs", "attrs", "values", "layout"), in_turn(walked(), PLACED))
 def test_walks(name, inputs, attrs, values, layout):
     check(name, inputs, attrs, values, layout, formats={"tt": "bfp8_b"} if layout == "l1" else None)
 
 
-@pytest.mark.parametrize("layout", ["dram", "l1", "dram/row_major"])
-@pytest.mark.parametrize(("name", "inputs", "attrs", "values"), list(wide()))
+@pytest.mark.parametrize(
+    ("name", "inputs", "attrs", "values", "layout"), in_turn(wide(), ["dram", "l1", "dram/row_major"])
+)
 def test_wide_walks(name, inputs, attrs, values, layout):
     check(name, inputs, attrs, values, layout)
 
 
-@pytest.mark.parametrize("layout", ["dram", "dram/row_major"])
 @pytest.mark.parametrize(
-    "how", [{"fidelity": "HiFi3"}, {"dst": "bf16"}, {"numerics": "exact"}], ids=["HiFi3", "dst16", "exact"]
-)
-@pytest.mark.parametrize(
-    ("name", "inputs", "attrs", "values"), [c for c in (*walked(), *wide()) if c.values[0] in MATRIX_UNIT]
+    ("name", "inputs", "attrs", "values", "how", "layout"),
+    in_turn(
+        (c for c in (*walked(), *wide()) if c.values[0] in MATRIX_UNIT),
+        [{"fidelity": "HiFi3"}, {"dst": "bf16"}, {"numerics": "exact"}],
+        ["dram", "dram/row_major"],
+    ),
 )
 def test_products_as_they_are_asked_for(name, inputs, attrs, values, how, layout):
     if "exact" in how.values() and math.prod(inputs[0][1]) > 10000:
@@ -243,8 +257,7 @@ def test_products_as_they_are_asked_for(name, inputs, attrs, values, how, layout
     check(name, inputs, attrs, values, layout, numerics={"tt": how})
 
 
-@pytest.mark.parametrize("stored", ["bf16", "bfp8_b"])
-@pytest.mark.parametrize(("name", "inputs", "attrs", "values"), list(wide()))
+@pytest.mark.parametrize(("name", "inputs", "attrs", "values", "stored"), in_turn(wide(), ["bf16", "bfp8_b"]))
 def test_walks_over_formats(name, inputs, attrs, values, stored):
     check(name, inputs, attrs, values, formats={"tt": stored})
 

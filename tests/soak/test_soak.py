@@ -23,6 +23,7 @@ def soak(*command: str, **settings: str) -> subprocess.CompletedProcess:
     )
 
 
+@pytest.mark.slow
 def test_two_seconds_have_no_wrong_value():
     done = soak(str(SCRIPT))
     assert done.returncode == 0, done.stdout + done.stderr

@@ -286,7 +286,11 @@ def test_every_op_with_a_tt_kernel_has_a_maker():
     assert [n for n, op in ops.all_ops().items() if ("tt" in op.bodies) != bool(maker_of(n))] == []
 
 
-@pytest.mark.parametrize(("op", "case"), ON_TT, ids=lambda x: x.name)
+@pytest.mark.parametrize(
+    ("op", "case"),
+    [pytest.param(*each, marks=[pytest.mark.slow] if i % 3 else []) for i, each in enumerate(ON_TT)],
+    ids=lambda x: x.name,
+)
 def test_every_case_of_every_op_has_legal_models(op, case):
     maker = GraphMaker()
     eids = [maker.input(TensorType(*type_)) for type_ in case.inputs]
