@@ -15,11 +15,12 @@ import tempfile
 from typing import Any
 
 import torch
+from small_gpt2 import small_gpt2
 
 import graph_runtime.torch as tt
 
 try:
-    from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
+    from transformers import Trainer, TrainingArguments
 except ImportError as missing:
     sys.exit(f"skipped: this example needs transformers and accelerate ({missing})")
 
@@ -47,11 +48,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=20)
     options = parser.parse_args()
     data = Windows(TEXT, 32)
-    torch.manual_seed(0)
-    config = GPT2Config(vocab_size=len(data.letters), n_positions=32, n_embd=64, n_layer=2, n_head=2)
     arguments: dict[str, Any] = {"logging_steps": max(options.steps // 4, 1), "report_to": "none"}
     trainer = Trainer(
-        model=GPT2LMHeadModel(config),
+        model=small_gpt2(len(data.letters), 32),
         args=TrainingArguments(
             output_dir=tempfile.mkdtemp(),
             per_device_train_batch_size=8,

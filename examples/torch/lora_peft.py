@@ -10,22 +10,21 @@ import argparse
 import sys
 
 import torch
+from small_gpt2 import small_gpt2
 
 import graph_runtime.torch  # noqa: F401  # makes the device
 
 try:
     from peft import LoraConfig, get_peft_model
-    from transformers import GPT2Config, GPT2LMHeadModel
 except ImportError as missing:
-    sys.exit(f"skipped: this example needs transformers and peft ({missing})")
+    sys.exit(f"skipped: this example needs peft ({missing})")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Train LoRA matrices of a small GPT-2 on tt:0.")
     parser.add_argument("--steps", type=int, default=12)
     options = parser.parse_args()
-    torch.manual_seed(0)
-    base = GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=32, n_embd=64, n_layer=2, n_head=2))
+    base = small_gpt2(64, 32)
     model = get_peft_model(base, LoraConfig(r=4, target_modules=["c_attn"], fan_in_fan_out=True)).to("tt")
     model.print_trainable_parameters()
     frozen = base.transformer.wte.weight.detach().cpu().clone()
