@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ..base.machine.devices import HOST_KERNELS
-from ..run.programs.program import Program
+from ..run.programs.program import Kernel, Program
 from .op_totals import machine_rates, work_of
 from .report import table
 
@@ -17,8 +18,9 @@ _COLUMNS = ("node", "op", "device", "us", "share", "gflop_per_s", "gb_per_s", "o
 
 def node_rates(program: Program, ns: Mapping[int, float]) -> list[dict[str, Any]]:
     """A row a node, the longest first: node, op, device, us, share of all, gflop_per_s (None for a function
-    that only a library knows), gb_per_s of what it reads and writes at least once, of_peak, kernel: its
-    function, and where that is from. ``ns``: what each node of the program's plan took.
+    that only a library knows), gb_per_s of what it reads and writes at least once, of_peak, kernel: the
+    one built in, or the function and the file of its library. ``ns``: what each node of the program's plan
+    took.
 
     of_peak: the least time that the machine needs for the node's operations and its bytes, whichever is
     longer, by machine_rates(), divided by what it took. It is above 1 where the node's values lie in a cache,
@@ -40,10 +42,15 @@ def node_rates(program: Program, ns: Mapping[int, float]) -> list[dict[str, Any]
                 "gflop_per_s": None if flops is None else flops / took,
                 "gb_per_s": nbytes / took,
                 "of_peak": _least_ns(flops or 0, nbytes) / took if device.kernels == HOST_KERNELS else None,
-                "kernel": "" if kernel is None else f"{kernel.name} ({kernel.origin})",
+                "kernel": "" if kernel is None else _named(kernel),
             }
         )
     return sorted(rows, key=lambda row: -row["us"])
+
+
+def _named(kernel: Kernel) -> str:
+    start, _, name = kernel.origin.partition(": ")
+    return name if start == "built in" and name else f"{kernel.name} in {Path(kernel.origin).name}"
 
 
 def _least_ns(flops: float, nbytes: float) -> float:

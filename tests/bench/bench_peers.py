@@ -10,8 +10,8 @@ take short turns, so that what disturbs the machine disturbs all of them. A turn
 the first of them not timed, while the other processes are stopped: threads that spin for work after a run (in
 ONNX Runtime for 20 ms) would else take a core from the process that comes next. The clock is the wall's.
 
-The first line is the machine: CPU family and model, instruction set of our kernels, load, versions. A line of
-a model has the median and the least ms of each runtime, our ratios to the others (of medians, of least, and
+Every line has the machine: CPU family and model, instruction set, load at that time, versions. A line of a
+model has the median and the least ms of each runtime, our ratios to the others (of medians, of least, and
 the 95 % interval of the mean ratio of turns next to each other), and how far our outputs are from the first
 peer's, relative to its greatest value. The last line of a zoo has the median and the worst of the ratios to
 the fastest peer. A peer that is not installed is left out; a model that a runtime refuses is a line that says
@@ -281,15 +281,17 @@ def main() -> None:
     named = given.names or ("" if given.zoo else NAMES)
     names = named.split(",") if named else sorted(p.stem for p in folder.glob("*.onnx"))
     peers = [peer for peer in given.peers.split(",") if peer and find_spec(peer)]
-    print(json.dumps({"machine": machine("numpy", *peers)}), flush=True)
+    packages = ("graph-runtime", "numpy", *peers)
+    print(json.dumps({"machine": machine(*packages)}), flush=True)
     lines = []
     for name in names:
         for threads in map(int, given.threads.split(",")):
             line = compare(folder / f"{name}.onnx", peers, threads, given.seconds, given.scratch)
+            line["machine"] = machine(*packages)
             lines.append(line)
             print(json.dumps(line), flush=True)
     if given.zoo:
-        print(json.dumps(summed(lines)), flush=True)
+        print(json.dumps({**summed(lines), "machine": machine(*packages)}), flush=True)
 
 
 if __name__ == "__main__":

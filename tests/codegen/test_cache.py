@@ -51,7 +51,10 @@ def damaged(data: bytes) -> dict[str, bytes]:
     }
 
 
-@pytest.mark.parametrize("way", damaged(bytes(16)))
+@pytest.mark.parametrize(
+    "way",
+    [w if w in ("flipped", "cut") else pytest.param(w, marks=pytest.mark.slow) for w in damaged(bytes(16))],
+)
 @pytest.mark.parametrize("kind", ["libraries", "objects"])
 def test_a_damaged_file_is_compiled_anew(toy, tmp_path, kind, way):
     kernels = [toy.kernel("a"), toy.kernel("b", times=2)]
@@ -69,7 +72,7 @@ def test_a_damaged_file_is_compiled_anew(toy, tmp_path, kind, way):
     ctypes.CDLL(str(tmp_path / "kernels.so"))
 
 
-@pytest.mark.parametrize("with_sums", [False, True])
+@pytest.mark.parametrize("with_sums", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("kind", ["libraries", "objects"])
 def test_files_that_were_swapped_are_not_taken_for_each_other(toy, tmp_path, kind, with_sums):
     """Their sha256 are swapped with them, or not."""

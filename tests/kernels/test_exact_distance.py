@@ -31,7 +31,7 @@ PAIR = {
     ("bfp4_b", "fp32"): 0.25,
     ("bfp4_b", "bf16"): 0.25,
 }
-FORMATS = ["bf16", "bfp8_b", "bfp4_b", "f32"]
+FORMATS = ["bf16", "bfp8_b", *(pytest.param(name, marks=pytest.mark.slow) for name in ("bfp4_b", "f32"))]
 MODES = (("", ""), ("HiFi2", "fp32"), ("LoFi", "bf16"), ("HiFi4", "bf16"))
 USUAL = [kind for kind in KINDS if kind not in ("special", "denormal")]
 
