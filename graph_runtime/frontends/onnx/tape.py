@@ -109,11 +109,13 @@ class TapeNode:
 @dataclass(eq=False, slots=True)
 class Tape:
     """Nodes in the order in which they were emitted, and what the file that they are of may grow to.
-    ``strings``: the texts of the model."""
+    ``strings``: the texts of the model. ``has_infinite_grid``: whether a scale of one is infinite or NaN, so that
+    what follows may be NaN."""
 
     strings: Strings = field(default_factory=Strings)
     budget: Budget = field(default_factory=lambda: Budget(0))
     nodes: list[TapeNode] = field(default_factory=list)
+    has_infinite_grid: bool = False
 
     def array(self, array: Any, dtype: str | None = None, source: str = "a constant") -> TapeValue:
         """A constant with these values; of texts where they are str."""

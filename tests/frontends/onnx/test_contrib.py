@@ -379,3 +379,13 @@ def test_what_does_not_fit_is_refused(op, inputs, attrs, text):
         load_model(model)
     assert text in str(error.value)
     assert "'n'" in str(error.value)
+
+
+@pytest.mark.parametrize(("dtype", "least"), [(np.int8, -128), (np.uint8, 0)])
+def test_a_mask_on_an_infinite_grid_stays_one(kit, dtype, least):
+    """As ONNX Runtime: -inf / inf is the least number of the grid."""
+    x = np.array([-np.inf, 0, 5], np.float32)
+    weights = {"s": np.float32(np.inf), "z": dtype(3)}
+    model = kit.make([("QuantizeLinear", ["x", "s", "z"], ["y"])], {"x": x.shape}, ["y"], weights)
+    (got,) = kit.run(kit.load(model), {"x": x})
+    assert got.tolist() == [least, 3, 3]

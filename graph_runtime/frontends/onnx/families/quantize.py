@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from ....base import dtypes
 from ....base.dtypes import NARROW_FLOATS
 from ..context import Context, Results, converter
 from ..elements import ELEMENTS, Element
@@ -49,16 +52,31 @@ def _quantized(
     if zero is not None:
         made = ctx.op("add", made, ctx.cast(zero, made.dtype))
     if element is None:
-        return ctx.cast(made, dtype)
+        return ctx.cast(_without_nan(ctx, made, np.iinfo(dtypes.to_numpy(dtype)).min), dtype)
     if element.kind == "int":
         low, high = element.range
-        made = ctx.op("clip", made, min=float(low), max=float(high))
+        made = ctx.op("clip", _without_nan(ctx, made, low), min=float(low), max=float(high))
     return encoded(ctx, made, element, saturate)
+
+
+def _without_nan(ctx: Context, made: TapeValue, least: int) -> TapeValue:
+    """ONNX Runtime makes the least number of NaN. It matters where calibration found an infinite scale, as
+    that of a mask of -inf: the mask stays one. Without such a scale it would cost time for nothing."""
+    if not ctx.tape.has_infinite_grid:
+        return made
+    return ctx.op("where", ctx.op("equal", made, made), made, ctx.scalar(float(least), made))
+
+
+def _look_at_scale(ctx: Context, scale: TapeValue) -> None:
+    values = scale.known()
+    if values is not None and not np.isfinite(values).all():
+        ctx.tape.has_infinite_grid = True
 
 
 @converter("QuantizeLinear", limits="to integers of 2 to 16 bits, int32, and floats of 8 and 4 bits")
 def _quantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
+    _look_at_scale(ctx, scale)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
     saturate = bool(ctx.attr("saturate", 1))
     precision = DTYPES.get(ctx.attr("precision", 0), scale.dtype)
@@ -89,6 +107,7 @@ def _zero(ctx: Context, zero: TapeValue | None) -> TapeValue | None:
 @converter("DequantizeLinear", limits="of integers of 2 to 32 bits and floats of 8 and 4 bits")
 def _dequantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
+    _look_at_scale(ctx, scale)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
     dtype = DTYPES.get(ctx.attr("output_dtype", 0), scale.dtype)
     x, zero = decoded(ctx, x), _zero(ctx, zero)
