@@ -1,21 +1,27 @@
 """PyTorch on tt: what an eager operation, and a step of a compiled network, cost the host, as JSON lines.
 
-    python tests/bench/bench_torch.py [--rounds 15] [--steps 100]
+    python tests/bench/bench_torch.py [--rounds 15] [--steps 100] [--networks [--whole]]
 
 "eager": us a call of an operation on float32[16], until Python goes on; the queue is drained outside of the
-clock ("cpu" is the processor time of the calling thread alone, which a busy machine disturbs less).
+clock ("cpu" is the processor time of the calling thread alone, which a busy machine disturbs less); "over"
+are the us above the same call of torch's on the CPU, the rounds of both alternating, least of each.
 "program": us of a compiled forward pass of an MLP and of Session.submit of the very same program on the same
 handles, and what is between them. "training": bytes that steps move, of weights none. Medians, and the
-least.
+least. "network" (--networks, needs transformers): a compiled training step, forward and backward in float32
+with numerics="fast", against torch's eager one on the CPU, and the first call against the backend aot_eager's;
+one thread, pairs that alternate, the least of each, by the clock of the process. --whole: GPT-2 of 12 layers.
 """
 
 from __future__ import annotations
 
 import argparse
+import copy
 import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from torch import nn
@@ -57,17 +63,24 @@ def told(name: str, values: list[float], **more: object) -> None:
 
 
 def eager(rounds: int) -> None:
-    x, square = torch.rand(16).to("tt"), torch.rand(32, 32).to("tt")
     calls = {
-        "add": lambda: x + x,
-        "relu": lambda: torch.relu(x),
-        "mul_": lambda: x.mul_(1.0),
-        "mm": lambda: square @ square,
-        "view": lambda: square[1:],
+        "add": lambda x, square: x + x,
+        "relu": lambda x, square: torch.relu(x),
+        "mul_": lambda x, square: x.mul_(1.0),
+        "mm": lambda x, square: square @ square,
+        "view": lambda x, square: square[1:],
     }
+    cpu = torch.rand(16), torch.rand(32, 32)
+    there = [t.to("tt") for t in cpu]
     for name, call in calls.items():
         for clock, function in {"wall": time.perf_counter, "cpu": time.thread_time}.items():
-            told(f"eager {name}", rounds_of(call, lambda t: t.cpu(), rounds, function), clock=clock, limit=40)
+            ours: list[float] = []
+            theirs: list[float] = []
+            for _ in range(rounds):
+                ours += rounds_of(partial(call, *there), lambda t: t.cpu(), 1, function)
+                theirs += rounds_of(partial(call, *cpu), lambda t: t, 1, function)
+            over = round(min(ours) - min(theirs), 2)
+            told(f"eager {name}", ours, clock=clock, torch_cpu_us=round(min(theirs), 2), over=over, limit=5)
 
 
 def program(rounds: int) -> None:
@@ -86,7 +99,8 @@ def program(rounds: int) -> None:
     with torch.no_grad():
         run(x)
         (compiled,) = kept
-        made = compiled.programs[()]
+        made = compiled._only
+        assert made is not None
         arguments = arguments_of(model, x, made)
         session = Session(made.plan)
         inputs = {
@@ -159,14 +173,76 @@ def training(steps: int) -> None:
     )
 
 
+def networks(rounds: int, whole: bool) -> None:
+    import transformers
+
+    torch.manual_seed(0)
+    size = {} if whole else {"n_embd": 256, "n_layer": 2, "n_head": 4}
+    gpt2 = transformers.GPT2LMHeadModel(transformers.GPT2Config(**size)).eval()
+    blocks = {"hidden_sizes": [64, 128, 256, 512], "depths": [2, 2, 2, 2], "layer_type": "basic"}
+    resnet = transformers.ResNetForImageClassification(transformers.ResNetConfig(**blocks, num_labels=10))
+    ids, images = torch.randint(0, 1000, (2, 64)), torch.rand(4, 3, 64, 64)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    network("gpt2", gpt2, lambda net, x: net(input_ids=x, labels=x, use_cache=False).loss, ids, rounds)
+    network("resnet18", resnet.train(), lambda net, x: net(x).logits.square().mean(), images, rounds)
+    torch.set_num_threads(threads)
+
+
+def network(name: str, net: nn.Module, loss: Callable[..., Any], x: torch.Tensor, rounds: int) -> None:
+    def step(run: Callable[[torch.Tensor], torch.Tensor], given: torch.Tensor, model: nn.Module) -> float:
+        """Processor seconds of a step."""
+        start = time.process_time()
+        made = run(given)
+        made.backward()
+        made.detach().cpu()
+        if given.device.type == "tt":
+            torch.tt.synchronize()
+        took = time.process_time() - start
+        model.zero_grad()
+        return took
+
+    def compiled(model: nn.Module, given: torch.Tensor, backend: str, **more: Any) -> tuple[Any, float]:
+        torch._dynamo.reset()
+        run = torch.compile(lambda x: loss(model, x), backend=backend, **more)
+        return run, step(run, given, model)
+
+    there, given = copy.deepcopy(net).to("tt"), x.to("tt")
+    _, theirs_first = compiled(copy.deepcopy(net), x, "aot_eager")
+    run, ours_first = compiled(there, given, "tt", options={"numerics": "fast"})
+    ours, theirs = [], []
+    for _ in range(rounds):
+        ours.append(step(run, given, there))
+        theirs.append(step(lambda x: loss(net, x), x, net))
+    print(
+        json.dumps(
+            {
+                "bench": f"network {name}",
+                "step ms": round(min(ours) * 1e3, 1),
+                "torch cpu ms": round(min(theirs) * 1e3, 1),
+                "ratio": round(min(ours) / min(theirs), 2),
+                "limit": 1.3,
+                "first call s": round(ours_first, 2),
+                "aot_eager s": round(theirs_first, 2),
+                "first ratio": round(ours_first / theirs_first, 2),
+                "first limit": 1.2,
+            }
+        )
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="What PyTorch on tt costs the host.")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--networks", action="store_true", help="training steps of GPT-2 and ResNet-18, too")
+    parser.add_argument("--whole", action="store_true", help="GPT-2 of 12 layers, not of 2")
     options = parser.parse_args()
     eager(options.rounds)
     program(options.rounds)
     training(options.steps)
+    if options.networks:
+        networks(options.rounds, options.whole)
 
 
 if __name__ == "__main__":

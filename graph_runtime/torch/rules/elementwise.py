@@ -75,6 +75,8 @@ def sub(e: Any, a: Any, b: Any, *, alpha: Any = 1) -> Any:
 
 @rule("rsub")
 def rsub(e: Any, a: Any, b: Any, alpha: Any = 1) -> Any:
+    if any(x.dtype == "bool" for x in (a, b) if is_value(x)):
+        raise Unsupported("torch subtracts no bools")  # its kernel says so
     a, b = pair(e, a, b)
     return e.op("subtract", b, a if alpha == 1 else e.op("multiply", a, scalar_like(e, alpha, a)))
 

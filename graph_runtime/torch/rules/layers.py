@@ -168,23 +168,28 @@ def batch_norm_backward(
 # **************** pooling ****************
 
 
-@rule("avg_pool2d")
-def avg_pool2d(
-    e: Any,
-    x: Any,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Any = None,
-) -> Any:
-    if len(x.shape) == 3:
-        more = (kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        made = avg_pool2d(e, reshape(e, x, (1, *x.shape)), *more)
-        return reshape(e, made, made.shape[1:])
-    windows = windows_of(kernel, stride, padding, ceil_mode)
-    return _averaged(e, "avg_pool2d", x, windows, count_include_pad, divisor_override)
+def _averages(dims: int) -> None:
+    """The rule of averages over windows of so many axes."""
+
+    @rule(f"avg_pool{dims}d")
+    def average(
+        e: Any,
+        x: Any,
+        kernel: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: Any = None,
+    ) -> Any:
+        batched = x if len(x.shape) == dims + 2 else reshape(e, x, (1, *x.shape))
+        windows = windows_of(dims, kernel, stride, padding, ceil_mode)
+        made = _averaged(e, f"avg_pool{dims}d", batched, windows, count_include_pad, divisor_override)
+        return made if batched is x else reshape(e, made, made.shape[1:])
+
+
+_averages(2)
+_averages(3)
 
 
 @rule("max_pool2d")
@@ -199,28 +204,9 @@ def max_pool2d(
 ) -> Any:
     image = x if len(x.shape) == 4 else reshape(e, x, (1, *x.shape))
     made = e.op(
-        "max_pool2d", image, **windows_of(kernel, stride, padding, ceil_mode), dilations=two(dilation)
+        "max_pool2d", image, **windows_of(2, kernel, stride, padding, ceil_mode), dilations=each(dilation, 2)
     )
     return made if len(x.shape) == 4 else reshape(e, made, made.shape[1:])
-
-
-@rule("avg_pool3d")
-def avg_pool3d(
-    e: Any,
-    x: Any,
-    kernel: Any,
-    stride: Any = (),
-    padding: Any = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: Any = None,
-) -> Any:
-    if len(x.shape) == 4:
-        more = (kernel, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        made = avg_pool3d(e, reshape(e, x, (1, *x.shape)), *more)
-        return reshape(e, made, made.shape[1:])
-    windows = volumes_of(kernel, stride, padding, ceil_mode)
-    return _averaged(e, "avg_pool3d", x, windows, count_include_pad, divisor_override)
 
 
 def _averaged(
@@ -235,25 +221,18 @@ def _averaged(
     return e.op("multiply", made, scalar_like(e, math.prod(windows["kernel_shape"]) / divisor, made))
 
 
-def volumes_of(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
-    """Attributes of a pooling op over volumes, as ``windows_of``."""
-    kernel, padding = three(kernel), three(padding)
-    strides = three(stride) if stride else kernel
+def windows_of(dims: int, kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
+    """Attributes of a pooling op over so many axes; without strides the windows lie side by side."""
+    kernel, padding = each(kernel, dims), each(padding, dims)
+    strides = each(stride, dims) if stride else kernel
     return {"kernel_shape": kernel, "strides": strides, "pads": (*padding, *padding), "ceil_mode": ceil_mode}
 
 
-def three(given: Any) -> tuple[int, ...]:
-    """A number, or one or three of them, as three."""
+def each(given: Any, dims: int) -> tuple[int, ...]:
+    """A number, or one or ``dims`` of them, as ``dims``."""
     if isinstance(given, int):
-        return (given,) * 3
-    return (given[0],) * 3 if len(given) == 1 else tuple(given)
-
-
-def windows_of(kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:
-    """Attributes of a pooling op; without strides the windows lie side by side."""
-    kernel, padding = two(kernel), two(padding)
-    strides = two(stride) if stride else kernel
-    return {"kernel_shape": kernel, "strides": strides, "pads": (*padding, *padding), "ceil_mode": ceil_mode}
+        return (given,) * dims
+    return (given[0],) * dims if len(given) == 1 else tuple(given)
 
 
 @rule("max_pool2d_with_indices", wide=(1,))
@@ -267,11 +246,11 @@ def max_pool2d_with_indices(
     ceil_mode: bool = False,
 ) -> Any:
     """Most graphs need no indices. Ours count from the beginning of x, torch's from that of a plane."""
-    dilation = two(dilation)
+    dilation = each(dilation, 2)
     if e.graph and 1 not in e.used:
         return max_pool2d(e, x, kernel, stride, padding, dilation, ceil_mode), None
     image = x if len(x.shape) == 4 else reshape(e, x, (1, *x.shape))
-    windows = windows_of(kernel, stride, padding, ceil_mode) | {"dilations": dilation}
+    windows = windows_of(2, kernel, stride, padding, ceil_mode) | {"dilations": dilation}
     if e.graph:
         y, at = e.op("max_pool2d_indices", image, **windows, dtype="int32")
         at = e.op("mod", at, e.scalar(math.prod(x.shape[-2:]), "int32"), fmod=False)
@@ -281,13 +260,6 @@ def max_pool2d_with_indices(
     if len(x.shape) == 4:
         return y, at
     return reshape(e, y, y.shape[1:]), reshape(e, at, at.shape[1:])
-
-
-def two(given: Any) -> tuple[int, int]:
-    """A number, or one or two of them, as two."""
-    if isinstance(given, int):
-        return given, given
-    return (given[0], given[0]) if len(given) == 1 else tuple(given)
 
 
 # **************** dropout ****************

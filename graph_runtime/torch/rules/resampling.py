@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..counters import Unsupported
+from .layers import each
 from .movement import cut
 from .operands import axis_of, reshape
 from .table import rule
@@ -285,8 +286,8 @@ def avg_pool2d_backward(
     count_include_pad: bool,
     divisor_override: Any,
 ) -> Any:
-    kernel, padding = _two(kernel), _two(padding)
-    stride = _two(stride) if stride else kernel
+    kernel, padding = each(kernel, 2), each(padding, 2)
+    stride = each(stride, 2) if stride else kernel
     for i, (k, s, p) in enumerate(zip(kernel, stride, padding, strict=True)):
         axis = len(x.shape) - 2 + i
         size = x.shape[axis]
@@ -300,7 +301,3 @@ def avg_pool2d_backward(
             counts = [divisor_override if i == 0 else 1] * len(counts)
         grad = _through(e, grad, axis, _averages(inside, size, counts))
     return grad
-
-
-def _two(given: Any) -> tuple[int, int]:
-    return (given[0], given[0]) if len(given) == 1 else tuple(given)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..counters import Unsupported
-from .layers import two, windows_of
+from .layers import each, windows_of
 from .operands import cast, reshape, scalar_like
 from .table import rule
 
@@ -206,7 +206,7 @@ def max_pool2d_with_indices_backward(
     indices: Any,
 ) -> Any:
     """x itself says which element a window's gradient goes to: the one that the indices name."""
-    windows = windows_of(kernel, stride, padding, ceil_mode) | {"dilations": two(dilation)}
+    windows = windows_of(2, kernel, stride, padding, ceil_mode) | {"dilations": each(dilation, 2)}
     if len(x.shape) == 3:
         x, grad = (reshape(e, value, (1, *value.shape)) for value in (x, grad))
         made = e.op("max_pool2d_backward", x, grad, **windows)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..counters import Unsupported
-from .layers import three, volumes_of
+from .layers import each, windows_of
 from .movement import cut
 from .operands import reshape
 from .table import rule
@@ -110,9 +110,9 @@ def max_pool3d_with_indices(
 ) -> Any:
     """Graphs that read no indices have an op."""
     if e.graph and 1 not in e.used and len(x.shape) == 5:
-        windows = volumes_of(kernel, stride, padding, ceil_mode)
-        return e.op("max_pool3d", x, **windows, dilations=three(dilation)), None
-    kernel, padding, dilation = three(kernel), three(padding), three(dilation)
-    stride = three(stride) if stride else kernel
+        windows = windows_of(3, kernel, stride, padding, ceil_mode)
+        return e.op("max_pool3d", x, **windows, dilations=each(dilation, 3)), None
+    kernel, padding, dilation = each(kernel, 3), each(padding, 3), each(dilation, 3)
+    stride = each(stride, 3) if stride else kernel
     how = zip(x.shape[-3:], kernel, stride, padding, dilation, strict=True)
     return _greatest(e, x, [volumes(*axis, ceil_mode) for axis in how])
