@@ -7,8 +7,9 @@ clock ("cpu" is the processor time of the calling thread alone, which a busy mac
 are the us above the same call of torch's on the CPU, the rounds of both alternating, least of each.
 "program": us of a compiled forward pass of an MLP and of Session.submit of the very same program on the same
 handles, and what is between them. "training": bytes that steps move, of weights none. Medians, and the
-least. "network" (--networks, needs transformers): a compiled training step, forward and backward in float32
-with numerics="fast", against torch's eager one on the CPU, and the first call against the backend aot_eager's;
+least.
+"network" (--networks, needs transformers): a compiled training step, forward and backward in float32 with
+numerics="fast", against torch's eager one on the CPU, and the first call against that of aot_eager;
 one thread, pairs that alternate, the least of each, by the clock of the process. --whole: GPT-2 of 12 layers.
 """
 
@@ -105,7 +106,7 @@ def program(rounds: int) -> None:
         session = Session(made.plan)
         inputs = {
             index: made._value(arguments[argument], layout, device)
-            for (argument, layout, device), index in zip(made._inputs, given_of(made), strict=True)
+            for (argument, _, layout, device), index in zip(made._inputs, given_of(made), strict=True)
         }
         for clock, function in {"wall": time.perf_counter, "cpu": time.thread_time}.items():
             ours = rounds_of(lambda: made(arguments)[0], lambda t: t.cpu(), rounds, function)
@@ -122,7 +123,7 @@ def program(rounds: int) -> None:
 
 def given_of(made: CompiledGraph) -> list[int]:
     """The graph inputs of a program's arguments, in their order."""
-    return [made.plan.graph.input_names.index(f"argument_{argument}") for argument, _, _ in made._inputs]
+    return [made.plan.graph.input_names.index(key) for _, key, *_ in made._inputs]
 
 
 def arguments_of(model: nn.Module, x: torch.Tensor, made: CompiledGraph) -> list[torch.Tensor]:
@@ -131,7 +132,7 @@ def arguments_of(model: nn.Module, x: torch.Tensor, made: CompiledGraph) -> list
     graph = made.plan.graph
     wanted = {
         argument: tuple(graph.entry_type(int(graph.input_eids[index])).shape)
-        for (argument, _, _), index in zip(made._inputs, given_of(made), strict=True)
+        for (argument, *_), index in zip(made._inputs, given_of(made), strict=True)
     }
     return [shapes[wanted[i]] for i in range(len(wanted))]
 
