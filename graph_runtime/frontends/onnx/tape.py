@@ -109,8 +109,8 @@ class TapeNode:
 @dataclass(eq=False, slots=True)
 class Tape:
     """Nodes in the order in which they were emitted, and what the file that they are of may grow to.
-    ``strings``: the texts of the model. ``has_infinite_grid``: whether a scale of one is infinite or NaN, so that
-    what follows may be NaN."""
+    ``strings``: the texts of the model. ``has_infinite_grid``: whether a scale of one is infinite or NaN, so
+    that what follows may be NaN."""
 
     strings: Strings = field(default_factory=Strings)
     budget: Budget = field(default_factory=lambda: Budget(0))
