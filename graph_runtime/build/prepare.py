@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.errors import DocumentError, InputError, PlanError
+from ..base.errors import CheckError, DocumentError, InputError, PlanError
 from ..base.machine.devices import Device, parse, parse_list
 from ..base.options import Options
 from ..base.progress import Tell, silent
@@ -104,7 +104,16 @@ def prepare(
         model, own["placed"] = _rewritten(imported, devices, options, own["kernels"], measure, tell)
         asked = replace(options, place={})  # it has been followed
     tell("planning", 0, 0)
-    planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
+    try:
+        planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
+    except CheckError as error:
+        if getattr(error, "rule", None) != "alias" or not is_stablehlo(source):
+            raise
+        # jax donates where it may be of use; a result that has no place there gets memory of its own
+        graph = model.graph
+        model = replace(model, graph=replace(graph, hints=replace(graph.hints, aliases=())))
+        own.pop("placed", None)
+        planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
     return Prepared(imported, model, planned, options, compiles)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
@@ -12,6 +12,7 @@ from ..base.errors import GraphError
 from ..base.machine.devices import dl_types, type_name
 from ..ir.graph import Graph, Hints, TensorType
 from ..ir.model import Model, Note
+from ..ir.overwrites import in_order
 from .values import NetNode, NetValue
 
 __all__ = ["assemble", "column_devices"]
@@ -48,8 +49,10 @@ def assemble(
         return replace(source, notes=all_notes) if notes else source
     kept = [v for v in inputs if v.constant is None or v.readers or v.heads]
     nodes = list(_scheduled(nodes))
+    if source.graph.hints.aliases:
+        nodes = _read_first(source.graph.hints, inputs, nodes, outputs)
     names = _unique_names(kept, nodes, outputs)
-    graph = _graph(kept, nodes, names, outputs, _hints(source.graph.hints, inputs, kept, nodes, outputs))
+    graph = _graph(kept, nodes, names, outputs, _hints(source.graph.hints, inputs, kept, nodes))
     constants = {names[v]: v.constant for v in kept if v.constant is not None}
     origins = {names[n]: n.origins for n in nodes if n.origins != (names[n],)}
     asked = set(source.pins.values())
@@ -125,25 +128,40 @@ def _graph(
     )
 
 
-def _is_input(value: NetValue) -> bool:
-    """Whether a value is an input, maybe in another shape: then it cannot be written into one."""
+def _maker(value: NetValue) -> NetNode | None:
+    """The node that computes a value, behind those that only say another shape; None: it is an input."""
     while value.producer is not None and value.producer.is_nop:
         value = value.producer.inputs[0]
-    return value.producer is None
+    return value.producer
 
 
-def _hints(
-    old: Hints,
-    before: Sequence[NetValue],
-    inputs: list[NetValue],
-    nodes: list[NetNode],
-    outputs: Sequence[NetValue],
-) -> Hints:
+def _read_first(
+    hints: Hints, before: Sequence[NetValue], nodes: list[NetNode], outputs: Sequence[NetValue]
+) -> list[NetNode]:
+    """The nodes in an order in which inputs are read before outputs overwrite them, as far as there is one;
+    ``before``: the inputs in the file's order."""
+    number = {node: i for i, node in enumerate(nodes)}
+    readers = [[number[r] for v in node.outputs for r in v.readers if r in number] for node in nodes]
+    makers = [(_maker(outputs[output]), before[i]) for output, i in hints.aliases]
+    claims = [(number[maker], _reading(value, number)) for maker, value in makers if maker is not None]
+    return [nodes[i] for i in in_order(readers, claims)[0]]
+
+
+def _reading(value: NetValue, number: Mapping[NetNode, int]) -> set[int]:
+    """The nodes that read a value, in other shapes, too."""
+    found: set[int] = set()
+    for node in value.readers:
+        if node in number:
+            found.add(number[node])
+            if node.is_nop:
+                found |= _reading(node.outputs[0], number)
+    return found
+
+
+def _hints(old: Hints, before: Sequence[NetValue], inputs: list[NetValue], nodes: list[NetNode]) -> Hints:
     """What the file asked for and still holds; ``before``: the inputs in the file's order."""
     at = {value: i for i, value in enumerate(inputs)}
-    aliases = tuple(
-        (out, at[before[i]]) for out, i in old.aliases if before[i] in at and not _is_input(outputs[out])
-    )
+    aliases = tuple((out, at[before[i]]) for out, i in old.aliases if before[i] in at)
     kept = Hints(aliases=aliases, numerics=old.numerics, policy=old.policy)
     if old.device_type is None:
         return kept

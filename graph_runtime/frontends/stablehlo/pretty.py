@@ -62,6 +62,10 @@ def _loose(p: Attributes, op: HloOp, count: int) -> None:
             op.attrs["ranges"] = _ranges(p)
         elif first == "@":
             op.attrs["callee"] = p.symbol()
+        elif first == "<" and p.tokens[p.i + 1] == "{":
+            p.i += 1
+            op.attrs |= p.dictionary()
+            p.expect(">")
         elif first == "<":
             p.skip_balanced()
         elif token.startswith(("dense<", "dense_resource<")):

@@ -30,7 +30,7 @@ _TOKEN = re.compile(
     | [A-Za-z_][\w$.]*
     | [@\#!^][\w$.\-]*[\w$]
     | \{-\# | \#-\}
-    | \S)""",
+    | \S | \Z)""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -46,6 +46,8 @@ class Text:
         self._blobs: list[tuple[int, int]] = []
         self._short = self._shortened()
         self.tokens: list[str] = _TOKEN.findall(self._short)
+        while self.tokens and not self.tokens[-1]:
+            self.tokens.pop()
         self.tokens.append("")
 
     def _shortened(self) -> str:

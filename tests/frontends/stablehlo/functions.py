@@ -89,6 +89,17 @@ def _adam(params, m, v, grads, t):
     return jax.tree.map(step, params, m, v), m, v
 
 
+def _sgd(params, momentum, x, y):
+    """A step of training whose state is read and written."""
+
+    def loss(p):
+        return ((jnp.tanh(x @ p["w"] + p["b"]) - y) ** 2).mean()
+
+    value, grads = jax.value_and_grad(loss)(params)
+    momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, grads)
+    return jax.tree.map(lambda p, m: p - 0.1 * m, params, momentum), momentum, value
+
+
 _X, _INDICES = _f32(0, 6, 8), np.array([1, 5, 0, 5, -1], np.int32)
 _Q = (_f32(1, 2, 5, 3, 4), _f32(2, 2, 5, 3, 4), _f32(3, 2, 5, 3, 4))
 _MLP = (_f32(4, 5, 8), _f32(5, 8, 16), _f32(6, 16), _f32(7, 16, 3))
@@ -150,6 +161,7 @@ FUNCTIONS: dict[str, Case] = {
         ),
         (_X, _f32(30, 2, 3), np.int32(7)),
     ),
+    "sgd": (_sgd, (_STATE, _STATE, _f32(31, 5, 4), _f32(32, 5, 8))),
     "integers": (
         lambda i: (
             i // 3,

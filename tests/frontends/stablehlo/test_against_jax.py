@@ -18,13 +18,14 @@ from functions import FUNCTIONS, GRADIENTS  # noqa: E402
 sys.path.pop(0)
 pytestmark = pytest.mark.slow  # they are the gate's step jax
 CASES = {**FUNCTIONS, **{f"gradient of {name}": case for name, case in GRADIENTS.items()}}
+DONATED = {"adam": (0, 1, 2), "sgd": (0, 1)}
 TT_BOUND = 2e-2  # of float32 kept as float32, by sums in another order and exp of one more rounding
 
 
 def computed(name: str, devices) -> list[tuple[np.ndarray, np.ndarray]]:
     """(what is made, what jax makes) of each output."""
     function, args = CASES[name]
-    lowered = jax.jit(function, keep_unused=True).lower(*args)
+    lowered = jax.jit(function, keep_unused=True, donate_argnums=DONATED.get(name, ())).lower(*args)
     module = gr.create(lowered, devices=devices, compile=False)
     leaves = map(np.asarray, jax.tree.leaves(args))
     module.run(**{f"arg{i}": leaf for i, leaf in enumerate(leaves)})

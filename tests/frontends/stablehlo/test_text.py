@@ -117,6 +117,24 @@ def test_literals(literal, kind, wanted):
     np.testing.assert_array_equal(run(module_of(body, "", f"tensor<{kind}>"))[0], wanted)
 
 
+def test_a_comment_may_end_the_text():
+    assert load_model(MLP + "// CHECK: nothing").output_names == ("output0",)
+
+
+def test_batch_norm_and_next_after():
+    body = """\
+%0 = "stablehlo.batch_norm_inference"(%arg0, %arg1, %arg1, %arg1, %arg1)
+    <{epsilon = 0.5 : f32, feature_index = 1 : i64}>
+    : (tensor<2x3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>, tensor<3xf32>) -> tensor<2x3xf32>
+%1 = chlo.next_after %arg0, %0 : tensor<2x3xf32>, tensor<2x3xf32> -> tensor<2x3xf32>
+return %0, %1 : tensor<2x3xf32>, tensor<2x3xf32>"""
+    inputs, outputs = "%arg0: tensor<2x3xf32>, %arg1: tensor<3xf32>", "(tensor<2x3xf32>, tensor<2x3xf32>)"
+    x, v = np.array([[0, 1, -2], [3, -4, 5]], np.float32), np.array([1, 2, 3], np.float32)
+    made, after = run(module_of(body, inputs, outputs), x, v)
+    np.testing.assert_allclose(made, v * (x - v) / np.sqrt(v + 0.5) + v, rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(after, np.nextafter(x, made))
+
+
 WHILE = """\
 %c = stablehlo.constant dense<0> : tensor<i32>
 %0:2 = stablehlo.while(%i = %c, %x = %arg0) : tensor<i32>, tensor<4xf32>

@@ -1,6 +1,7 @@
 """Converters by family; importing this package fills the table of context.py."""
 
 from . import (
+    batch_norm,
     calls,
     conv,
     elementwise,
@@ -15,6 +16,7 @@ from . import (
 )
 
 __all__ = [
+    "batch_norm",
     "calls",
     "conv",
     "elementwise",

@@ -386,6 +386,24 @@ def _inverse(ctx: HloContext, y: TapeValue) -> TapeValue:
     return ctx.op("where", at_end, ctx.op("multiply", y, ctx.scalar(np.inf, y)), x)
 
 
+@converter("next_after")
+def _next_after(ctx: HloContext) -> Results:
+    """The neighbour of x towards y: one more or less in the order of bits."""
+    x, y = ctx.input(0), ctx.input(1)
+    bits = {"float64": 64, "float32": 32, "float16": 16, "bfloat16": 16}.get(x.dtype) or ctx.fail(x.dtype)
+    zero = ctx.scalar(0, x)
+    whole = ctx.op("bitcast", x, to=f"int{bits}")
+    outward = ctx.op("equal", ctx.op("greater", y, x), ctx.op("greater", x, zero))
+    step = ctx.op("where", outward, ctx.scalar(1, whole), ctx.scalar(-1, whole))
+    moved = ctx.op("bitcast", ctx.op("add", whole, step), to=x.dtype)
+    least = ctx.op("bitcast", ctx.scalar(1, whole), to=x.dtype)
+    least = ctx.op("where", ctx.op("less", y, zero), ctx.op("negative", least), least)
+    moved = ctx.op("where", ctx.op("equal", x, zero), least, moved)
+    made = ctx.op("where", ctx.op("equal", x, y), y, moved)
+    nan = ctx.op("logical_or", ctx.op("isnan", x), ctx.op("isnan", y))
+    return ctx.op("where", nan, ctx.op("add", x, y), made)
+
+
 @converter("conj")
 def _conj(ctx: HloContext) -> Results:
     return ctx.input(0)  # complex numbers are refused before it

@@ -13,7 +13,7 @@ from ..op_context import HloContext, Results, converter
 __all__ = ["padded"]
 
 
-@converter("constant")
+@converter("constant", "arith.constant")
 def _constant(ctx: HloContext) -> Results:
     made = ctx.literal(ctx.attr("value"))
     assert made.constant is not None
