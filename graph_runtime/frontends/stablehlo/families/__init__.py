@@ -12,6 +12,7 @@ from . import (
     scatter,
     shapes,
     sorts,
+    special,
     windows,
 )
 
@@ -27,5 +28,6 @@ __all__ = [
     "scatter",
     "shapes",
     "sorts",
+    "special",
     "windows",
 ]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ..op_context import HloContext, Results, converter
-from .elementwise import _inverse
 from .sorts import top
+from .special import erf_inverse
 
 _MARKS = frozenset(
     "Sharding SPMDFullToShardShape SPMDShardToFullShape LayoutConstraint annotate_device_placement "
@@ -28,7 +28,7 @@ def _custom_call(ctx: HloContext) -> Results:
     if name in _FUNCTIONS:
         return ctx.op(_FUNCTIONS[name], ctx.input(0))
     if name == "mhlo.erf_inv":
-        return _inverse(ctx, ctx.input(0))
+        return erf_inverse(ctx, ctx.input(0))
     if name == "mhlo.topk":
         fields = ctx.fields("mhlo.attributes")
         return top(ctx, ctx.input(0), int(fields.get("k", 0)), bool(fields.get("largest", True)))
