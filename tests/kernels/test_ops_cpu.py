@@ -12,6 +12,7 @@ from graph_runtime.base.machine import devices
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
+from graph_runtime.ir.ops.packed import pack_grouped
 from graph_runtime.ir.ops.select import select
 from graph_runtime.run import core
 
@@ -308,6 +309,27 @@ def test_softmax_of_long_columns_and_of_what_is_no_number(columns):
     with np.errstate(invalid="ignore"):
         wanted = op.reference([x.astype(np.float64)], op.decode({"axis": 1}))[0]
     np.testing.assert_allclose(call(op, {"axis": 1}, [x]), wanted, rtol=5e-6, atol=1e-37)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_convolutions_along_a_line_in_panels(data):
+    draw = data.draw
+    group, own = draw(st.sampled_from([(1, 4), (1, 7), (2, 8), (4, 3)]))
+    columns = draw(st.integers(1, 40) if group == 1 else st.sampled_from([4, 8, 16]))
+    taps, far, pad, step = (draw(st.integers(low, high)) for low, high in ((1, 5), (1, 4), (0, 3), (1, 2)))
+    long = draw(st.integers(max(1, (taps - 1) * far + 1 - 2 * pad), 90))
+    down = draw(st.booleans())
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    x = rng.standard_normal((2, *((long, 1) if down else (1, long)), group * own)).astype(np.float32)
+    kernel = (taps, 1) if down else (1, taps)
+    w = rng.standard_normal((group * columns, own, *kernel)).astype(np.float32)
+    attrs = {"layout": "NHWC", "packed": group * columns, "kernel_shape": kernel, "group": group}
+    attrs["dilations"], attrs["strides"] = ((far, 1), (step, 1)) if down else ((1, far), (1, step))
+    attrs["pads"] = (pad, 0, pad, 0) if down else (0, pad, 0, pad)
+    op, panels = ops.require("conv2d"), pack_grouped(w, group)
+    wanted = op.reference([x, panels], op.decode(attrs))[0]
+    np.testing.assert_allclose(call(op, attrs, [x, panels]), wanted, rtol=1e-4, atol=1e-4)
 
 
 STEP_FUNCTIONS = ["exp", "log", "sqrt", "reciprocal", "erf", "tanh", "sigmoid", "silu", "hard_swish", "gelu"]

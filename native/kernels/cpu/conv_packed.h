@@ -68,15 +68,19 @@ static void gr_gather_windows(const gr_panels *p, int64_t first_row, int64_t row
   }
 }
 
-/* Whether the windows lie in one row of output pixels and inside of the image. */
+/* Whether the windows lie in one row of output pixels, inside of the image, and their parts are equally far apart: a
+ * part is the taps of a kernel row, or a tap of the only row. */
 static int gr_windows_inside(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
   const gr_windows *s = p->image;
-  int64_t column = first_row % s->ow, line = first_row / s->ow;
-  int64_t x = column * s->sw - s->left, y = line % s->oh * s->sh - s->top, taps = p->k / (s->run * s->channels);
-  int64_t right = x + (rows - 1) * s->sw + s->run, bottom = y + (taps - 1) * s->dh + 1;
-  if (s->runs > 1 || s->channels != s->pixel || column + rows > s->ow || x < 0 || y < 0 || right > s->w || bottom > s->h) return 0;
-  *found = (gr_a_rows){p->a + ((line / s->oh * s->h + y) * s->w + x) * s->channels, s->sw * s->channels, taps,
-                     s->run * s->channels, s->dh * s->w * s->channels};
+  int64_t column = first_row % s->ow, line = first_row / s->ow, length = s->run * s->channels, parts = p->k / length;
+  int64_t x = column * s->sw - s->left, y = line % s->oh * s->sh - s->top;
+  int along = s->runs > 1;
+  int64_t kernel_rows = along ? parts / s->runs : parts;
+  int64_t right = x + (rows - 1) * s->sw + (s->runs - 1) * s->dw + s->run, bottom = y + (kernel_rows - 1) * s->dh + 1;
+  if (along ? kernel_rows > 1 : s->channels != s->pixel) return 0;
+  if (column + rows > s->ow || x < 0 || y < 0 || right > s->w || bottom > s->h) return 0;
+  *found = (gr_a_rows){p->a + ((line / s->oh * s->h + y) * s->w + x) * s->pixel, s->sw * s->pixel, parts, length,
+                       (along ? s->dw : s->dh * s->w) * s->pixel};
   return 1;
 }
 
