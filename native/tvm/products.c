@@ -58,8 +58,11 @@ static int32_t run_product(const product *p) {
   int64_t most = INT32_MAX;
   if (!sgemm || p->m > most || p->n > most || p->k > most || !p->m || !p->n || !p->k)
     return gr_pool_run(p->m, row, (void *)p);
-  int32_t lda = (int32_t)(p->ak == 1 ? p->ai : p->ak), ldb = (int32_t)(p->bj == 1 ? p->bk : p->bj);
-  sgemm(ROW_MAJOR, p->ak == 1 ? PLAIN : TRANSPOSED, p->bj == 1 ? PLAIN : TRANSPOSED, (int32_t)p->m, (int32_t)p->n,
+  /* both steps of a transposed matrix of one row are 1: it is plain only where a row lies within its step, as BLAS
+   * leaves C alone otherwise */
+  int plain_a = p->ak == 1 && p->ai >= p->k, plain_b = p->bj == 1 && p->bk >= p->n;
+  int32_t lda = (int32_t)(plain_a ? p->ai : p->ak), ldb = (int32_t)(plain_b ? p->bk : p->bj);
+  sgemm(ROW_MAJOR, plain_a ? PLAIN : TRANSPOSED, plain_b ? PLAIN : TRANSPOSED, (int32_t)p->m, (int32_t)p->n,
         (int32_t)p->k, (float)p->alpha, p->a, lda, p->b, ldb, (float)p->beta, p->c, (int32_t)p->n);
   return 0;
 }
