@@ -425,7 +425,7 @@ def test_processes_that_compile_one_library_at_once(tmp_path):
     for racer in racers:
         racer.stdin.close()
     assert ctypes.CDLL(str(out)).a__direct(ctypes.byref(Call(nargs=3))) == 3
-    files = [p for p in (tmp_path / "cache").rglob("*") if p.is_file()]
+    files = [p for p in (tmp_path / "cache").rglob("*") if p.is_file() and p.parent.name != "locks"]
     left = [p.name for p in files if p.suffix not in (".so", ".o", ".sha256")]
     left += tmp_path.glob(".kernels*")
     assert left == []
