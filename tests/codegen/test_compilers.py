@@ -134,7 +134,7 @@ def test_ctrl_c_that_only_python_gets_ends_the_compilers(tmp_path, hanging):
     assert python.wait(timeout=30) == 77  # KeyboardInterrupt, and at once
     assert ended(pids)
     files = [p for folder in ("cache", "temporary") for p in (tmp_path / folder).rglob("*") if p.is_file()]
-    assert files == []
+    assert [p for p in files if p.parent.name != "locks"] == []
     assert list((tmp_path / "cache" / "libraries").iterdir()) == []
     assert not (tmp_path / "out.so").exists()
 
