@@ -78,11 +78,11 @@ def fill(folder: Path) -> None:
 
 
 def snapshot(folder: Path) -> dict[str, str]:
-    """Files, hidden ones too, and a hash of each."""
+    """Files, hidden ones too, and a hash of each; without a cache's locks, which have no bytes and stay."""
     return {
         str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest()
         for p in folder.rglob("*")
-        if p.is_file()
+        if p.is_file() and not (p.parent.name == "locks" and not p.stat().st_size)
     }
 
 

@@ -45,3 +45,32 @@ def test_over_tt_as_jax(name):
     for got, want in computed(name, ["tt:0", "cpu:0"]):
         assert got.dtype == want.dtype
         np.testing.assert_allclose(got, want, rtol=TT_BOUND, atol=TT_BOUND)
+
+
+@pytest.mark.parametrize("algorithm", ["RNG_DEFAULT", "RNG_PHILOX", "RNG_THREE_FRY"])
+@pytest.mark.parametrize("shape", [(), (7,), (4, 5), (5, 3), (3, 3), (2, 3, 4), (1, 3, 1), (0, 3)])
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_bits_are_those_of_xla(algorithm, shape, dtype):
+    """From a counter whose low half is about to pass 2**64."""
+    key, kind = np.array([1, 2, 0xFFFFFFFE, 0xFFFFFFFF], np.uint32), jax.lax.RandomAlgorithm
+
+    def draw(key):
+        return jax.lax.rng_bit_generator(key, shape, np.dtype(dtype), getattr(kind, algorithm))
+
+    with jax.enable_x64(dtype == "uint64"):
+        wanted = draw(jax.numpy.asarray(key))
+        module = gr.create(jax.jit(draw).lower(key), devices="cpu:0", compile=False)
+    module.run(arg0=key)
+    for i, want in enumerate(wanted):
+        np.testing.assert_array_equal(module.get_output(i).numpy(), np.asarray(want), strict=True)
+
+
+def test_keys_of_either_kind_draw_as_in_jax():
+    for kind in ("rbg", "threefry2x32"):
+
+        def draw(seed, kind=kind):
+            return jax.random.normal(jax.random.key(seed, impl=kind), (4, 3))
+
+        module = gr.create(jax.jit(draw).lower(np.int32(5)), devices="cpu:0", compile=False)
+        module.run(arg0=np.int32(5))
+        np.testing.assert_allclose(module.get_output(0).numpy(), draw(np.int32(5)), rtol=1e-5, atol=1e-6)

@@ -150,6 +150,31 @@ cond {
 return %0#1 : tensor<4xf32>"""
 
 
+@pytest.mark.parametrize(
+    ("algorithm", "state", "wanted"),
+    [
+        ("PHILOX", [0, 0, 0], [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        ("PHILOX", [2**64 - 1] * 3, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+        ("DEFAULT", [0, 0], [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+        ("THREE_FRY", [0, 0], [0x6B200159, 0x99BA4EFE]),
+        ("THREE_FRY", [2**64 - 1] * 2, [0x1CB996FC, 0xBB002BE7]),
+    ],
+)
+def test_bits_of_generators(algorithm, state, wanted):
+    """The known answers that Random123 ships."""
+    words, count = f"tensor<{len(state)}xui64>", len(wanted)
+    body = (
+        f"%s, %b = stablehlo.rng_bit_generator %arg0, algorithm = {algorithm} : ({words}) -> "
+        f"({words}, tensor<{count}xui32>)\nreturn %s, %b : {words}, tensor<{count}xui32>"
+    )
+    after, bits = run(
+        module_of(body, f"%arg0: {words}", f"({words}, tensor<{count}xui32>)"), np.array(state, np.uint64)
+    )
+    np.testing.assert_array_equal(bits, np.array(wanted, np.uint32), strict=True)
+    low, high = (state[1] + 1) % 2**64, (state[-1] + (state[1] == 2**64 - 1)) % 2**64
+    assert after.tolist() == [state[0], low, high][: len(state)]
+
+
 @pytest.mark.parametrize("count", [0, 1, 5, 40])
 def test_a_loop_that_a_run_ends(count):
     text = module_of(WHILE, "%arg0: tensor<4xf32>, %arg1: tensor<i32>", "tensor<4xf32>")
