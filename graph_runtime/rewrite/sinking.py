@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..base.machine.devices import HOST_KERNELS, kernels_of
 from ..ir.ops import registry, steps
 from .net import Net, NetNode, NetValue
 from .neutral import permutation, reshaped
@@ -82,7 +83,7 @@ def sink_reshapes(net: Net) -> None:
     epilogue and be folded into its weights. Ops of several tensors too, where a reshape only adds or takes
     away dimensions of size 1, as those around a convolution along a line do. For hosts, whose reshapes are
     free: on tt a shape is also how a tensor lies in tiles."""
-    if set(net.kinds) != {"cpu"}:
+    if any(kernels_of(kind) != HOST_KERNELS for kind in net.kinds):
         return
     made: set[NetValue] = set()  # by this rule: further ops follow
     for node in net.nodes():

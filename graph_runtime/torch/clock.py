@@ -8,6 +8,7 @@ enqueue operations, copies between the host and a device, and what the host does
 from __future__ import annotations
 
 import functools
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -67,6 +68,7 @@ def recorded() -> Iterator[list[Launch]]:
 
 def launched(index: int, op: str, attrs: tuple[tuple[str, Any], ...], inputs: Any) -> None:
     """An op of the registry was launched on runtime tensors ``inputs``, with the clocks on."""
+    attrs = tuple((name, _finite(value)) for name, value in attrs)
     _add(index, op, _price(op, attrs, tuple((t.type.dtype, t.type.shape) for t in inputs), inputs[0].device))
 
 
@@ -79,6 +81,11 @@ def _add(index: int, name: str, ns: int) -> None:
     running.ns[index] = running.ns.get(index, 0) + ns
     for log in running.logs:
         log.append(Launch(name, index, time.time_ns(), ns))
+
+
+def _finite(value: Any) -> Any:
+    """A number that a graph can say, in place of NaN and infinity: what is filled in takes no other time."""
+    return value if not isinstance(value, float) or math.isfinite(value) else 0.0
 
 
 @functools.lru_cache(maxsize=4096)

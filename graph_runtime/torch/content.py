@@ -24,7 +24,7 @@ from . import clock
 from .counters import Unsupported, count, note_host
 from .geometry import box_of
 from .kinds import array_of, kind_of, tensor_of
-from .store import Store, collect, number_of, store_of, stored_shape
+from .store import Store, collect, devices, number_of, store_of, stored_shape
 
 __all__ = ["apply", "assign", "cut", "fetch", "fill", "image", "put", "retype", "upload", "words"]
 
@@ -38,7 +38,7 @@ def apply(op: str, attrs: tuple[tuple[str, Any], ...], *inputs: Tensor) -> Tenso
         raise Unsupported(f"the registry has no op {op}")
     try:
         made = single.apply(op, attrs, *inputs)
-        if clock.running.on:
+        if clock.running.on and inputs[0].device in devices():  # a host's own time is not simulated
             clock.launched(number_of(inputs[0].device), op, attrs, inputs)
         return made
     except single.Refused as refused:

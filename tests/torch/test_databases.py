@@ -80,6 +80,9 @@ def test_dtypes_equal_the_cpu(kind, name, dtype):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings(
+    "ignore:enable_nested_tensor is True:UserWarning"
+)  # torch's own inputs ask for it
 @pytest.mark.parametrize("name", databases_of_modules.MODULES)
 def test_modules_equal_the_cpu(name):
     made = databases_of_modules.module(databases_of_modules.MODULES[name])

@@ -152,6 +152,18 @@ def test_a_compiled_programs_time_counts(x):
     assert start.elapsed_time(end) > 0
 
 
+def test_what_is_filled_in_takes_the_same_time_whatever_it_is(x):
+    times = []
+    for value in (0.0, float("-inf"), float("nan")):
+        start, end = torch.tt.Event(**TIMED), torch.tt.Event(**TIMED)
+        start.record()
+        torch.nn.functional.pad(x, (0, 3), value=value)
+        end.record()
+        times.append(start.elapsed_time(end))
+    assert times[0] > 0
+    assert times == [times[0]] * 3
+
+
 def test_the_time_between_events_that_have_none_is_refused():
     plain, timed = torch.tt.Event(), torch.tt.Event(**TIMED)
     with pytest.raises(RuntimeError, match="enable_timing"):

@@ -299,8 +299,8 @@ class _Bucketing:
             column = self.net.add("slice", [indices], before=node, starts=(at,), ends=ends, axes=(last,))
             if at == lookup.column:
                 column = self.net.add("take", [places, column], before=node, axis=0)
-            elif column.dtype != "int32":
-                column = self.net.add("cast", [column], before=node, to="int32")
+            elif column.dtype != places.dtype:
+                column = self.net.add("cast", [column], before=node, to=places.dtype)
             columns.append(column)
         return (
             columns[0] if len(columns) == 1 else self.net.add("concatenate", columns, before=node, axis=last)

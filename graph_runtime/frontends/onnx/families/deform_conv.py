@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from ....base import dtypes
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .conv import kernel_shape, spatial
 from .grid_sample import Axis, mixes
-
-_NARROW = ("float16", "bfloat16")  # too few bits for a place in an image
 
 
 @converter("DeformConv", limits="1 to 3 spatial dimensions")
@@ -97,7 +96,7 @@ class _Layer:
         """For each spatial dimension the two neighbours of each place that is read: (index, weight)."""
         ctx, rank, rows = self.ctx, len(self.kernel), self.x.shape[0] * self.parts
         offset = self.offset
-        if offset.dtype in _NARROW:
+        if dtypes.to_numpy(offset.dtype).itemsize < 4:  # too few bits for a place in an image
             offset = ctx.cast(offset, "float32")
         offset = ctx.reshape(offset, (rows, self.taps, rank, self.places))
         ctx.fits(self.taps, self.places)
