@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean
-from ..base.machine.devices import NO_KERNELS, Device
+from ..base.machine.devices import NO_KERNELS, Device, parse_list
 from ..base.mapped import read_file
 from ..base.options import Options
 from ..base.progress import Tell, silent
-from ..build.bundles.bundle import BundleLibrary, BundleProgram
+from ..build.bundles.bundle import BundleLibrary, BundleProgram, BundleSource
 from ..build.bundles.writer import write_bundle
 from ..build.libraries.elf import read_elf
 from ..build.libraries.judge import LibraryFile
@@ -216,9 +216,13 @@ def write_prepared(
     tell: Tell = silent,
     const: Collection[str] = (),
     flow: bytes | None = None,
+    source: Mapping[str, memoryview | Path] | None = None,
+    devices: Any = (),
 ) -> Path:
     """What build_bundle does with programs that are prepared already, with ``options`` and ``libraries``.
-    ``flow``: what runs of them do, as flow.json has it."""
+    ``flow``: what runs of them do, as flow.json has it. ``source``: files of the model that they were made
+    of, the model first, so that sessions can make others; ``devices`` of these, where there are no programs.
+    """
     given = _given(libraries)
     plans = {key: item.plan for key, item in prepared.items()}
     kernels = [] if options.compile is False else _missing(plans, given)
@@ -229,16 +233,19 @@ def write_prepared(
             built = _Given(_compile(kernels, Path(folder) / "kernels.so", march, jobs, tell))
             files_of = {"kernels.so": built, **files_of}
         files |= {file: library.contents for file, library in files_of.items()}
+        files |= source or {}
         items = _trusted(files_of, Path(out))
         return write_bundle(
             out,
-            devices=[d.spelling for d in next(iter(plans.values())).devices],
+            devices=[d.spelling for plan in list(plans.values())[:1] for d in plan.devices]
+            or [d.spelling for d in parse_list(devices)],
             programs=programs,
             libraries=items,
             files=files,
             params=params,
             options=options,
             flow=flow,
+            source=BundleSource(next(iter(source)), tuple(source)[1:]) if source else None,
             tell=partial(tell, "writing parameters"),
         )
 
@@ -287,13 +294,13 @@ def _require_names(const: Collection[str], programs: Mapping[str, Any]) -> None:
 def _programs(
     prepared: Mapping[str, Prepared],
     const: Collection[str],
-) -> tuple[list[BundleProgram], dict[str, bytes | Path], dict[str, Constant]]:
+) -> tuple[list[BundleProgram], dict[str, bytes | memoryview | Path], dict[str, Constant]]:
     """The bundle's programs, the files of their graphs, and their parameters.
 
     Parameters of one name and equal values are stored once.
     """
     programs: list[BundleProgram] = []
-    files: dict[str, bytes | Path] = {}
+    files: dict[str, bytes | memoryview | Path] = {}
     stored: dict[str, Constant] = {}
     for name, item in prepared.items():
         graph, constants = item.plan.graph, item.model.constants

@@ -57,6 +57,13 @@ def compile_(
             "kept in the cache.",
         ),
     ] = False,
+    closed: Annotated[
+        bool,
+        typer.Option(
+            "--closed",
+            help="Leave the model itself out of a bundle of open sizes: it has those of --dim and no others.",
+        ),
+    ] = False,
     verbose: opt.Verbose = False,
     json: opt.Json = False,
 ) -> None:
@@ -77,8 +84,9 @@ def compile_(
                 raise
             from .flows import compile_flow  # needs onnx, which few commands do
 
-            flow = compile_flow(graph, output, device, options, opt.pairs(input, "--input"), error, tell)
-            _say_flow(flow, output, json)
+            given = opt.pairs(input, "--input")
+            flow = compile_flow(graph, output, device, options, given, error, closed, tell)
+            _say_flow(flow, output, closed, json)
             return
         if input:
             raise InputError(f"--input is for models whose values a run finds: {graph} needs none", got=input)
@@ -114,9 +122,18 @@ def compile_(
     typer.echo(f"wrote {output}")
 
 
-def _say_flow(flow: FlowModule, output: Path, json: bool) -> None:
+def _say_flow(flow: FlowModule, output: Path, closed: bool, json: bool) -> None:
+    sizes = flow.programs.sizes
     if json:
-        opt.print_json({"bundle": str(output), "programs": flow.programs.sizes})
+        opt.print_json({"bundle": str(output), "programs": sizes, "closed": closed})
         return
-    typer.echo(flow.describe())
-    typer.echo(f"wrote {output}: these sizes, values and branches, and no others")
+    if sizes:
+        typer.echo(flow.describe())
+    if closed:
+        typer.echo(f"wrote {output}: these sizes, values and branches, and no others")
+        return
+    has = "programs of these sizes, values and branches" if sizes else "no program yet"
+    inputs = ", ".join(f"{port.name} {port}" for port in flow.inputs)
+    typer.echo(
+        f"wrote {output}: {has}; the model is in it, and others are made when a run meets them: {inputs}"
+    )

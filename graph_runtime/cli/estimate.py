@@ -15,7 +15,7 @@ from . import options as opt
 from .boards import show_boards, stored_as
 from .pictures import Html, Trace, write_pictures
 from .progress import progress
-from .sources import open_program
+from .shown import open_shown
 
 __all__ = ["estimate"]
 
@@ -73,7 +73,7 @@ def estimate(
             "--board and --device exclude each other: a board is tt:0, beside its host", got=board
         )
     with progress(not json) as tell:
-        program = open_program(graph, device, library, None, options, tell)
+        program = open_shown(graph, device, library, options, tell)
         if board is not None:
             show_boards(
                 program,

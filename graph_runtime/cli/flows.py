@@ -15,7 +15,7 @@ import typer
 from ..base.errors import GraphRuntimeError, InputError, did_you_mean
 from ..base.options import Options
 from ..base.progress import Tell
-from ..frontends.onnx.dynamic import PortInfo
+from ..frontends.onnx.dynamic import PortInfo, open_dynamic
 from ..frontends.onnx.elements import ELEMENTS
 from ..ir.graph import TensorType
 from ..run.factory import create_flow
@@ -23,7 +23,7 @@ from ..run.flows.flow_module import FlowModule
 from ..run.loading import load
 from .values import read_input, read_texts
 
-__all__ = ["FlowRun", "compile_flow", "flow_of", "flow_of_bundle", "run_flow"]
+__all__ = ["FlowRun", "compile_flow", "dims_of_inputs", "flow_of", "flow_of_bundle", "run_flow"]
 
 FlowRun = tuple[list[str], list[np.ndarray], float]  # names of outputs, their values, seconds
 
@@ -66,11 +66,13 @@ def compile_flow(
     options: Options,
     given: Mapping[str, str],
     error: GraphRuntimeError,
+    closed: bool,
     tell: Tell,
 ) -> FlowModule:
-    """Run a model of open sizes at all the sizes of --dim, with the inputs of --input, else random ones, and
-    write what these runs found as a bundle. Raises ``error``, which says why it has no one program, where
-    sizes are missing."""
+    """Write a model of open sizes as a bundle, with the programs of runs at all the sizes of --dim, with the
+    inputs of --input, else random ones; without programs where sizes are missing. ``closed``: without the
+    model. Raises ``error``, which says why it has no one program, where sizes of a closed one are missing, or
+    some of those of --input."""
     several = {name: list(d) for name, d in options.dims.items() if isinstance(d, (tuple, list))}
     plain = {name: d for name, d in options.dims.items() if name not in several}
     where = list(devices or ["cpu:0"])
@@ -83,10 +85,16 @@ def compile_flow(
                 got=port.dtype,
             )
     random = [port for port in module.inputs if given.get(port.name, "random") == "random"]
-    if any(
+    missing = any(
         isinstance(size, str) and size not in options.dims for port in random for size in port.shape or ()
-    ):
+    )
+    missing |= any(port.shape is None and port.name not in options.dims for port in random)
+    if missing and (closed or given):
         raise error
+    if missing:
+        module = create_flow(source, where, options)  # says what is wrong with dims
+        module.save(output, where, options, tell=tell)
+        return module
     shapeless = {port.name for port in module.inputs if port.shape is None}
     plain |= {name: tuple(several.pop(name)) for name in shapeless & several.keys()}
     for sizes in itertools.product(*several.values()):
@@ -95,8 +103,25 @@ def compile_flow(
         for port in module.inputs:
             module.set_input(port.name, _read(given.get(port.name, "random"), port, dims, rng))
         module.run()
-    module.save(output, where, replace(options, dims={}), tell=tell)
+    module.save(output, where, options, closed=closed, tell=tell)
     return module
+
+
+def dims_of_inputs(source: Path, options: Options, given: Mapping[str, str]) -> dict[str, Any]:
+    """The dims of the options, and those that the files of --input give to open dimensions."""
+    found = dict(options.dims)
+    for port in open_dynamic(source, options.dims, options.values).inputs:
+        text = given.get(port.name, "random")
+        if text == "random" or port.sequence or port.optional:
+            continue
+        shape = _read(text, port, found, np.random.default_rng(0)).shape
+        if port.shape is None:
+            found.setdefault(port.name, shape)
+            continue
+        for name, size in zip(port.shape, shape, strict=False):
+            if isinstance(name, str) and not isinstance(found.get(name), int):
+                found[name] = size
+    return found
 
 
 def run_flow(
@@ -124,7 +149,8 @@ def run_flow(
     start = time.perf_counter()
     module.run()
     seconds = time.perf_counter() - start
-    typer.echo(f"{module.programs.made} programs: {'; '.join(module.programs.sizes)}", err=True)
+    sizes = [size for each in module.modules for size in each.programs.sizes]
+    typer.echo(f"{len(sizes)} programs: {'; '.join(sizes)}", err=True)
     names, values = [], []
     for port in module.outputs:
         found = module.get_output(port.name)

@@ -11,7 +11,7 @@ import typer
 from ..base.errors import DocumentError, GraphRuntimeError
 from ..base.mapped import open_file
 from ..base.options import Options
-from ..build.bundles.bundle import Bundle
+from ..build.bundles.bundle import Bundle, read_bundle
 from ..build.libraries.manifest import find_manifest
 from ..build.parameters import bundle_of
 from ..build.trust import is_trusted
@@ -145,8 +145,7 @@ def _graph(file: Path, devices: list[str] | None, options: Options) -> tuple[dic
 
 def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
     programs = open_programs(file, devices)
-    bundle = programs[0].bundle
-    assert bundle is not None  # open_programs was given one
+    bundle = read_bundle(file)
     memory = [_memory(program) for program in programs]
     rows: list[dict[str, Any]] = [
         {
@@ -168,7 +167,7 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
         "sizes": dict(bundle.sizes),
         "programs": rows,
         "libraries": libraries,
-        **memory[0][0],
+        **(memory[0][0] if memory else {}),
     }
     lines = [f"bundle {file.name} for {', '.join(bundle.devices)}"]
     lines += [
@@ -184,16 +183,33 @@ def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]
     lines += [
         f"sha256 {digest[:16]}  {bundle.sizes[name]:>13,} B  {name}" for name, digest in bundle.files.items()
     ]
-    if bundle.flow is not None:
-        from ..build.bundles.flow_text import flow_text
-        from ..run.flows.loaded import flow_of_bundle  # needs onnx, which few commands do
-
-        found["flow"] = flow_of_bundle(bundle)
-        lines += ["", f"{bundle.flow}: which program a run takes", flow_text(found["flow"])]
+    lines += _flow(bundle, found)
     for row, (of_program, pictures) in zip(rows, memory, strict=True):
         row.update(of_program if len(rows) > 1 else {})
         lines += [*(["", f"program {row['name']}"] if len(rows) > 1 else []), *pictures]
     return found, "\n".join(lines)
+
+
+def _flow(bundle: Bundle, found: dict[str, Any]) -> list[str]:
+    """What a bundle has of a flow, put into ``found``, and as lines."""
+    if bundle.flow is None:
+        return []
+    from ..build.bundles.flow_text import flow_text
+    from ..run.flows.loaded import flow_of_bundle  # needs onnx, which few commands do
+
+    found["flow"] = flow_of_bundle(bundle)
+    lines = ["", f"{bundle.flow}: which program a run takes", flow_text(found["flow"])]
+    if bundle.source is not None:
+        found["source"] = {"model": bundle.source.model, "data": list(bundle.source.data)}
+        inputs = ", ".join(
+            f"{port['name']} {port['dtype']}{_sizes(port)}" for port in found["flow"]["inputs"]
+        )
+        lines += ["", f"{bundle.source.model}: programs of other sizes and values are made of it: {inputs}"]
+    return lines
+
+
+def _sizes(port: dict[str, Any]) -> str:
+    return "[any]" if port["shape"] is None else f"[{', '.join(map(str, port['shape']))}]"
 
 
 def _trusted(bundle: Bundle) -> list[dict[str, Any]]:

@@ -35,7 +35,7 @@ from ..views.dot import dot_text
 from . import options as opt
 from .pictures import Html, write_pictures
 from .progress import progress
-from .sources import open_program
+from .shown import open_shown
 
 __all__ = ["plan"]
 
@@ -78,7 +78,7 @@ def plan(
     """
     policy = options.policy
     with progress(not json) as tell:
-        program = open_program(graph, device, library, None, options, tell)
+        program = open_shown(graph, device, library, options, tell)
         prepared = program.prepare(replace(options, policy=None) if explain else options, tell)
     planned = prepared.plan
     placed = planned.placement if prepared.options.placement is not None else None

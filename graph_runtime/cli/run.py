@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ from ..base.options import Options
 from ..base.writing import writing
 from ..build.bundles.bundle import read_bundle
 from ..build.prepare import Prepared
+from ..frontends import is_onnx
 from ..run.factory import waits_for_runs
 from ..run.module import GraphModule
 from . import options as opt
@@ -114,6 +116,8 @@ def run(
     if flow is None:
         with progress(not json) as tell:
             try:
+                if any(looks.values()):
+                    options = _bound(graph, options, input)
                 program = open_program(
                     graph, device, library, params, options, tell, native=native, rebuild=rebuild
                 )
@@ -159,6 +163,16 @@ def _saved_flow(
     from .flows import flow_of_bundle  # needs onnx, which few commands do
 
     return flow_of_bundle(path, devices, looks, libraries=native, rebuild=rebuild)
+
+
+def _bound(path: Path, options: Options, given: list[str] | None) -> Options:
+    """With the sizes that files of --input give to open dimensions of an ONNX file, so that there is one
+    program to look at."""
+    if options.batch or not given or is_bundle(path) or not is_onnx(path):
+        return options
+    from .flows import dims_of_inputs
+
+    return replace(options, dims=dims_of_inputs(path, options, opt.pairs(given, "--input")))
 
 
 def _open_flow(

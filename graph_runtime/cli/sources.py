@@ -81,6 +81,8 @@ class OpenedProgram:
         """Rewritten where it may be, and planned."""
         if self.rebuild:
             options = replace(options, compile=True)
+        if isinstance(self.source, Model):
+            options = replace(options, dims=self.source.dims)  # those that it was read with
         return prepare(
             self.source, self.devices, options, params=self.values, libraries=self.libraries, tell=tell
         )

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from ..base.options import Options
+from ..build.bundles.bundle import read_bundle
 from ..run import kernels
+from ..run.loading import open_source
 from ..run.programs.lower import lower
 from . import options as opt
 from .progress import progress
-from .sources import OpenedProgram, open_programs
+from .sources import OpenedProgram, is_bundle, open_programs
 
 __all__ = ["verify"]
 
@@ -37,12 +40,19 @@ def verify(
     """
     with progress(not json) as tell:
         programs = open_programs(graph, device, library, None, options, tell)
-        if programs[0].bundle is not None:
-            programs[0].bundle.verify(partial(tell, "comparing hashes"))
+        model = None
+        if is_bundle(graph):
+            bundle = read_bundle(graph)
+            bundle.verify(partial(tell, "comparing hashes"))
+            model = None if bundle.source is None else _check_model(graph)
         rows = [_check(program, options) for program in programs]
     if json:
-        opt.print_json({"ok": True, **rows[0], **({"programs": rows} if len(rows) > 1 else {})})
+        first = rows[0] if rows else {}
+        more = {"model": model} if model is not None else {}
+        opt.print_json({"ok": True, **first, **({"programs": rows} if len(rows) > 1 else {}), **more})
         return
+    if model is not None:
+        typer.echo(f"ok: the model, of which programs for other sizes are made: {', '.join(model)}")
     for program, row in zip(programs, rows, strict=True):
         for warning in row["warnings"]:
             typer.echo(f"warning: {warning}", err=True)
@@ -51,6 +61,12 @@ def verify(
             f"ok:{named} {row['nodes']} nodes, {row['storages']} storages, {row['kernels']} kernels, "
             f"{row['copies_inserted']} copies inserted"
         )
+
+
+def _check_model(path: Path) -> list[str]:
+    """Opens the model in a bundle; its inputs. Raises what cannot be converted at any size."""
+    module = open_source(read_bundle(path))
+    return [f"{port.name} {port}" for port in module.inputs]
 
 
 def _check(program: OpenedProgram, options: Options) -> dict[str, Any]:

@@ -148,11 +148,16 @@ def create(
 
 
 def create_flow(
-    source: Any, devices: Any = ("cpu:0",), options: Options | None = None, name: str | None = None
+    source: Any,
+    devices: Any = ("cpu:0",),
+    options: Options | None = None,
+    name: str | None = None,
+    *,
+    folder: Path | None = None,
 ) -> FlowModule:
     """A FlowModule of an ONNX file, which is run at whatever sizes its inputs have, or of a StableHLO text;
-    create() gives one where a file needs it. Programs are made when their sizes are first met. Raises as
-    create."""
+    create() gives one where a file needs it. Programs are made when their sizes are first met. ``folder``:
+    where external data of a model in bytes is. Raises as create."""
     from .flows.flow_module import open_flow  # most models have sizes
 
     def make(model: Model, chosen: Options, holder: str, shared: Callable[..., Any]) -> GraphModule:
@@ -162,7 +167,7 @@ def create_flow(
         adopt_params(module, shared(prepared.model.constants))
         return module
 
-    return open_flow(source, make, options or Options(), name or _name_of(source))
+    return open_flow(source, make, options or Options(), name or _name_of(source), folder)
 
 
 def waits_for_runs(source: Any, error: GraphRuntimeError) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from ..base.errors import DocumentError, ForeignMachineError
 from ..base.garbage import gc_paused
@@ -20,11 +21,14 @@ from ..build.trust import require_trust
 from ..ir.graph import Graph
 from ..plan import Plan
 from ..plan.snapshot import read_snapshot
-from .factory import adopt_params, open_prepared, read_graph
+from .factory import adopt_params, create_flow, open_prepared, read_graph
 from .library import Library, open_libraries
 from .module import GraphModule
 
-__all__ = ["bundle_files", "bundle_libraries", "load", "open_program", "read_runnable"]
+if TYPE_CHECKING:
+    from .flows.flow_module import FlowModule
+
+__all__ = ["bundle_files", "bundle_libraries", "load", "open_program", "open_source", "read_runnable"]
 
 
 def load(
@@ -62,8 +66,23 @@ def load(
     if opened.flow is not None and program is None:
         from .flows.loaded import load_flow  # most bundles have none
 
-        return cast("GraphModule", load_flow(opened, partial(open_program, opened, devices=devices, **words)))
+        entry = partial(open_program, opened, devices=devices, **words)
+        model = None if opened.source is None else partial(open_source, opened, devices, **words)
+        return cast("GraphModule", load_flow(opened, entry, model))
     return open_program(opened, opened.program(program), devices, **words)
+
+
+def open_source(bundle: Bundle, devices: Any = None, **words: Any) -> FlowModule:
+    """The module of the model that is in a bundle, as the bundle was compiled, with the kernels that
+    ``Bundle.kernels`` says."""
+    assert bundle.source is not None, "the caller saw that there is one"
+    options = Options.of(bundle.options, **words)
+    if bundle.kernels != KERNELS[0]:
+        options = replace(options, compile=bundle.kernels == KERNELS[2])
+    member = bundle.member(bundle.source.model)
+    folder = None if member.file == bundle.path else member.file.parent
+    source = bundle.read(bundle.source.model)
+    return create_flow(source, devices or bundle.devices, options, bundle.path.name, folder=folder)
 
 
 def read_runnable(bundle: str | os.PathLike[str], libraries: bool = True, rebuild: bool = False) -> Bundle:

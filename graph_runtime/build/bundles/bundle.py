@@ -3,6 +3,7 @@
     bundle.json     what is in it (schemas/bundle.schema.json), with the sha256 of every other file
     main.json       a graph.json that carries its plan's columns; NAME.json for each of several programs
     flow.json       of a model whose sizes or values a run finds: which program is next (flow_check.py)
+    source/         that model itself, for sizes and values that no program has
     main.plan       the same plan, ready to be used (plan/snapshot.py)
     kernels.so      a module library
     params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -26,7 +27,6 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import DocumentError, InputError, ParamsError, as_path, did_you_mean
 from ...base.json_text import parse_json
-from ...base.machine import devices
 from ...base.options import Options
 from ...base.progress import Count, uncounted
 from ...ir.documents.document import check_schema
@@ -35,6 +35,7 @@ from ...ir.graph import TensorType
 from ..libraries.judge import LibraryFile, judge_sealed
 from ..libraries.sealed import Sealed, seal
 from .files import INDEX, MOST_MEMBERS, Member, find_member, zip_members
+from .references import check_references
 
 __all__ = [
     "FORMAT",
@@ -44,7 +45,7 @@ __all__ = [
     "Bundle",
     "BundleLibrary",
     "BundleProgram",
-    "check_references",
+    "BundleSource",
     "read_bundle",
 ]
 
@@ -83,13 +84,21 @@ class BundleLibrary:
     signature: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class BundleSource:
+    """The model that a flow's programs were made of: its file, and those of its external data."""
+
+    model: str
+    data: tuple[str, ...] = ()
+
+
 class Bundle:
     """An opened bundle. ``devices`` is the list it was compiled for, ``options`` those it was compiled with
     (the defaults where it does not say), ``flow`` the file of what runs of its programs do, if it has one,
-    ``files`` {name: sha256 in hex},
-    ``sizes`` {name: bytes}, ``slots`` where each parameter lies. ``kernels``: with which its programs run,
-    one of KERNELS; factory.open_program reads it. ``verified``: parameters, graphs and plans are not mapped,
-    and all that is used is compared."""
+    ``source`` the model of which programs for other sizes are made, if it has that, ``files`` {name: sha256
+    in hex}, ``sizes`` {name: bytes}, ``slots`` where each parameter lies. ``kernels``: with which its
+    programs run, one of KERNELS; factory.open_program reads it. ``verified``: parameters, graphs and plans
+    are not mapped, and all that is used is compared."""
 
     kernels: str
     path: Path
@@ -110,6 +119,8 @@ class Bundle:
         )
         self.options = _options(path, index.get("options", {}))
         self.flow: str | None = index.get("flow")
+        source = index.get("source")
+        self.source = source and BundleSource(source["model"], tuple(source["data"]))
         params = index["params"]
         self.params_file: str | None = params and params["file"]
         self.slots: Mapping[str, Slot] = (
@@ -129,16 +140,14 @@ class Bundle:
 
     def program(self, name: str | None = None) -> BundleProgram:
         """The program of that name, the first without one. Raises DocumentError with "did you mean"."""
-        if name is None:
+        if name is None and self.programs:
             return self.programs[0]
         for program in self.programs:
             if program.name == name:
                 return program
         known = [program.name for program in self.programs]
-        raise DocumentError(
-            f"bundle {self.path} has no program {name!r}{did_you_mean(name, known)}",
-            got=name,
-        )
+        which = "programs, but the model of which they are made" if name is None else f"program {name!r}"
+        raise DocumentError(f"bundle {self.path} has no {which}{did_you_mean(name or '', known)}", got=name)
 
     def member(self, file: str) -> Member:
         """Where the bytes of one file lie. Raises DocumentError for a name that it has not."""
@@ -320,67 +329,3 @@ def _read_index(path: Path, zipped: Mapping[str, Member] | None) -> dict[Any, An
         )
     check_schema(index, "bundle", f"{path}: {INDEX}")
     return index
-
-
-def _check_devices(path: Path, names: Sequence[str]) -> None:
-    """Raise DocumentError for a device that only tests have, and for a board that is a file."""
-    for i, device in enumerate(names):
-        if devices.is_test_only(device):
-            raise DocumentError(
-                f"bundle {path}: device {device} is for tests only: its kernels compute nothing",
-                got=device,
-                path=f"$.devices[{i}]",
-            )
-        if devices.is_file(device):
-            raise DocumentError(
-                f"bundle {path}: device {device} is a board of a file, which another machine has not: give a "
-                f"board of schemas/devices",
-                got=device,
-                path=f"$.devices[{i}]",
-            )
-
-
-def check_references(path: Path, index: Mapping[Any, Any]) -> None:
-    """Raise DocumentError where parts of bundle.json, valid by its schema, contradict one another, and for a
-    device that no bundle may name."""
-    _check_devices(path, index["devices"])
-    named = [
-        (f"$.programs[{i}].{key}", p[key])
-        for i, p in enumerate(index["programs"])
-        for key in ("graph", "plan")
-        if p.get(key) is not None
-    ]
-    named += [(f"$.libraries[{i}].file", entry["file"]) for i, entry in enumerate(index["libraries"])]
-    named += [("$.params.file", index["params"]["file"])] if index["params"] else []
-    named += [("$.flow", index["flow"])] if "flow" in index else []
-    for where, file in named:
-        if file not in index["files"]:
-            raise DocumentError(
-                f"bundle {path}: {file!r} is not among its files{did_you_mean(file, index['files'])}",
-                got=file,
-                path=where,
-            )
-    for key in ("graph", "plan"):  # so that all programs together are no more to read than the files are
-        owner: dict[str, str] = {}
-        for i, program in enumerate(index["programs"]):
-            file, name = program.get(key), program["name"]
-            if file is not None and owner.setdefault(file, name) != name:
-                raise DocumentError(
-                    f"bundle {path}: programs {owner[file]!r} and {name!r} are one file, "
-                    f"{file}: each has its own {key}",
-                    got=file,
-                    path=f"$.programs[{i}].{key}",
-                )
-    for i, program in enumerate(index["programs"]):
-        if program.get("const") and program["aliases"]:
-            raise DocumentError(
-                f"bundle {path}: program {program['name']!r} is const and overwrites an "
-                "input: one excludes the other",
-                got=program["aliases"],
-                path=f"$.programs[{i}]",
-            )
-    names = [p["name"] for p in index["programs"]]
-    if len(set(names)) != len(names):
-        raise DocumentError(
-            f"bundle {path}: two programs have one name: {names}", got=names, path="$.programs"
-        )

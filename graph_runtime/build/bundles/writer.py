@@ -23,8 +23,9 @@ from ...base.options import Options
 from ...base.progress import Count, uncounted
 from ...base.writing import told, writing
 from ...ir.documents.weights import Slot, lay_out, type_of, write_values
-from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, check_references
+from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, BundleSource
 from .files import INDEX, check_name, zip_members
+from .references import check_references
 
 __all__ = ["FLOW", "PARAMS", "write_bundle"]
 
@@ -42,16 +43,18 @@ def write_bundle(
     devices: Sequence[str],
     programs: Sequence[BundleProgram],
     libraries: Sequence[BundleLibrary],
-    files: Mapping[str, bytes | os.PathLike[str]],
+    files: Mapping[str, bytes | memoryview | os.PathLike[str]],
     params: Mapping[str, Any] | None = None,
     options: Options | None = None,
     flow: bytes | None = None,
+    source: BundleSource | None = None,
     tell: Count = uncounted,
 ) -> Path:
     """Write a bundle: a stored zip if ``path`` ends in .zip, else a folder. ``files`` {name: bytes, or a
     path to copy} must have every file that programs and libraries name. ``params`` {key: an array or a
-    Constant}. ``options``: those that it was compiled with. ``flow``: flow.json, if runs go by one. ``tell``
-    is called with (parameters written, parameters in all).
+    Constant}. ``options``: those that it was compiled with. ``flow``: flow.json, if runs go by one;
+    ``source``: the model that it is of, if that is among the files. ``tell`` is called with (parameters
+    written, parameters in all).
 
     An older bundle at ``path`` is replaced; anything else there is refused. Raises DocumentError, what
     reading a Constant raises, and WriteError.
@@ -71,6 +74,7 @@ def write_bundle(
         **({} if options is None else {"options": options.as_json()}),
         "programs": [_program(p) for p in programs],
         **({} if flow is None else {"flow": FLOW}),
+        **({} if source is None else {"source": {"model": source.model, "data": list(source.data)}}),
         "libraries": [_library(entry) for entry in libraries],
         "params": {"file": PARAMS, "tensors": {key: _slot(slot) for key, slot in slots.items()}}
         if slots
@@ -88,8 +92,8 @@ def write_bundle(
                 with target.member(name, size) as sink:
                     write_values(sink, slots, params, tell)
             else:
-                with _opened(files[name]) as (source, length), target.member(name, length) as sink:
-                    shutil.copyfileobj(source, sink, _CHUNK)
+                with _opened(files[name]) as (stream, length), target.member(name, length) as sink:
+                    shutil.copyfileobj(stream, sink, _CHUNK)
             kept[name] = {"bytes": sink.count, "sha256": sink.digest.hexdigest()}
         text = orjson.dumps(index, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
         with target.member(INDEX, len(text)) as sink:
@@ -113,10 +117,10 @@ def _library(library: BundleLibrary) -> dict[Any, Any]:
 
 
 @contextmanager
-def _opened(data: bytes | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
+def _opened(data: bytes | memoryview | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
     """A stream of what stands for a file, and its bytes."""
-    if isinstance(data, bytes):
-        yield io.BytesIO(data), len(data)
+    if isinstance(data, (bytes, memoryview)):
+        yield io.BufferedReader(_Viewed(data)), len(data)
         return
     try:
         with open_file(data):
@@ -127,6 +131,22 @@ def _opened(data: bytes | os.PathLike[str]) -> Iterator[tuple[IO[bytes], int]]:
         ) from None
     with open_file(data) as file:
         yield file, os.fstat(file.fileno()).st_size
+
+
+class _Viewed(io.RawIOBase):
+    """A stream over bytes that copies none of them before they are read: a mapped model may be large."""
+
+    def __init__(self, data: bytes | memoryview):
+        self._data, self._at = memoryview(data), 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        part = self._data[self._at : self._at + len(target)]
+        target[: len(part)] = part
+        self._at += len(part)
+        return len(part)
 
 
 # **************** what may be replaced ****************

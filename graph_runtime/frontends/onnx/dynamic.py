@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -90,14 +91,16 @@ def found_by_runs(error: GraphRuntimeError) -> bool:
     return isinstance(error, (UnboundDimsError, UnknownValueError)) or (any(waits) and all(waits))
 
 
-def open_dynamic(source: Any, dims: Mapping[str, Size], values: Mapping[str, Any]) -> DynamicFile:
+def open_dynamic(
+    source: Any, dims: Mapping[str, Size], values: Mapping[str, Any], folder: Path | None = None
+) -> DynamicFile:
     """A file for runs that bring the sizes. ``dims``: sizes that are bound already; ``values``: inputs that
-    become constants. Raises as load_model, but for what depends on sizes; UnsupportedOpError lists all ops
-    that have no converter."""
+    become constants; ``folder``: where external data of a model in bytes is. Raises as load_model, but for
+    what depends on sizes; UnsupportedOpError lists all ops that have no converter."""
     from . import families  # noqa: F401  (it fills the table of converters)
 
     onnx = require_onnx()
-    file = checked_file(source, onnx, None)
+    file = checked_file(source, onnx, folder)
     graph = file.proto.graph
     versions = opsets(file.proto, onnx)
     _check_ops(graph, file.name)

@@ -29,6 +29,7 @@ __all__ = [
     "check_size",
     "dtype_name",
     "element_constant",
+    "external_file",
     "open_model",
     "tensor_constant",
 ]
@@ -236,7 +237,7 @@ def _inline(tensor: Any, kind: TensorType, what: str) -> np.ndarray:
 
 def _external(file: ModelFile, tensor: Any, kind: TensorType, what: str, source: str) -> Constant:
     said = {entry.key: entry.value for entry in tensor.external_data}
-    path = _inside(file.folder, said.get("location", ""), what)
+    path = external_file(file.folder, said.get("location", ""), what)
     try:
         offset, length = int(said.get("offset", 0)), int(said.get("length", kind.nbytes))
     except ValueError as error:
@@ -278,7 +279,7 @@ def _within(path: Path, span: Span, what: str) -> int | None:
     return size
 
 
-def _inside(folder: Path | None, location: str, what: str) -> Path:
+def external_file(folder: Path | None, location: str, what: str) -> Path:
     """The file of external data. Raises GraphError where it does not stay in the model's folder."""
     if not location or "\0" in location:
         raise GraphError(f"{what}: external data has no location", got=location)

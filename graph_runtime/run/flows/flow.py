@@ -26,7 +26,11 @@ from .origins import Origin
 from .programs import Programs, host_bytes
 from .resident import ResidentBody, resident_of
 
-__all__ = ["Flow", "Step"]
+__all__ = ["Flow", "Step", "UnmetError"]
+
+
+class UnmetError(InputError):
+    """Sizes or values that no run of a bundle's flow had met."""
 
 
 @dataclass(eq=False)
@@ -191,7 +195,7 @@ class Flow:
         self, nodes: Iterable[StagedNode], known: Mapping[str, Known], values: Mapping[str, Value]
     ) -> Step:
         if self.origin is None:
-            raise InputError(_unknown(self, values))
+            raise UnmetError(_unknown(self, values))
         types = {name: type_of(value) for name, value in values.items() if name not in known}
         stage = self.origin.next_stage(nodes, known, types, self.outputs)
         if not stage.rest:

@@ -4,58 +4,61 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
 
-from ...base import dtypes
 from ...base.errors import DocumentError, GraphRuntimeError, InputError, SessionBusyError, did_you_mean
 from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...build.bundles.flow_text import flow_text
 from ...frontends import is_stablehlo
 from ...frontends.onnx.dynamic import PortInfo, open_dynamic
-from ...frontends.onnx.elements import ELEMENTS, STRING, element_name, elements_of, numpy_dtype
+from ...frontends.onnx.elements import elements_of, numpy_dtype
 from ...frontends.onnx.stages import first_nodes
 from ...frontends.stablehlo.op_stages import check, first_ops, ports
 from ...frontends.stablehlo.source import Source, read_source
 from ...ir.graph import TensorType
+from ...ir.model import Model
 from ...rewrite.buckets import Buckets
 from ..module import GraphModule
+from ..queues.run import Run
 from ..tensors.tensor import Tensor
 from .bucketed_runs import BucketedRuns
 from .element_array import ElementArray, tensor_of
-from .flow import Flow
+from .flow import Flow, UnmetError
 from .flow_values import Value, array_of, kind_of, type_of
+from .given import fitting
 from .origins import OnnxOrigin, StableHloOrigin
-from .programs import Make, Programs
+from .programs import Make, Programs, SizedProgram
 from .saving import flow_document, save_flow
 
 __all__ = ["FlowModule", "open_flow"]
 
 
-def open_flow(source: Any, make: Make, options: Options, name: str) -> FlowModule:
+def open_flow(source: Any, make: Make, options: Options, name: str, folder: Path | None = None) -> FlowModule:
     """A module of an ONNX file, whatever its sizes, or of a StableHLO text. ``options``: dims and values bind
-    some of the file's; ``make``: what makes a program. Raises as the front-end's load_model, but for what
-    runs find."""
+    some of the file's; ``make``: what makes a program; ``folder``: where external data of a model in bytes
+    is. Raises as the front-end's load_model, but for what runs find."""
     programs = Programs(make, options, name, options.programs)
     if is_stablehlo(source):
         return _open_stablehlo(read_source(source), programs, options)
-    file = open_dynamic(source, options.dims, options.values)
+    file = open_dynamic(source, options.dims, options.values, folder)
     nodes = first_nodes(file.file.file.proto.graph)
     names = tuple(info.name for info in file.outputs)
     flow = Flow(OnnxOrigin(file.file), nodes, names, file.known, programs, options.most_steps)
-    return FlowModule(file.inputs, file.outputs, flow, file.check, file.buckets)
+    return FlowModule(file.inputs, file.outputs, flow, file.check, options, file.buckets)
 
 
 def _open_stablehlo(source: Source, programs: Programs, options: Options) -> FlowModule:
     inputs, outputs = ports(source)
     names = tuple(info.name for info in outputs)
     flow = Flow(StableHloOrigin(source), first_ops(source), names, {}, programs, options.most_steps)
-    return FlowModule(inputs, outputs, flow, partial(check, source))
+    return FlowModule(inputs, outputs, flow, partial(check, source), options)
 
 
 class FlowModule:
@@ -65,6 +68,9 @@ class FlowModule:
     dropped, ``describe()`` shows the flow, ``save()`` writes it as a bundle. ``inputs`` and ``outputs`` say
     what the file says of them. The methods are GraphModule's, where a model without sizes can have them. One
     thread at a time.
+
+    ``check``: raises InputError for sizes that the file does not allow. ``options``: those that it was made
+    with. ``more`` opens the model of a bundle, which serves what the bundle's programs do not.
     """
 
     def __init__(
@@ -73,13 +79,18 @@ class FlowModule:
         outputs: Sequence[PortInfo],
         flow: Flow,
         check: Callable[[Mapping[str, TensorType]], None],
+        options: Options,
         buckets: Mapping[str, Sequence[int]] | None = None,
+        more: Callable[[], FlowModule] | None = None,
     ):
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
-        self.flow, self.programs, self._check = flow, flow.programs, check
+        self.flow, self.programs, self._check, self._options = flow, flow.programs, check, options
+        self._more = more
+        self._opened: FlowModule | None = None
+        self._unmet: set[Any] = set()  # kinds of inputs for which the bundle's programs do not serve
         self._bucketed = BucketedRuns(flow, inputs, buckets) if buckets else None
         self._index = {info.name: i for i, info in enumerate(inputs)}
-        self._dtypes = {i.name: numpy_dtype(i.dtype) if i.dtype else None for i in inputs}
+        self._dtypes = tuple(numpy_dtype(i.dtype) if i.dtype else None for i in inputs)
         self._values: dict[str, Value] = {}
         self._outputs: list[Value] | None = None
         self._checked: set[Any] = set()
@@ -104,28 +115,46 @@ class FlowModule:
         run again."""
         if inputs:
             self.set_input(**inputs)
+        with self._alone():
+            self._outputs = self._run()
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keeps other threads out."""
         if not self._lock.acquire(blocking=False):
             raise SessionBusyError("another thread runs this module: one at a time, or a module for each")
         try:
-            self._outputs = self._run()
+            yield
         finally:
             self._lock.release()
 
-    def _run(self) -> list[Value]:
-        if len(self._values) < len(self.inputs):
-            missing = [info.name for info in self.inputs if info.name not in self._values]
+    def _key(self, values: Mapping[str, Value]) -> Any:
+        """Of what kind the inputs are. Raises InputError where one is missing or has other sizes."""
+        if len(values) < len(self.inputs):
+            missing = [info.name for info in self.inputs if info.name not in values]
             raise InputError(f"inputs without a value: {', '.join(missing)}", wanted=missing)
-        own = self._values
-        values = {name: own[name] for name in self._index}
-        key = tuple([kind_of(value) for value in values.values()])
+        key = tuple([kind_of(values[name]) for name in self._index])
         if key not in self._checked:
             kinds = {name: type_of(value) for name, value in values.items()}
             self._check({name: kind for name, kind in kinds.items() if isinstance(kind, TensorType)})
             self._checked.add(key)
+        return key
+
+    def _run(self) -> list[Value]:
+        own = self._values
+        key = self._key(own)
+        values = {name: own[name] for name in self._index}
         if self._bucketed is not None and (found := self._bucketed.run(values, key)) is not None:
             return found
+        if key in self._unmet:
+            return self._run_model(own)
         try:
             return self.flow.run(values, key)
+        except UnmetError:
+            if self._more is None:
+                raise
+            self._unmet.add(key)
+            return self._run_model(own)
         except GraphRuntimeError:
             raise
         except (LookupError, TypeError, ValueError, OverflowError) as error:
@@ -133,6 +162,24 @@ class FlowModule:
                 raise
             text = f"the flow of the bundle does not fit its programs: {type(error).__name__}: {error}"
             raise DocumentError(text) from error
+
+    def _run_model(self, values: Mapping[str, Value]) -> list[Value]:
+        """A run by the model of the bundle."""
+        model = self._model()
+        model._values = dict(values)
+        return model._run()
+
+    def _model(self) -> FlowModule:
+        """The module of the model that is in the bundle."""
+        assert self._more is not None, "a bundle without its model serves what it has met"
+        if self._opened is None:
+            self._opened = self._more()
+        return self._opened
+
+    @property
+    def modules(self) -> tuple[FlowModule, ...]:
+        """This module; of a bundle, too, that of its model, once that was needed."""
+        return (self,) if self._opened is None else (self, self._opened)
 
     @property
     def buckets(self) -> Buckets | None:
@@ -143,14 +190,14 @@ class FlowModule:
         """What it did: ``programs`` kept, ``made`` and ``dropped``, ``hits`` (stages whose program was
         there); with buckets ``bucket_runs``, ``exact_runs``, ``padded`` elements of inputs, and ``reasons``
         {sizes: why no bucket serves them}."""
-        programs = self.programs
+        several = [module.programs for module in self.modules]
         found: dict[str, Any] = {
-            "programs": len(programs),
-            "made": programs.made,
-            "dropped": programs.dropped,
-            "hits": programs.hits,
+            "programs": sum(map(len, several)),
+            "made": sum(programs.made for programs in several),
+            "dropped": sum(programs.dropped for programs in several),
+            "hits": sum(programs.hits for programs in several),
         }
-        if (buckets := self.buckets) is not None:
+        if (buckets := self.modules[-1].buckets) is not None:
             found |= {"bucket_runs": buckets.runs, "exact_runs": buckets.exact, "padded": buckets.padded}
             found["reasons"] = dict(buckets.reasons)
         return found
@@ -158,25 +205,64 @@ class FlowModule:
     def prepare(self) -> None:
         """Make the first program of inputs whose sizes are all known now, so that the first run need not, and
         what cannot be converted is known before it. Raises as run."""
+        self.flow.prepare(self._stubs({}))
+
+    def first_model(self, dims: Mapping[str, Any]) -> Model | None:
+        """What its first program is made of where open dimensions have these sizes; None where the first
+        thing that runs do is a loop, and for inputs that are no tensors. Raises as run."""
+        if any(info.sequence or info.optional for info in self.inputs):
+            return None
+        return self.flow.first(self._stubs(dims)).stage.model
+
+    def _stubs(self, dims: Mapping[str, Any]) -> dict[str, Value]:
+        """Values that stand for the inputs, of the sizes that are known."""
         stubs: dict[str, Value] = {}
         for info in self.inputs:
-            sizes = [size for size in info.shape or () if isinstance(size, int)]
-            stubs[info.name] = elements_of(info.dtype, sizes)
-        self.flow.prepare(stubs)
+            shape = dims.get(info.name, ()) if info.shape is None else info.shape
+            sizes = [dims.get(size, size) if isinstance(size, str) else size for size in shape]
+            stubs[info.name] = elements_of(info.dtype, [size for size in sizes if isinstance(size, int)])
+        return stubs
 
     @property
     def proto(self) -> Any:
-        """The ModelProto, without the values of its initialisers. Raises InputError for a bundle."""
+        """The ModelProto, without the values of its initialisers. Raises InputError for a closed bundle."""
         if self.flow.origin is None:
-            raise InputError("a bundle has not the model that it was made of")
+            if self._more is None:
+                raise InputError("this bundle has not the model that it was made of")
+            return self._model().proto
         return self.flow.origin.proto
 
-    def run_async(self, *_: Any, **__: Any) -> NoReturn:
-        """Refused: what a flow runs next depends on values that a run finds."""
-        raise InputError(
-            "this model finds sizes or values while it runs, so its runs cannot be queued: call run(), or "
-            "bind all of them (dims, values)"
-        )
+    def run_async(
+        self, out: Mapping[str | int, Tensor] | Sequence[Tensor | None] | None = None, **inputs: Any
+    ) -> Run:
+        """Queue a run with these inputs, as GraphModule.run_async, of a model that is one program at their
+        sizes; buckets are not looked at. Raises InputError for one that finds sizes or values while it runs:
+        what comes next is known when those are there."""
+        values = {**self._values, **self._fitted(inputs)}
+        with self._alone():
+            key = self._key(values)
+            program = self._program(values, key)
+        graph = program.session.graph
+        given = {graph.input_names[at]: values[graph.input_names[at]] for at in program.inputs}
+        return program.module.run_async(out, **given)
+
+    def _program(self, values: Mapping[str, Value], key: Any) -> SizedProgram:
+        """The one program of a run at these sizes. Raises InputError where there is more to it."""
+        try:
+            step = self.flow.first({name: values[name] for name in self._index})
+        except UnmetError:
+            if self._more is None:
+                raise
+            return self._model()._program(values, key)
+        model = step.stage.model
+        plain = step.last and not step.stage.has_elements and not step.stage.bounds
+        whole = step.stage.makes.items() >= {(info.name, info.name) for info in self.outputs}
+        if not (plain and whole and model) or any(read.index is not None for read in step.stage.reads):
+            raise InputError(
+                "this model finds sizes or values while it runs, so its runs cannot be queued: call run(), "
+                "or bind all of them (dims, values)"
+            )
+        return self.programs.of(model)
 
     # **************** inputs and outputs ****************
 
@@ -205,8 +291,11 @@ class FlowModule:
         same_kind cast apart. Raises InputError, before any is set, for a name or value that does not fit."""
         if key is not None:
             params = {self._name(key): value, **params}
-        found = {name: self._fitting(self.inputs[self._at(name)], each) for name, each in params.items()}
-        self._values |= found
+        self._values |= self._fitted(params)
+
+    def _fitted(self, params: Mapping[str, Any]) -> dict[str, Value]:
+        at = {name: self._at(name) for name in params}
+        return {name: fitting(self.inputs[i], self._dtypes[i], params[name]) for name, i in at.items()}
 
     def get_output(self, index: str | int, out: Any = None) -> Any:
         """A tensor, or a list of them for a sequence: the next run overwrites it; an ElementArray for texts
@@ -241,28 +330,12 @@ class FlowModule:
             raise InputError(f"there is no input {name!r}{did_you_mean(name, self._index)}", got=name)
         return self._index[name]
 
-    def _fitting(self, info: PortInfo, value: Any) -> Value:
-        if type(value) is np.ndarray and value.dtype == self._dtypes[info.name] and value.flags.c_contiguous:
-            if info.shape is not None and len(info.shape) == value.ndim:
-                return value  # as nearly all are
-        if info.optional and value is None:
-            return None
-        if info.sequence:
-            return [_typed(info, each) for each in value]
-        if isinstance(value, Tensor) and value.dtype == info.dtype:
-            return value
-        array = _typed(info, value)
-        if info.shape is not None and len(info.shape) != array.ndim:
-            raise InputError(
-                f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}", got=array.shape
-            )
-        return array
-
     # **************** what it is ****************
 
     def describe(self) -> str:
         """The flow as far as runs have found it out: steps by what leads to them, their programs, loops."""
-        return flow_text(flow_document(self.flow, self.inputs, self.outputs)[0])
+        texts = [flow_text(flow_document(m.flow, m.inputs, m.outputs)[0]) for m in self.modules]
+        return "\nby the model itself:\n".join(texts)
 
     def save(
         self,
@@ -270,12 +343,17 @@ class FlowModule:
         devices: Any = ("cpu:0",),
         options: Options | None = None,
         *,
+        closed: bool = False,
         tell: Tell = silent,
     ) -> Path:
-        """Write a bundle: of the sizes, values and branches that runs have met, and no others. Raises
-        InputError before a run, and as gr.build_bundle."""
+        """Write a bundle: the programs of the sizes, values and branches that runs have met, and the model,
+        of which the session that opens it makes those of others. ``closed``: without the model, so that there
+        are no others. Raises InputError for a closed one before a run and for a module of a bundle, and as
+        gr.build_bundle."""
+        if self.flow.origin is None:
+            raise InputError("this module is of a bundle: copy that")
         ports = self.inputs, self.outputs
-        return save_flow(self.flow, ports, path, devices, options or self.programs.options, tell)
+        return save_flow(self.flow, ports, path, devices, options or self._options, tell, closed)
 
 
 def _info(ports: tuple[PortInfo, ...]) -> tuple[dict[str, Any], dict[str, str]]:
@@ -284,50 +362,3 @@ def _info(ports: tuple[PortInfo, ...]) -> tuple[dict[str, Any], dict[str, str]]:
 
 def _tensor(value: Value) -> Tensor | ElementArray:
     return value if isinstance(value, Tensor) else tensor_of(value)
-
-
-def _typed(info: PortInfo, value: Any) -> np.ndarray:
-    try:
-        array = value.numpy() if isinstance(value, (Tensor, ElementArray)) else np.asarray(value)
-    except (ValueError, TypeError) as error:
-        raise InputError(f"input {info.name!r}: {error}", got=type(value).__name__) from error
-    if array.dtype.name == info.dtype and array.flags.c_contiguous:
-        return array
-    if info.dtype in ELEMENTS or array.dtype.kind in "OUST":
-        return _typed_elements(info, array)
-    wanted = dtypes.to_numpy(info.dtype) if info.dtype else array.dtype
-    if array.dtype != wanted:
-        plain = not hasattr(value, "dtype") and np.array_equal(array, array.astype(wanted))
-        if not (plain or np.can_cast(array.dtype, wanted, "same_kind")):
-            raise InputError(
-                f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}",
-                got=array.dtype.name,
-                wanted=info.dtype,
-            )
-        array = array.astype(wanted)
-    return np.asarray(array, order="C")
-
-
-def _typed_elements(info: PortInfo, array: np.ndarray) -> np.ndarray:
-    """An array of an input whose elements, or the array's, no graph has a dtype for."""
-    wanted = info.dtype
-    if array.dtype.kind in "OUST" and wanted in ("", STRING.name):
-        return np.asarray(array, object, order="C")
-    if wanted in ELEMENTS and array.dtype.kind not in "OUST":
-        dtype = ELEMENTS[wanted].numpy()
-        same = array.dtype == dtype or element_name(array.dtype) == wanted
-        with np.errstate(all="ignore"):
-            cast = array if same else array.astype(dtype)
-        if same or np.array_equal(cast.astype(np.float64), array.astype(np.float64)):
-            return np.asarray(cast, order="C")
-        raise InputError(
-            f"input {info.name!r} is {info}, which does not hold all values of what is given, "
-            f"{array.min()} to {array.max()}",
-            got=(array.min(), array.max()),
-            wanted=wanted,
-        )
-    raise InputError(
-        f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}",
-        got=array.dtype.name,
-        wanted=wanted,
-    )

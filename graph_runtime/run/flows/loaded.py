@@ -33,15 +33,20 @@ def flow_of_bundle(bundle: Bundle) -> dict[str, Any]:
     return read_flow(bytes(bundle.read(bundle.flow)), programs, f"bundle {bundle.path}: {bundle.flow}")
 
 
-def load_flow(bundle: Bundle, open_entry: Callable[[BundleProgram], GraphModule]) -> FlowModule:
-    """The module of a bundle with a flow; ``open_entry`` opens its programs, when they are first run. Raises
-    DocumentError, and what opening the first program raises."""
+def load_flow(
+    bundle: Bundle,
+    open_entry: Callable[[BundleProgram], GraphModule],
+    open_model: Callable[[], FlowModule] | None = None,
+) -> FlowModule:
+    """The module of a bundle with a flow. ``open_entry`` opens its programs, when they are first run;
+    ``open_model`` the model that is in it, when none of them serves. Raises DocumentError, and what opening
+    the first program raises."""
     document = flow_of_bundle(bundle)
     options = Options.of(bundle.options, most_steps=document["most_steps"])
     programs = _Opened(bundle, open_entry, options)
     inputs, outputs = (tuple(map(_port, document[what])) for what in ("inputs", "outputs"))
     flow = _Reader(document, bundle, programs).flow(0)
-    module = FlowModule(inputs, outputs, flow, _no_check)
+    module = FlowModule(inputs, outputs, flow, _no_check, options, more=open_model)
     for step in list(flow.steps.values())[:1]:
         if step.stage.model is not None:
             programs.of(step.stage.model)  # what cannot be opened is known now

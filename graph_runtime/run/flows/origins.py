@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from ...base.errors import InputError
+from ...frontends.onnx.carried import carried_files
 from ...frontends.onnx.elements import Strings
 from ...frontends.onnx.host_ops import host_op
 from ...frontends.onnx.parse import ParsedFile
@@ -32,6 +34,10 @@ class Origin(Protocol):
     @property
     def proto(self) -> Any:
         """The ModelProto. Raises InputError where there is none."""
+
+    def files(self) -> Mapping[str, memoryview | Path]:
+        """What a bundle must have to make this origin again: the model first, by their names in a folder.
+        Raises MissingDataError."""
 
     def next_stage(
         self,
@@ -59,6 +65,9 @@ class OnnxOrigin:
     @property
     def proto(self) -> Any:
         return self.file.file.proto
+
+    def files(self) -> Mapping[str, memoryview | Path]:
+        return carried_files(self.file.file)
 
     def next_stage(
         self,
@@ -89,6 +98,9 @@ class StableHloOrigin:
     @property
     def proto(self) -> Any:
         raise InputError("a StableHLO text is no ModelProto")
+
+    def files(self) -> Mapping[str, memoryview | Path]:
+        return {"model.mlir": memoryview(self.source.text.data)}
 
     def next_stage(
         self,

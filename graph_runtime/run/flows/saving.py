@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -73,12 +74,15 @@ def save_flow(
     devices: Any,
     options: Options,
     tell: Tell = silent,
+    closed: bool = True,
 ) -> Path:
-    """Write a bundle of what the runs so far have found: the programs, and the flow above them. Raises
-    InputError before a run, and as build_bundle."""
+    """Write a bundle of what the runs so far have found: the programs, and the flow above them. Unless it is
+    ``closed`` the model goes along, of which a session makes programs for what these runs have not met.
+    Raises InputError for a closed one before a run, and as build_bundle."""
     document, models = flow_document(flow, *ports)
     _refuse_elements(flow.steps.values())
-    if not models:
+    source = {} if closed or flow.origin is None else _source(flow.origin.files(), Path(out))
+    if not (models or source):
         raise InputError(
             "there is nothing to save before a run: run the model at the sizes that it shall have"
         )
@@ -86,8 +90,21 @@ def save_flow(
     check_flow(document, programs, "the flow")
     from ...codegen.build import prepare_programs, write_prepared  # needed where something is compiled only
 
-    prepared = prepare_programs(models, devices, options, tell=tell)
-    return write_prepared(prepared, out, options, tell=tell, flow=orjson.dumps(document))
+    bound = replace(options, dims={}, values={})  # the models have sizes
+    prepared = prepare_programs(models, devices, bound, tell=tell)
+    text = orjson.dumps(document)
+    return write_prepared(prepared, out, options, tell=tell, flow=text, source=source, devices=devices)
+
+
+def _source(files: Mapping[str, memoryview | Path], out: Path) -> dict[str, memoryview | Path]:
+    """A model's files by their names in a bundle. Raises InputError where a zip cannot have them."""
+    if out.suffix == ".zip" and len(files) > 1:
+        raise InputError(
+            f"{out} is a zip, and external data is read from files beside the model: write a folder, or "
+            "leave the model out (closed)",
+            got=list(files)[1:],
+        )
+    return {f"source/{name}": data for name, data in files.items()}
 
 
 def _refuse_elements(steps: Iterable[Step]) -> None:

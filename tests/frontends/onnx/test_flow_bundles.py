@@ -97,7 +97,7 @@ def saved(tmp_path_factory):
     module = gr.create(model(), compile=False)
     for positive in (True, False):
         check(module, feed(5, 20, positive))
-    path = module.save(tmp_path_factory.mktemp("flows") / "net.bundle")
+    path = module.save(tmp_path_factory.mktemp("flows") / "net.bundle", closed=True)
     return path, module
 
 
@@ -120,11 +120,13 @@ def test_sizes_that_a_bundle_has_not_are_named_and_it_still_runs(saved):
     check(loaded, feed(5, 2, True))
 
 
-def test_nothing_is_saved_before_a_run(tmp_path):
+def test_nothing_is_saved_before_a_run(saved, tmp_path):
     module = gr.create(model(), compile=False)
     with pytest.raises(InputError, match="nothing to save before a run"):
-        module.save(tmp_path / "net.bundle")
+        module.save(tmp_path / "net.bundle", closed=True)
     assert not (tmp_path / "net.bundle").exists()
+    with pytest.raises(InputError, match="of a bundle: copy that"):
+        gr.load(saved[0]).save(tmp_path / "again.bundle")
 
 
 @pytest.mark.parametrize("every", [41, pytest.param(1, marks=pytest.mark.slow)])
@@ -220,6 +222,129 @@ def test_a_flow_that_was_changed_on_disk_is_refused(saved, tmp_path):
         gr.load(path)
 
 
+@pytest.mark.parametrize("name", ["net.bundle", "net.zip"])
+@pytest.mark.parametrize("runs", [0, 1])
+def test_a_bundle_with_its_model_serves_what_no_run_had_met(tmp_path, name, runs):
+    module = gr.create(model(), compile=False, most_steps=50)
+    for _ in range(runs):
+        check(module, feed(5, 20, True))
+    loaded = gr.load(module.save(tmp_path / name))
+    assert len(read_bundle(tmp_path / name).programs) == (4 if runs else 0)
+    for rows, n, positive in ((5, 20, True), (7, 3, False), (5, 20, True), (5, 2, False)):
+        check(loaded, feed(rows, n, positive))
+    with pytest.raises(GraphRuntimeError, match="50 iterations and goes on"):
+        loaded.run(**feed(6, 60, True))
+    assert "by the model itself" in loaded.describe()
+    assert loaded.proto.graph.name == "g"
+
+
+def test_a_model_with_external_data_goes_along_in_a_folder(tmp_path):
+    (tmp_path / "a").mkdir()
+    onnx.save(
+        model(), tmp_path / "a" / "net.onnx", save_as_external_data=True, location="w", size_threshold=0
+    )
+    module = gr.create(tmp_path / "a" / "net.onnx", compile=False)
+    path = module.save(tmp_path / "net.bundle")
+    (tmp_path / "a" / "w").unlink()
+    check(gr.load(path), feed(5, 3, True))
+    with pytest.raises(GraphRuntimeError, match="its file is absent"):
+        module.save(tmp_path / "other.bundle")
+    onnx.save(
+        model(), tmp_path / "a" / "net.onnx", save_as_external_data=True, location="w", size_threshold=0
+    )
+    with pytest.raises(InputError, match="write a folder"):
+        module.save(tmp_path / "net.zip")
+    held = path / "source" / "model.onnx"
+    held.write_bytes(bytes(held.stat().st_size))
+    with pytest.raises(GraphRuntimeError, match="was changed"):
+        gr.load(path).run(**feed(5, 3, True))
+
+
+def open_sizes():
+    """y = softmax(x w) of any number of rows."""
+    nodes = [node("MatMul", ["x", "w"], ["xw"]), node("Softmax", ["xw"], ["y"], axis=0)]
+    init = [numpy_helper.from_array(W, "w")]
+    graph = helper.make_graph(nodes, "open", [value("x", ["rows", 4])], [value("y")], init)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def softmax(x):
+    made = np.exp(x @ W)
+    return made / made.sum(axis=0)
+
+
+def test_buckets_stay_buckets_in_a_bundle(tmp_path):
+    module = gr.create(open_sizes(), dims={"rows": (4, 8)}, compile=False)
+    loaded = gr.load(module.save(tmp_path / "net.bundle"))
+    for rows in (3, 4, 7, 9):
+        x = RNG.standard_normal((rows, 4)).astype(np.float32)
+        loaded.run(x=x)
+        np.testing.assert_allclose(loaded.get_output(0).numpy(), softmax(x), rtol=1e-4)
+    assert loaded.stats()["bucket_runs"] == 3
+    assert loaded.stats()["exact_runs"] == 1
+
+
+def test_runs_of_one_program_are_queued_at_any_size(tmp_path):
+    module = gr.create(open_sizes(), compile=False)
+    loaded = gr.load(module.save(tmp_path / "net.bundle"))
+    given = [RNG.standard_normal((rows, 4)).astype(np.float32) for rows in (3, 5, 3, 8)]
+    for each in (module, loaded):
+        for x, run in [(x, each.run_async(x=x)) for x in given]:
+            np.testing.assert_allclose(run.outputs[0].numpy(), softmax(x), rtol=1e-4)
+    with pytest.raises(InputError, match="finds sizes or values while it runs"):
+        gr.create(model(), compile=False).run_async(**feed(5, 3, True))
+    with pytest.raises(InputError, match="inputs without a value: x"):
+        module.run_async()
+
+
+def test_a_bundle_with_neither_programs_nor_a_model_is_refused(saved, tmp_path):
+    import shutil
+
+    for name, spoil, text in (
+        ("a", lambda d: d.update(programs=[]), "neither programs nor a model"),
+        ("b", lambda d: d.update(source={"model": "source/model.onnx", "data": []}), "not among its files"),
+        ("c", lambda d: d.update(source={"model": "flow.json", "data": []}), "must match"),
+        ("d", lambda d: d.update(source={"model": "source/model.onnx"}), "data"),
+    ):
+        shutil.copytree(saved[0], tmp_path / name)
+        index = json.loads((tmp_path / name / "bundle.json").read_text())
+        spoil(index)
+        (tmp_path / name / "bundle.json").write_text(json.dumps(index))
+        with pytest.raises(DocumentError, match=text):
+            read_bundle(tmp_path / name)
+
+
+def test_commands_on_a_bundle_without_programs(tmp_path, capsys):
+    def command(*words, code=0):
+        with pytest.raises(SystemExit) as stopped:
+            cli.main(list(map(str, words)))
+        printed = "".join(capsys.readouterr())
+        assert (stopped.value.code or 0) == code, printed
+        return " ".join(printed.split())
+
+    file, out = tmp_path / "open.onnx", tmp_path / "open.bundle"
+    onnx.save(open_sizes(), str(file))
+    said = command("compile", file, "-o", out, "--no-compile")
+    assert "no program yet; the model is in it" in said
+    assert "x float32[rows, 4]" in command("inspect", out)
+    assert "ok: the model" in command("verify", out)
+    for path in (file, out):
+        for look in ("plan", "estimate"):
+            said = command(look, path)
+            assert f"{path.name} leaves rows open: what follows is of the program at rows = 1 alone" in said
+    assert "at rows = 8 alone" in command("estimate", file, "--dim", "rows=4,8")
+    assert "at rows = 8 alone" in command("estimate", out, "--dim", "rows=4,8")
+    np.save(tmp_path / "x.npy", np.ones((6, 4), np.float32))
+    said = command("run", out, "--input", f"x={tmp_path / 'x.npy'}")
+    assert "1 programs: x float32[6, 4]" in said
+    said = command("run", file, "--input", f"x={tmp_path / 'x.npy'}", "--compare", "--no-compile")
+    assert "as numpy: worst nmse" in said
+    assert "bind each" in command("compile", file, "-o", tmp_path / "c", "--closed", code=2)
+    onnx.save(model(), str(file))
+    said = command("plan", file)
+    assert "the first of its programs alone at rows = 1, x -> rows" in said
+
+
 @pytest.mark.slow
 def test_the_commands_write_run_and_show_a_flow(tmp_path, capsys):
     def command(*words, fails=False):
@@ -235,14 +360,15 @@ def test_the_commands_write_run_and_show_a_flow(tmp_path, capsys):
     for name, array in given.items():
         np.save(tmp_path / f"{name}.npy", array)
     inputs = [w for name in given for w in ("--input", f"{name}={tmp_path / name}.npy")]
-    assert "Loop 'Loop_twice' makes twice" in command("compile", file, "-o", out, "--no-compile", *inputs)
+    flags = ("-o", out, "--no-compile", "--closed")
+    assert "Loop 'Loop_twice' makes twice" in command("compile", file, *flags, *inputs)
     command("run", out, *inputs, "-o", tmp_path / "y.npz")
     made = np.load(tmp_path / "y.npz")
     for name, want in zip(("y", "sums", "total"), expected(**given), strict=True):
         np.testing.assert_allclose(made[name], want, rtol=2e-4, atol=1e-5)
     assert "which program a run takes" in command("inspect", out)
     assert "--compare looks at one program" in command("run", out, *inputs, "--compare", fails=True)
-    assert "bind each, as in --dim rows=1" in command("compile", file, "-o", out, fails=True)
-    sizes = command("compile", file, "-o", out, "--no-compile", "--dim", "rows=3,4", *inputs[2:])
+    assert "bind each, as in --dim rows=1" in command("compile", file, *flags, fails=True)
+    sizes = command("compile", file, *flags, "--dim", "rows=3,4", *inputs[2:])
     assert "with x float32[3, 4]" in sizes
     assert "with x float32[4, 4]" in sizes
