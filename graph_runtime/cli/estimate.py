@@ -13,7 +13,7 @@ from ..simulation.simulation import IN_FLIGHT, simulate
 from ..views import report
 from . import options as opt
 from .boards import show_boards, stored_as
-from .pictures import Html, Trace, write_pictures
+from .pictures import Html, Trace, Visualizer, write_pictures, write_visualizer
 from .progress import progress
 from .shown import open_shown
 
@@ -57,6 +57,7 @@ def estimate(
     untraced: Untraced = False,
     trace: Trace = None,
     html: Html = None,
+    visualizer: Visualizer = None,
     json: opt.Json = False,
 ) -> None:
     """Predict whether a model fits on boards that need not be there, how long it takes, what bounds its
@@ -90,6 +91,7 @@ def estimate(
         planned = program.prepare(stored_as(dtype, program.devices, options), tell).plan
         timeline = simulate(planned, traced=not untraced, runs=runs, inputs=input or ())
     write_pictures(timeline, program.name, trace, html)
+    write_visualizer(visualizer, planned, program.name, traced=not untraced)
     facts, bound = timeline.summary(), bounds(timeline)
     nodes = [{**row, "bound": bound[row["nid"]]} for row in timeline.nodes()]
     if json:

@@ -1,4 +1,4 @@
-"""--trace and --html: the files that several commands write about a timeline."""
+"""--trace, --html and --visualizer: the files that several commands write about a timeline."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import typer
 from ..base.writing import write_whole
 
 if TYPE_CHECKING:
+    from ..plan import Plan
     from ..simulation.timeline import Timeline
+    from ..testing.differences import Comparison
 
-__all__ = ["Html", "Trace", "write_pictures"]
+__all__ = ["Html", "Trace", "Visualizer", "write_pictures", "write_visualizer"]
 
 Trace = Annotated[
     Path | None,
@@ -27,6 +29,15 @@ Html = Annotated[
     Path | None,
     typer.Option(
         "--html", help="Write one HTML file: placement, copies, timeline, memory maps, core grid, L1, banks."
+    ),
+]
+
+Visualizer = Annotated[
+    Path | None,
+    typer.Option(
+        "--visualizer",
+        metavar="DIR",
+        help="Write a report into this folder that ttnn-visualizer opens; its times are simulated.",
     ),
 ]
 
@@ -43,3 +54,20 @@ def write_pictures(timeline: Timeline, name: str, trace: Path | None, html: Path
         command = shlex.join(["graph-runtime", *sys.argv[1:]])
         title = f"{name} on {', '.join(map(str, timeline.plan.devices))}"
         write_whole(html, html_page(timeline, title, command).encode(), through=True)
+
+
+def write_visualizer(
+    folder: Path | None, plan: Plan, name: str, report: Comparison | None = None, traced: bool = True
+) -> None:
+    """Write the report if it was asked for, with what a comparison has found."""
+    if folder is None:
+        return
+    from ..views.visualizer import write_report
+
+    compared = {}
+    if report is not None:
+        compared = {
+            "local": (report.isolated, report.alone),
+            "global": (report.accumulated, report.bound),
+        }
+    write_report(folder, plan, name, compared, traced=traced)

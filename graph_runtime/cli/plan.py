@@ -33,7 +33,7 @@ from ..views import placement as report_placement
 from ..views import report
 from ..views.dot import dot_text
 from . import options as opt
-from .pictures import Html, write_pictures
+from .pictures import Html, Visualizer, write_pictures, write_visualizer
 from .progress import progress
 from .shown import open_shown
 
@@ -63,6 +63,7 @@ def plan(
     output: Output = None,
     explain: Explain = None,
     html: Html = None,
+    visualizer: Visualizer = None,
     verbose: opt.Verbose = False,
     json: opt.Json = False,
 ) -> None:
@@ -88,6 +89,7 @@ def plan(
         from ..simulation.simulation import simulate
 
         write_pictures(simulate(planned), program.name, None, html)
+    write_visualizer(visualizer, planned, program.name)
     if output:
         write_whole(
             output,

@@ -21,7 +21,7 @@ from ..run.factory import waits_for_runs
 from ..run.module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs
-from .pictures import Html, Trace, write_pictures
+from .pictures import Html, Trace, Visualizer, write_pictures, write_visualizer
 from .progress import progress
 from .sources import OpenedProgram, is_bundle, open_program
 from .trace import timed_run
@@ -92,6 +92,7 @@ def run(
     rebuild: opt.Rebuild = False,
     trace: Trace = None,
     html: Html = None,
+    visualizer: Visualizer = None,
     json: opt.Json = False,
 ) -> None:
     """Run a graph once and show its outputs. Libraries of a bundle that others made run only if they are
@@ -110,6 +111,7 @@ def run(
         "profile": profile,
         "trace": trace,
         "html": html,
+        "visualizer": visualizer,
     }
     looks |= {"params": params, "library": library}
     flow = _saved_flow(graph, device, looks, native, rebuild)
@@ -143,6 +145,7 @@ def run(
     _write(output, names, values)
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, prepared, module)] if compare else []
+    write_visualizer(visualizer, module.session.plan, program.name, reports[0] if reports else None)
     if against:
         from ..testing.against import Judge
 

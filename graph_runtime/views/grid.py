@@ -17,7 +17,7 @@ from ..plan.types import Plan
 from ..simulation.timeline import Timeline
 from .svg import Svg, heat
 
-__all__ = ["core_grids", "utilisation"]
+__all__ = ["core_grids", "cores_of", "utilisation"]
 
 _CELL, _MOST = 16, 12
 _PHASES = {"LoFi": 1, "HiFi2": 2, "HiFi3": 3, "HiFi4": 4}
@@ -43,7 +43,7 @@ def core_grids(timeline: Timeline) -> str:
         for row in mine[:_MOST]:
             share = utilisation(timeline.plan, row["nid"], row["ns"])
             title = f"{row['name']} ({row['op']}): {row['ns']:,} ns, utilisation {share:.0%}"
-            parts.append(_drawing(board, _cores(timeline.plan, row["nid"], board), share, title))
+            parts.append(_drawing(board, cores_of(timeline.plan, row["nid"], board), share, title))
     return "".join(parts) or "<p>no device with cores takes part</p>"
 
 
@@ -94,7 +94,7 @@ def utilisation(plan: Plan, nid: int, ns: int) -> float:
     )
 
 
-def _cores(plan: Plan, nid: int, board: Descriptor) -> np.ndarray:
+def cores_of(plan: Plan, nid: int, board: Descriptor) -> np.ndarray:
     """bool [rows, columns]: the cores of the node's first result; all where it is interleaved."""
     shard = plan.layout(int(plan.graph.row_ptr[nid])).shard
     grid = np.full(board.grid, shard is None)

@@ -1,0 +1,81 @@
+"""What one operation allocates on its board, as the graph that ttnn captures of it: a JSON list of nodes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import orjson
+
+from ...base.machine.layout import L1
+from ...ir.graph import NodeView
+from ..grid import cores_of
+from .forms import core_range, shape
+from .places import Places
+
+__all__ = ["captured_graph"]
+
+
+def captured_graph(places: Places, node: NodeView, name: str) -> str:
+    """Nodes capture_start, function_start, a buffer_allocate for each result on a board, one
+    circular_buffer_allocate where the kernel opens circular buffers, tensor for each result, function_end,
+    circular_buffer_deallocate_all, capture_end. Addresses and sizes are texts, as ttnn writes them.
+
+    All circular buffers of a kernel are one: a plan knows their bytes on a core, not how a kernel cuts them.
+    """
+    nodes: list[dict[str, Any]] = []
+
+    def add(kind: str, **params: Any) -> None:
+        nodes.append(
+            {"counter": len(nodes), "node_type": kind, "params": params, "connections": [len(nodes) + 1]}
+        )
+
+    did = int(places.plan.did[node.nid])
+    board = places.board.get(did)
+    where = {} if board is None else {"device_id": str(board)}
+    add("capture_start")
+    add("function_start", name=name, inputs=str(len(node.inputs)), **where)
+    if board is not None:
+        for eid in node.outputs:
+            add("buffer_allocate", **_buffer(places, eid), **where)
+        taken = _circular(places, node)
+        if taken:
+            add("circular_buffer_allocate", **taken, **where)
+    for eid, type_ in zip(node.outputs, node.output_types, strict=True):
+        add("tensor", tensor_id=str(eid), shape=shape(type_.shape))
+    add("function_end", name=name)
+    add("circular_buffer_deallocate_all", **where)
+    add("capture_end")
+    nodes[-1]["connections"] = []
+    return orjson.dumps(nodes).decode()
+
+
+def _buffer(places: Places, eid: int) -> dict[str, str]:
+    """``size`` is that of all cores together, ``num_cores`` how many share it, for the reader divides."""
+    plan, layout = places.plan, places.plan.layout(eid)
+    sid = int(plan.sid[eid])
+    cores = layout.shard.cores if layout.shard is not None else places.memory(sid).banks
+    return {
+        "address": str(int(places.address[sid])),
+        "size": str(int(plan.storage.extent[sid]) * cores),
+        "num_cores": str(cores),
+        "type": layout.memory.upper(),
+        "layout": "INTERLEAVED" if layout.shard is None else f"{layout.shard.kind.upper()}_SHARDED",
+    }
+
+
+def _circular(places: Places, node: NodeView) -> dict[str, str]:
+    """They begin where L1 does, below the tensors."""
+    plan = places.plan
+    nbytes = 0 if plan.circular is None else int(plan.circular[node.nid])
+    if not nbytes:
+        return {}
+    board = plan.devices[plan.did[node.nid]].descriptor
+    cores = np.argwhere(cores_of(plan, node.nid, board))
+    (top, left), (bottom, right) = cores.min(0).tolist(), cores.max(0).tolist()
+    return {
+        "address": str(board.memory(L1).base),
+        "size": str(nbytes),
+        "core_range_set": core_range(((top, left), (bottom, right))),
+        "globally_allocated": "0",
+    }

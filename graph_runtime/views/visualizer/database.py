@@ -1,0 +1,65 @@
+"""The folder that ttnn-visualizer opens: db.sqlite and config.json, and the two files of its performance
+tab."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import orjson
+
+from ...base.errors import InputError
+from ...base.writing import told, write_whole, writing
+from ...plan.types import Plan
+from ...simulation.simulation import simulate
+from .performance import device_log, ops_results
+from .schema import SCHEMA
+from .tables import ComparedValue, Rows
+
+__all__ = ["write_report"]
+
+
+def write_report(
+    folder: Path,
+    plan: Plan,
+    name: str,
+    compared: Mapping[str, tuple[Sequence[ComparedValue], float]] | None = None,
+    *,
+    traced: bool = True,
+) -> None:
+    """Write a report about one simulated run of a plan into ``folder``, which is made; files of an older
+    report are replaced. ``name`` is what the report is called. ``compared``: {"local": (differences, bound)}
+    of nodes alone, "global" of nodes with errors added up, whose bounds are normalised mean squared errors.
+    ``traced`` as simulate's.
+
+    Times are always simulated ones: those that a host takes to play a board say nothing about the board.
+    Raises InputError where no device is a board; WriteError.
+    """
+    rows = Rows(simulate(plan, traced=traced), compared or {})
+    if not rows.places.board:
+        raise InputError(
+            "a report for ttnn-visualizer is about boards, and no device is one; add --device tt:0",
+            got=[str(device) for device in plan.devices],
+        )
+    with told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with writing(folder / "db.sqlite") as part:
+        _write_database(part, rows)
+    config = {"report_name": f"{name} (simulated)", "path": str(folder), "simulated": True}
+    write_whole(folder / "config.json", orjson.dumps(config, option=orjson.OPT_INDENT_2))
+    write_whole(folder / "ops_perf_results_simulated.csv", ops_results(rows).encode())
+    write_whole(folder / "profile_log_device.csv", device_log(rows).encode())
+
+
+def _write_database(path: Path, rows: Rows) -> None:
+    with closing(sqlite3.connect(path)) as database, database:
+        for table, columns in SCHEMA.items():
+            database.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+            database.executemany(
+                f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows.of(table)
+            )
+        database.execute("CREATE INDEX idx_stack_traces_source_file_id ON stack_traces(source_file_id)")
+        database.execute("CREATE INDEX idx_buffers_operation_id ON buffers(operation_id)")
+        database.execute("CREATE INDEX idx_buffer_pages_operation_id ON buffer_pages(operation_id)")
