@@ -23,6 +23,7 @@ COMMANDS = (
     "run",
     "plan",
     "estimate",
+    "accuracy",
     "verify",
     "inspect",
     "export",

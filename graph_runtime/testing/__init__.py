@@ -1,8 +1,10 @@
 """What results should be, and how far they are from it.
 
-Read: interpreter (numpy alone), rearrange (the same graph in other ways), differences (how far), compare
-(devices with the interpreter), against (outputs with another runtime's); graphs, accuracy and placing make
-random cases. plugin is pytest's: the fixture ``check_graph``.
+Read: interpreter (numpy alone), rearrange (the same graph in other ways), ulp and differences (how far),
+compare (devices with the interpreter), against (outputs with another runtime's); precision (ways to compute),
+sweep (an op over all bf16 numbers), side_by_side (a model in several precisions), thresholds, coarsening and
+search (which nodes may be coarser); graphs, accuracy and placing make random cases. plugin is pytest's: the
+fixture ``check_graph``.
 """
 
 from __future__ import annotations
@@ -16,13 +18,25 @@ if TYPE_CHECKING:
     from .compare import random_inputs as random_inputs
     from .differences import Comparison as Comparison
     from .plugin import check_graph as check_graph
+    from .precision import Precision as Precision
+    from .search import Goal as Goal
+    from .search import search as search
+    from .side_by_side import Question as Question
+    from .sweep import sweep as sweep
+    from .thresholds import Thresholds as Thresholds
 
 # public name -> what defines it; pytest need not be installed where nothing is tested
 _HOME = {
     "Comparison": "differences",
+    "Goal": "search",
+    "Question": "side_by_side",
+    "Precision": "precision",
+    "Thresholds": "thresholds",
     "check_graph": "plugin",
     "compare_arrangements": "compare",
     "random_inputs": "compare",
+    "search": "search",
+    "sweep": "sweep",
 }
 __all__ = sorted([*_HOME, "oracle"])
 

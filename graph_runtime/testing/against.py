@@ -16,7 +16,7 @@ from ..frontends.onnx import load_model
 from ..plan import Plan
 from ..run.factory import create
 from .bisection import first_difference
-from .differences import Comparison, EntryDifference, bounds_of, distances
+from .differences import Comparison, EntryDifference, bounds_of
 
 __all__ = ["Judge"]
 
@@ -48,12 +48,13 @@ class Judge:
         does. Raises InputError where it is not installed, or cannot read the file."""
         graph, entry_did = planned.graph, planned.entry_did()
         rows = [
-            EntryDifference(
+            EntryDifference.of(
                 label,
                 graph.node(graph.maker(eid)).op,
                 str(planned.devices[entry_did[eid]]),
                 graph.entry_type(eid),
-                *distances(got, want),
+                got,
+                want,
             )
             for label, eid, got, want in zip(
                 graph.output_names,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,21 @@ from ..ir.ops import get
 from ..ir.ops.inputs import draw_array, nmse
 from ..plan import Plan, plan
 from ..run import factory
-from .differences import Comparison, EntryDifference, bounds_of, distances
+from .differences import Comparison, EntryDifference, bounds_of
 from .interpreter import heads, interpret
-from .rearrange import cut, keep_all, permuted, replanned
+from .rearrange import as_placed, cut, keep_all, permuted, replanned
 
-__all__ = ["compare", "compare_arrangements", "compare_prepared", "random_inputs"]
+__all__ = [
+    "OF_NODES",
+    "compare",
+    "compare_arrangements",
+    "compare_prepared",
+    "given_inputs",
+    "judge",
+    "random_inputs",
+]
 
-_OF_NODES = ("formats", "layouts", "numerics", "policy")  # options that say how nodes compute
+OF_NODES = ("formats", "layouts", "numerics", "policy")  # options that say how nodes compute
 _SAME = 1e-3  # nmse up to which a rewritten value is taken to be the source's, in the source's form
 
 
@@ -70,14 +78,16 @@ def compare_prepared(
     bound: float | None = None,
     nodes: bool = True,
     functions: Mapping[str, Callable[..., Any]] | None = None,
+    original: Sequence[np.ndarray] | None = None,
 ) -> Comparison:
     """As compare, for what prepare.prepare gave: the judge is the model as it was imported, before
     any rewrite. A node that stands for several is compared with what the last of them makes there.
+    ``original``: what judge() gave for these inputs, of a model that is compared several times.
     """
     source, model = prepared.source, prepared.model
-    given = random_inputs(source.graph, seed, set(source.constants))
-    given |= {name: np.asarray(a) for name, a in (inputs or {}).items()}
-    original = interpret(source.graph, given | _constants(source), functions=functions)
+    given = given_inputs(source, inputs, seed)
+    if original is None:
+        original = judge(source, given, functions)
     arrays = given | _constants(model)
     wanted = interpret(model.graph, arrays, functions=functions, settle=_originals(source, original, model))
     made = factory.create(prepared.plan, library)
@@ -88,9 +98,27 @@ def compare_prepared(
         heads(source.graph, original),
         library,
         prepared.plan.devices,
-        {name: getattr(prepared.options, name) for name in _OF_NODES},
+        {name: getattr(prepared.options, name) for name in OF_NODES},
     )
     return case.report(_run(made, arrays), arrays, bound, nodes)
+
+
+def given_inputs(
+    source: Model, inputs: Mapping[str, Any] | None = None, seed: int = 0
+) -> dict[str, np.ndarray]:
+    """Values of the inputs of a model that are no constants: ``inputs``, and the rest drawn from a seed."""
+    drawn = random_inputs(source.graph, seed, set(source.constants))
+    return drawn | {name: np.asarray(a) for name, a in (inputs or {}).items()}
+
+
+def judge(
+    source: Model,
+    given: Mapping[str, np.ndarray],
+    functions: Mapping[str, Callable[..., Any]] | None = None,
+) -> list[np.ndarray]:
+    """The value of every entry of a model as it was imported, by the interpreter. Raises what interpret
+    raises."""
+    return interpret(source.graph, {**given, **_constants(source)}, functions=functions)
 
 
 def _constants(model: Model) -> dict[str, np.ndarray]:
@@ -146,7 +174,7 @@ class _Case:
         outputs = self._measure(graph.outputs, self.heads, results)
         if not nodes:
             return Comparison(outputs, *bounds)
-        placed = _as_placed(graph, self.plan)
+        placed = as_placed(graph, self.plan)
         made = np.flatnonzero((graph.func_id >= 0)[graph.entry_nid])
         wanted = [self.wanted[eid] for eid in made.tolist()]
         accumulated = self._rerun(keep_all(placed), arrays)
@@ -170,11 +198,8 @@ class _Case:
         for eid, want, got in zip(np.asarray(eids).tolist(), wanted, actual, strict=True):
             node = self.graph.node(self.graph.maker(eid))
             name = node.name if len(node.outputs) == 1 else f"{node.name}:{eid - node.outputs[0]}"
-            rows.append(
-                EntryDifference(
-                    name, node.op, device_of[node.name], self.graph.entry_type(eid), *distances(got, want)
-                )
-            )
+            type_ = self.graph.entry_type(eid)
+            rows.append(EntryDifference.of(name, node.op, device_of[node.name], type_, got, want))
         return tuple(sorted(rows, key=lambda d: -d.nmse))
 
 
@@ -194,7 +219,7 @@ def compare_arrangements(
     planned = plan(graph, devices, **plan_options)
     options = _without_place(options)
     reports["storage planned anew"] = compare(
-        replanned(_as_placed(graph, planned)), library, devices, **options
+        replanned(as_placed(graph, planned)), library, devices, **options
     )
     for order in _orders(len(planned.devices)):
         names = [str(planned.devices[i]) for i in order]
@@ -202,7 +227,7 @@ def compare_arrangements(
             f"{old} as {new}" for old, new in zip(map(str, planned.devices), names, strict=True)
         )
         try:
-            moved = permuted(replanned(_as_placed(graph, planned)), planned.devices, order)
+            moved = permuted(replanned(as_placed(graph, planned)), planned.devices, order)
             reports[label] = compare(moved, library, devices, **options)
         except (PlanError, UnsupportedOpError) as error:
             reports[label] = str(error)
@@ -256,20 +281,6 @@ def _devices_by_name(planned: Plan) -> dict[str, str]:
         name: str(planned.devices[did])
         for name, did in zip(planned.graph.names, planned.did.tolist(), strict=True)
     }
-
-
-def _as_placed(graph: Graph, planned: Plan) -> Graph:
-    """The loaded graph with the plan's device of each node as columns, so that a rearranged graph keeps
-    them."""
-    did = np.zeros(graph.num_nodes, np.int64)
-    loaded = planned.origin >= 0
-    did[planned.origin[loaded]] = planned.did[loaded]
-    types = np.array([d.dl_type for d in planned.devices])
-    ordinals = np.array([types[:i].tolist().count(t) for i, t in enumerate(types.tolist())])
-    entry_did = did[graph.entry_nid]
-    return replace(
-        graph, hints=replace(graph.hints, device_type=types[entry_did], device_id=ordinals[entry_did])
-    )
 
 
 def _without_place(options: Mapping[str, Any]) -> dict[str, Any]:

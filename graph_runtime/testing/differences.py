@@ -13,8 +13,9 @@ from ..ir.ops.inputs import nmse
 from ..ir.ops.numerics import Numerics
 from ..plan import Plan
 from .bisection import FirstDifference
+from .ulp import ElementDifference, steps_of, ulps, worst_elements
 
-__all__ = ["Comparison", "EntryDifference", "bounds_of", "distances"]
+__all__ = ["Comparison", "EntryDifference", "bounds_of"]
 
 # Normalised mean squared error that values may have, by the coarsest format in which a float was stored: of a
 # network's outputs, where errors add up (2e-2 is a correlation of 0.99), and of what one node makes of right
@@ -25,7 +26,10 @@ _BOUNDS = {name: f.bounds for name, f in FORMATS.items() if f.bounds}
 @dataclass(frozen=True, slots=True)
 class EntryDifference:
     """How one entry differs from the interpreter's. ``max_rel`` is relative to the wanted element where that
-    is not 0; ``correlation`` is Pearson's, 1.0 where both are constant and equal."""
+    is not 0; ``correlation`` is Pearson's (PCC), ``cosine`` that of the angle between the two; both are 1.0
+    where the two are equal, 0.0 where they are not and one has no direction. ``max_ulp``, ``p99_ulp``: the
+    greatest distance and the 99th percentile, in steps of bf16 at the wanted element where that is not 0; 0.0
+    of integers. ``worst``: the elements with the greatest absolute errors."""
 
     name: str
     op: str
@@ -35,19 +39,46 @@ class EntryDifference:
     max_rel: float
     nmse: float
     correlation: float
+    cosine: float
+    max_ulp: float
+    p99_ulp: float
+    worst: tuple[ElementDifference, ...] = ()
+
+    @classmethod
+    def of(
+        cls, name: str, op: str, device: str, type: TensorType, got: np.ndarray, want: np.ndarray
+    ) -> EntryDifference:
+        """Measured: ``got`` beside ``want``, of equal shapes; elements that are finite both ways, but for
+        nmse."""
+        error = nmse(got, want)
+        digits = steps_of("bf16")
+        floats = want.dtype.kind not in "iub"
+        with np.errstate(all="ignore"):
+            a, w = np.asarray(got, np.float64).ravel(), np.asarray(want, np.float64).ravel()
+            both = np.isfinite(a) & np.isfinite(w)
+            a, w = a[both], w[both]
+            distance = np.abs(a - w)
+            relative = distance[w != 0] / np.abs(w[w != 0])
+            steps = ulps(a, w, digits)[w != 0] if floats else np.zeros(0)
+        return cls(
+            name,
+            op,
+            device,
+            type,
+            max_abs=float(distance.max(initial=0.0)),
+            max_rel=float(relative.max(initial=0.0)),
+            nmse=error,
+            correlation=_cosine(a - a.mean(), w - w.mean(), error) if a.size else float(error == 0.0),
+            cosine=_cosine(a, w, error),
+            max_ulp=float(steps.max(initial=0.0)),
+            p99_ulp=float(np.quantile(steps, 0.99)) if steps.size else 0.0,
+            worst=tuple(worst_elements(got, want, digits)),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
-        return {
-            "name": self.name,
-            "op": self.op,
-            "device": self.device,
-            "type": str(self.type),
-            "max_abs": self.max_abs,
-            "max_rel": self.max_rel,
-            "nmse": self.nmse,
-            "correlation": self.correlation,
-        }
+        made = {name: getattr(self, name) for name in self.__slots__}
+        return made | {"type": str(self.type), "worst": [element.as_dict() for element in self.worst]}
 
     def __str__(self) -> str:
         return (
@@ -115,19 +146,11 @@ class Comparison:
         return "\n".join(lines)
 
 
-def distances(got: np.ndarray, want: np.ndarray) -> tuple[float, float, float, float]:
-    """max abs, max rel, nmse, correlation."""
-    error = nmse(got, want)
+def _cosine(a: np.ndarray, w: np.ndarray, error: float) -> float:
+    """Of the angle between two vectors; 1.0 for equal ones without a direction, 0.0 for others."""
     with np.errstate(all="ignore"):
-        a, w = np.asarray(got, np.float64).ravel(), np.asarray(want, np.float64).ravel()
-        both = np.isfinite(a) & np.isfinite(w)
-        a, w = a[both], w[both]
-        distance = np.abs(a - w)
-        relative = distance[w != 0] / np.abs(w[w != 0])
-        da, dw = a - a.mean() if a.size else a, w - w.mean() if w.size else w
-        norm = np.sqrt((da * da).sum() * (dw * dw).sum())
-        correlation = float((da * dw).sum() / norm) if norm else float(error == 0.0)
-    return float(distance.max(initial=0.0)), float(relative.max(initial=0.0)), error, correlation
+        norm = np.sqrt((a * a).sum() * (w * w).sum())
+        return float((a * w).sum() / norm) if norm else float(error == 0.0)
 
 
 def bounds_of(planned: Plan) -> tuple[float, float]:

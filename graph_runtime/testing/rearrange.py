@@ -12,8 +12,23 @@ import numpy as np
 from ..base.machine.devices import Device
 from ..ir.graph import Graph, Hints
 from ..plan.columns import starts
+from ..plan.types import Plan
 
-__all__ = ["cut", "keep_all", "permuted", "replanned"]
+__all__ = ["as_placed", "cut", "keep_all", "permuted", "replanned"]
+
+
+def as_placed(graph: Graph, planned: Plan) -> Graph:
+    """The loaded graph with the plan's device of each node as columns, so that a rearranged graph keeps
+    them."""
+    did = np.zeros(graph.num_nodes, np.int64)
+    loaded = planned.origin >= 0
+    did[planned.origin[loaded]] = planned.did[loaded]
+    types = np.array([d.dl_type for d in planned.devices])
+    ordinals = np.array([types[:i].tolist().count(t) for i, t in enumerate(types.tolist())])
+    entry_did = did[graph.entry_nid]
+    return replace(
+        graph, hints=replace(graph.hints, device_type=types[entry_did], device_id=ordinals[entry_did])
+    )
 
 
 def replanned(graph: Graph) -> Graph:

@@ -1,0 +1,266 @@
+"""graph-runtime accuracy"""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import numpy as np
+import typer
+
+from ..base.errors import InputError
+from ..base.machine.devices import parse
+from ..base.options import Options
+from ..base.writing import write_whole
+from ..ir.documents.write import graph_to_json
+from ..plan.record import record
+from ..run.library import open_libraries
+from ..views.exactness import accuracy_page, found_text, models_text, sweeps_text
+from . import options as opt
+from .progress import progress
+from .sources import OpenedProgram, is_bundle, open_program
+from .values import read_input
+
+if TYPE_CHECKING:
+    from ..testing.precision import Precision
+    from ..testing.search import Found
+    from ..testing.side_by_side import Question
+    from ..testing.thresholds import Thresholds
+
+__all__ = ["accuracy"]
+
+What = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="MODEL | OP...",
+        help="A model: an ONNX file, .mlir, graph.json or a bundle. Or ops: names, or globs as '*'.",
+    ),
+]
+Precisions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--as",
+        help="A way to compute, words between slashes: bf16, bfp8_b/LoFi, f32/exact/dst=bf16; repeat to "
+        "compare several side by side.",
+    ),
+]
+Limits = Annotated[
+    Path | None,
+    typer.Option(
+        "--thresholds",
+        help='A JSON file of what must be reached: {"outputs": {"*": {"pcc": 0.99}}, "alone": {...}, '
+        '"accumulated": {...}, "ops": {"*": {"max_ulp": 1}}}. Exit code 1 where it is not.',
+    ),
+]
+Search = Annotated[
+    str | None,
+    typer.Option(
+        "--search",
+        help="Find nodes that may be coarser, so that every output reaches pcc=0.99 (or cosine, nmse, "
+        "max_abs, max_rel, max_ulp, p99_ulp). Exit code 1 where the model misses that as it is.",
+    ),
+]
+Choices = Annotated[
+    list[str] | None,
+    typer.Option("--choice", help="What --search may choose for a node, as --as; repeat for more."),
+]
+Runs = Annotated[int, typer.Option("--runs", min=3, help="Runs of the whole model that --search may take.")]
+Output = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", help="Write the graph that --search found, with its plan, to run it."),
+]
+Html = Annotated[Path | None, typer.Option("--html", help="Write all of it as one HTML file.")]
+_MODELS = (".onnx", ".mlir", ".json", ".bundle")
+
+
+@opt.with_options("compile", "threads")
+def accuracy(
+    what: What,
+    options: Options,
+    device: opt.Devices = None,
+    as_: Precisions = None,
+    input: opt.Inputs = None,
+    params: opt.Params = None,
+    library: opt.LibraryFiles = None,
+    seed: opt.Seed = 0,
+    thresholds: Limits = None,
+    search: Search = None,
+    choice: Choices = None,
+    runs: Runs = 32,
+    output: Output = None,
+    html: Html = None,
+    json: opt.Json = False,
+) -> None:
+    """Say how exact ops or a model are on a simulated device, in several formats, fidelities and arithmetics
+    side by side. Ops are swept over all bf16 numbers; of a model each node is compared with numpy, alone and
+    with errors added up. docs/accuracy.md says what the numbers mean.
+
+    Example: graph-runtime accuracy exp gelu --as bf16 --as bfp8_b
+
+    Example: graph-runtime accuracy model.onnx --as bf16 --as bfp8_b/LoFi --thresholds limits.json
+
+    Example: graph-runtime accuracy model.onnx --as f32 --as bf16 --html accuracy.html
+
+    Example: graph-runtime accuracy model.onnx --as bf16 --search pcc=0.99 -o coarser.json
+    """
+    from ..testing.precision import Precision
+    from ..testing.thresholds import Thresholds
+
+    precisions = [Precision.of(text) for text in as_ or ()]
+    limits = None if thresholds is None else Thresholds.read(thresholds)
+    found: Found | None = None
+    if len(what) == 1 and _is_model(what[0]):
+        asked = _Search(search, choice, runs, output)
+        with progress(not json) as tell:
+            program = _on_devices(open_program(Path(what[0]), device, library, params, options, tell), device)
+            question = _question(program, options, opt.pairs(input, "--input"), seed)
+            document, missed = _model(question, precisions or [Precision()], limits, tell)
+            found = asked.found(question, precisions, tell)
+        if found is not None:
+            document["search"] = found.as_dict()
+    else:
+        _ops_only(
+            {
+                "--search": search,
+                "--choice": choice,
+                "--output": output,
+                "--input": input,
+                "--params": params,
+                "--library": library,
+                **{
+                    f"option {name!r}": True
+                    for name in options.as_json()
+                    if name not in ("formats", "numerics")
+                },
+            }
+        )
+        document, missed = _ops(what, device, precisions, options, limits)
+    document["missed"] = [str(one) for one in missed]
+    if html:
+        command = shlex.join(["graph-runtime", *sys.argv[1:]])
+        write_whole(
+            html, accuracy_page(document, f"accuracy of {' '.join(what)}", command).encode(), through=True
+        )
+    if json:
+        opt.print_json(document)
+    else:
+        _show(document)
+    if missed or (found is not None and not found.ok):
+        raise typer.Exit(1)
+
+
+def _is_model(text: str) -> bool:
+    path = Path(text)
+    return path.suffix in _MODELS or path.is_file() or is_bundle(path)
+
+
+def _on_devices(program: OpenedProgram, asked: list[str] | None) -> OpenedProgram:
+    """tt:0 where neither the caller nor the file says a device."""
+    said = asked or program.bundle is not None or program.graph.hints.device_type is not None
+    return program if said else replace(program, devices=["tt:0"])
+
+
+def _ops_only(given: Mapping[str, Any]) -> None:
+    for flag, value in given.items():
+        if value:
+            raise InputError(f"{flag} is of a model; ops are swept over all bf16 numbers", got=flag)
+
+
+# ---------------------------------------------------------------- ops
+
+
+def _ops(
+    names: list[str],
+    device: list[str] | None,
+    precisions: list[Precision],
+    options: Options,
+    limits: Thresholds | None,
+) -> tuple[dict[str, Any], list[Any]]:
+    from ..testing.precision import Precision
+    from ..testing.sweep import named_ops, sweep
+
+    if device and len(device) > 1:
+        raise InputError("ops are swept on one device: give one --device", got=device)
+    at = parse(device[0] if device else "tt:0")
+    told = [Precision.from_options(options, at)] if not precisions else precisions
+    ops = named_ops(names, at.kind)
+    sweeps = [sweep(op, at, precision) for op in ops for precision in told]
+    return {"ops": [one.as_dict() for one in sweeps]}, limits.of_sweeps(sweeps) if limits else []
+
+
+# ---------------------------------------------------------------- a model
+
+
+def _question(program: OpenedProgram, options: Options, given: dict[str, str], seed: int) -> Question:
+    from ..base.errors import did_you_mean
+    from ..testing.side_by_side import Question
+
+    program.libraries[:] = open_libraries(program.libraries)
+    graph, rng = program.graph, np.random.default_rng(seed)
+    types = dict(zip(graph.input_names, map(graph.entry_type, graph.input_eids.tolist()), strict=True))
+    for name in given:
+        if name not in types:
+            text = f"--input {name}: the graph has no such input{did_you_mean(name, types)}"
+            raise InputError(text, got=name)
+    return Question.of(
+        program.source,
+        program.devices,
+        options,
+        inputs={name: read_input(text, types[name], rng) for name, text in given.items()},
+        seed=seed,
+        params=program.values,
+        libraries=program.libraries,
+    )
+
+
+def _model(
+    question: Question, precisions: list[Precision], limits: Thresholds | None, tell: Any
+) -> tuple[dict[str, Any], list[Any]]:
+    answers = [question.answer(precision, tell) for precision in precisions]
+    missed = [m for a in answers for m in (limits.of_model(a.precision, a.comparison) if limits else ())]
+    return {"precisions": [answer.as_dict() for answer in answers]}, missed
+
+
+class _Search:
+    """--search with its flags, judged before anything runs."""
+
+    def __init__(self, text: str | None, choices: list[str] | None, runs: int, output: Path | None):
+        from ..testing.precision import Precision
+        from ..testing.search import CHOICES, Goal
+
+        if text is None and (choices or output):
+            raise InputError("--choice and --output are of --search: give it, as --search pcc=0.99")
+        self._goal = None if text is None else Goal.of(text)
+        self._choices, self._runs, self._output = choices or CHOICES, runs, output
+        for one in self._choices:
+            Precision.of(one)
+
+    def found(self, question: Question, precisions: list[Precision], tell: Any) -> Found | None:
+        """Begin with the first precision; write what was found."""
+        from ..testing.search import search
+
+        if self._goal is None:
+            return None
+        first = precisions[0] if precisions else None
+        found = search(
+            question, self._goal, precision=first, choices=self._choices, runs=self._runs, tell=tell
+        )
+        if self._output:
+            write_whole(self._output, graph_to_json(record(found.prepared.plan)), through=True)
+        return found
+
+
+def _show(document: dict[str, Any]) -> None:
+    width = opt.terminal_width()
+    if "ops" in document:
+        typer.echo(sweeps_text(document["ops"], width))
+    if "precisions" in document:
+        typer.echo(models_text(document["precisions"], width))
+    if "search" in document:
+        typer.echo("\n" + found_text(document["search"], width))
+    for text in document["missed"]:
+        typer.echo(f"MISSED {text}")
