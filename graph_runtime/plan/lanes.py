@@ -69,10 +69,11 @@ def _instructions(plan: Plan, copies: Collection[int]) -> np.ndarray:
 # **************** which nodes touch the same bytes ****************
 
 
-def overlapping(storage: Storage) -> np.ndarray:
-    """int64 [sids]: a number that storages share if their bytes overlap, through others too."""
+def overlapping(storage: Storage, sids: np.ndarray) -> np.ndarray:
+    """int64 [sids]: a number that those of these storages share whose bytes overlap, through others of them
+    too."""
     region = storage.region
-    order = np.lexsort((storage.offset, region))
+    order = sids[np.lexsort((storage.offset[sids], region[sids]))]
     end = (storage.offset + storage.extent)[order]
     group, cell, last, furthest = np.zeros(storage.count, np.int64), -1, -1, 0
     for sid, r, begin, stop in zip(
@@ -82,7 +83,7 @@ def overlapping(storage: Storage) -> np.ndarray:
             cell, last, furthest = cell + 1, r, stop
         furthest = max(furthest, stop)
         group[sid] = cell
-    return group
+    return group[sids]
 
 
 def _conflicts(plan: Plan, nid: np.ndarray, qid: np.ndarray) -> tuple[list[list[int]], list[list[int]]]:

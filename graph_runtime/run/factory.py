@@ -23,6 +23,7 @@ from ..ir.graph import Graph
 from ..ir.model import Constant, Model
 from ..plan import Plan
 from .module import GraphModule
+from .sessions.arena import Arena
 from .sessions.session import Session
 from .sessions.sharing import link_constants, set_parameters
 
@@ -160,10 +161,12 @@ def create_flow(
     where external data of a model in bytes is. Raises as create."""
     from .flows.flow_module import open_flow  # most models have sizes
 
-    def make(model: Model, chosen: Options, holder: str, shared: Callable[..., Any]) -> GraphModule:
+    def make(
+        model: Model, chosen: Options, holder: str, shared: Callable[..., Any], arena: Arena
+    ) -> GraphModule:
         prepared = prepare(model, devices, chosen)
         warn_of(prepared.plan)
-        module = open_prepared(prepared, name=holder, constants=False)
+        module = open_prepared(prepared, name=holder, constants=False, arena=arena)
         adopt_params(module, shared(prepared.model.constants))
         return module
 
@@ -190,11 +193,13 @@ def open_prepared(
     *,
     tell: Tell = silent,
     constants: bool = True,
+    arena: Arena | None = None,
 ) -> GraphModule:
     """What prepare() made, ready to run: kernels compiled where its options say so, and constants set.
 
     ``libraries``: those that it was prepared with; their code runs from here on. ``constants`` False: the
-    caller sets them, or other values (adopt_params), and no memory is taken before. Raises LibraryError, its
+    caller sets them, or other values (adopt_params), and no memory is taken before. ``arena``: as Session's.
+    Raises LibraryError, its
     UntrustedLibraryError, CompileError, DeviceMemoryError, and what reading a constant raises.
     """
     options, opened = prepared.options, _opened(libraries)
@@ -208,6 +213,7 @@ def open_prepared(
         max_in_flight=options.max_in_flight,
         reserve=False,
         unset_inputs=options.unset_inputs,
+        arena=arena,
     )
     module = GraphModule(session)
     link_constants(session, prepared.model.graph, opened)

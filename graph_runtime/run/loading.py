@@ -24,6 +24,7 @@ from ..plan.snapshot import read_snapshot
 from .factory import adopt_params, create_flow, open_prepared, read_graph
 from .library import Library, open_libraries
 from .module import GraphModule
+from .sessions.arena import Arena
 
 if TYPE_CHECKING:
     from .flows.flow_module import FlowModule
@@ -108,10 +109,11 @@ def open_program(
     max_in_flight: int | None = None,
     reserve: bool = True,
     unset_inputs: str | None = None,
+    arena: Arena | None = None,
 ) -> GraphModule:
     """load(), for a bundle that is open already, with the kernels that ``Bundle.kernels`` says. ``reserve``
     False: for submitting only, the module holds its parameters and takes no other memory before it is run
-    itself."""
+    itself. ``arena``: as Session's."""
     with gc_paused():
         libraries, devices = bundle_libraries(bundle), devices or bundle.devices
         options = Options.of(
@@ -130,7 +132,7 @@ def open_program(
         planned = _snapshot(bundle, entry, devices, libraries)
         source = read_graph(bytes(bundle.read(entry.graph))) if planned is None else planned
         prepared = prepare(source, devices, running, libraries=libraries)
-        module = open_prepared(prepared, libraries, bundle.path.name, constants=False)
+        module = open_prepared(prepared, libraries, bundle.path.name, constants=False, arena=arena)
         _check_names(bundle, entry, module.session.graph, prepared.plan.aliases)
         mapped = bundle.mapped(entry)
         adopt_params(module, mapped.values, entry.params, mapped.digests, reserve)

@@ -35,10 +35,11 @@ def flow_of_bundle(bundle: Bundle) -> dict[str, Any]:
 
 def load_flow(
     bundle: Bundle,
-    open_entry: Callable[[BundleProgram], GraphModule],
+    open_entry: Callable[..., GraphModule],
     open_model: Callable[[], FlowModule] | None = None,
 ) -> FlowModule:
-    """The module of a bundle with a flow. ``open_entry`` opens its programs, when they are first run;
+    """The module of a bundle with a flow. ``open_entry`` opens a BundleProgram (in an
+    ``arena``), when it is first run;
     ``open_model`` the model that is in it, when none of them serves. Raises DocumentError, and what opening
     the first program raises."""
     document = flow_of_bundle(bundle)
@@ -67,13 +68,13 @@ class _Saved:
 class _Opened(Programs):
     """Opens the programs of a bundle."""
 
-    def __init__(self, bundle: Bundle, open_entry: Callable[[BundleProgram], GraphModule], options: Options):
+    def __init__(self, bundle: Bundle, open_entry: Callable[..., GraphModule], options: Options):
         super().__init__(cast("Any", None), options, bundle.path.name, options.programs)
         self._open = open_entry
 
     def _make(self, model: Model, several: bool) -> SizedProgram:
         entry = cast("_Saved", model).entry
-        module = self._open(entry)
+        module = self._open(entry, arena=self.arena)
         self.sizes.append(entry.name)
         return sized_program(module, entry.inputs)
 

@@ -15,6 +15,7 @@ from ...base.machine.devices import cpu
 from ...base.options import Options
 from ...ir.model import Constant, Model
 from ..module import GraphModule
+from ..sessions.arena import Arena
 from ..sessions.constants import digest
 from ..sessions.session import Session
 from ..tensors.host_values import aligned_empty
@@ -36,7 +37,8 @@ class SizedProgram:
 
 
 Share = Callable[[Mapping[str, Constant]], dict[str, np.ndarray]]
-Make = Callable[[Model, Options, str, Share], GraphModule]  # the Share gives its constants' values
+# the Share gives its constants' values, the Arena is for what it computes on the way
+Make = Callable[[Model, Options, str, Share, Arena], GraphModule]
 
 
 def sized_program(module: GraphModule, inputs: Sequence[str]) -> SizedProgram:
@@ -57,7 +59,8 @@ def host_bytes() -> int:
 @dataclass(eq=False)
 class Programs:
     """Makes programs for a flow and its loops, and keeps the ``most`` that were used last. Their constants
-    are held once, whatever number of programs has them.
+    are held once, whatever number of programs has them, and what they compute on the way lies in one
+    ``arena``: one of them runs at a time.
 
     ``observer``: called with a session in place of its ``run``, by callers that look at its nodes.
     ``made``, ``hits`` and ``dropped`` count programs; ``sizes`` lists what each was made for, in order.
@@ -69,6 +72,7 @@ class Programs:
     most: int
     sizes: list[str] = field(default_factory=list)
     observer: Callable[[Session], None] | None = None
+    arena: Arena = field(default_factory=Arena)
     _constants: WeakValueDictionary[Hashable, np.ndarray] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
@@ -122,7 +126,7 @@ class Programs:
         return len(self._held)
 
     def modules(self) -> list[GraphModule]:
-        """Those that are kept, the least recently used first."""
+        """Those that are kept, the least recently used first. No two of them may run at the same time."""
         return [program.module for _, program in self._held]
 
     def _make(self, model: Model, several: bool) -> SizedProgram:
@@ -136,7 +140,7 @@ class Programs:
         ):  # a compiler takes longer than most sizes are worth
             options = replace(options, compile=False)
         with gc_paused():
-            module = self.make(model, options, f"{self.name}, program {self.made}", self._shared)
+            module = self.make(model, options, f"{self.name}, program {self.made}", self._shared, self.arena)
         return sized_program(module, list(inputs))
 
     def _shared(self, constants: Mapping[str, Constant]) -> dict[str, np.ndarray]:

@@ -8,7 +8,7 @@ arena     one for each memory of each device: all other values, at the plan's of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ...plan.sizes import round_up
 from ...plan.types import Plan, Storage
 from .program import Program
 
-__all__ = ["Slots", "assign_slots", "closed_up", "extent_of", "memory_of", "slots_of_copies"]
+__all__ = ["Slots", "assign_slots", "closed_up", "extent_of", "memory_of", "slots_of_copies", "values_of"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,7 +53,7 @@ class Slots:
 def assign_slots(plan: Plan) -> Slots:
     """The slots of a plan: first those of values that have one for themselves, then the arenas, then those of
     outputs that are copies of kept values."""
-    graph, value = plan.graph, _values(plan)
+    graph, value = plan.graph, values_of(plan)
     kept = ((graph.func_id < 0) | plan.at_input)[graph.entry_nid]
     firsts, own_slot = _own_slots(plan, value, kept)
     columns = [
@@ -102,7 +102,7 @@ def _own_slots(plan: Plan, value: np.ndarray, kept: np.ndarray) -> tuple[np.ndar
     return firsts, slot
 
 
-def _values(plan: Plan) -> np.ndarray:
+def values_of(plan: Plan) -> np.ndarray:
     """int64 [entries]: the entry whose bytes each shows; reshapes that move nothing make one value."""
     graph = plan.graph
     parent = np.arange(graph.num_entries)
@@ -115,7 +115,7 @@ def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, 
     """Slot and offset of every entry with those that had none in an arena, and the arenas' (did, memory,
     extent)."""
     offset, loose = np.zeros(len(slot), np.uint64), np.flatnonzero(slot < 0)
-    offset_of, arena, arenas = _arenas(plan, unique_values(plan.sid[loose]))
+    offset_of, arena, arenas = _arenas(plan, unique_values(plan.sid[loose]), plan.storage)
     slot = slot.copy()
     slot[loose], offset[loose] = first + arena[plan.sid[loose]], offset_of[plan.sid[loose]]
     return slot, offset, np.array(arenas, np.int64).reshape(-1, 3).T
@@ -124,15 +124,27 @@ def _with_arenas(plan: Plan, slot: np.ndarray, first: int) -> tuple[np.ndarray, 
 def closed_up(plan: Plan, entries: np.ndarray) -> tuple[np.ndarray, dict[tuple[int, int], int]]:
     """(offset of each storage int64 [storages], {(did, memory): bytes}) where only these entries, bool
     [entries], have memory at the plan's offsets: what lies between is closed up."""
-    offset_of, _, arenas = _arenas(plan, unique_values(plan.sid[entries]))
+    offset_of, _, arenas = _arenas(plan, unique_values(plan.sid[entries]), _extents(plan, entries))
     return offset_of, {(did, memory): extent for did, memory, extent in arenas}
 
 
-def _arenas(plan: Plan, used: np.ndarray) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int, int]]]:
+def _extents(plan: Plan, entries: np.ndarray) -> Storage:
+    """The plan's storages, each as large as those of these entries are that it has."""
+    shared = np.intersect1d(plan.sid[entries], plan.sid[~entries])
+    extent = plan.storage.extent.copy()
+    extent[shared] = 0
+    for eid in np.flatnonzero(entries & np.isin(plan.sid, shared)).tolist():
+        sid = plan.sid[eid]
+        extent[sid] = max(extent[sid], extent_of(plan, eid))
+    return replace(plan.storage, extent=extent)
+
+
+def _arenas(
+    plan: Plan, used: np.ndarray, storage: Storage
+) -> tuple[np.ndarray, np.ndarray, list[tuple[int, int, int]]]:
     """Offset and arena of each of these storages, int64 [storages], and the arenas (did, memory, extent): one
     a memory. Storages that share bytes keep their distances; what lies between is closed up."""
-    storage = plan.storage
-    region, cell = storage.region[used], overlapping(storage)[used]
+    region, cell = storage.region[used], overlapping(storage, used)
     offset_of, arena = np.zeros(storage.count, np.int64), np.zeros(storage.count, np.int64)
     arenas: list[tuple[int, int, int]] = []
     for which in unique_values(region).tolist():

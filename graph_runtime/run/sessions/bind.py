@@ -21,6 +21,7 @@ from ..gr_arg import ARG
 from ..programs.program import INSTR, Program
 from ..programs.slots import Slots, closed_up
 from ..queues.buffer import Buffer
+from .arena import Arena, ArenaBlock, passing
 
 __all__ = ["Bound", "Lease", "Region", "borrowed"]
 
@@ -115,7 +116,8 @@ class Bound:
     ``holder`` the session's name, ``handles`` its devices; ``instrs`` INSTR [instrs], ``args`` ARG [args],
     ``tensors`` DLTENSOR [args] where functions of TVM's are called (else None), ``regions`` {(did, memory):
     Region}, ``entry_addr`` uint64 [entries] where each entry lives: in a region, or, for those in ``owners``
-    {eid: the memory's owner}, where rehome put it. ``tags`` uint64 [entries]: what a sharded entry's address
+    {eid: the memory's owner}, where rehome put it; with an ``arena`` what is computed on the way lies in
+    that. ``tags`` uint64 [entries]: what a sharded entry's address
     has above that. ``reserved``: whether regions were taken (reserve). If false, only addresses of ``owners``
     mean anything, which is enough where the caller supplies every buffer at submit time.
     """
@@ -129,20 +131,29 @@ class Bound:
     instrs: np.ndarray
     reserved: bool
 
-    def __init__(self, program: Program, handles: Sequence[core.DeviceHandle], holder: str):
+    def __init__(
+        self,
+        program: Program,
+        handles: Sequence[core.DeviceHandle],
+        holder: str,
+        arena: Arena | None = None,
+    ):
         plan = program.plan
         self.program, self.handles, self.holder = program, handles, holder
         self.owners: dict[int, object] = {}
         self._leases: weakref.WeakValueDictionary[int, Lease] = weakref.WeakValueDictionary()
         self.regions: dict[tuple[int, int], Region] = {}
         self.reserved = False
+        self._arena, self._blocks = arena, dict[tuple[int, int], ArenaBlock]()
+        self.passing = np.zeros(len(plan.sid), bool) if arena is None else passing(plan)
         self._offset = plan.storage.offset  # of each storage in its region
         self.entry_addr = np.zeros(len(plan.sid), np.uint64)
         self.args = program.args.view(np.uint64).copy().view(ARG)  # numpy copies records field by field
         self.args["shape"] += np.uint64(program.shapes.ctypes.data)
         self.tags = _shard_tags(plan, handles)
         envs = np.array([core.address_of(handle.env) for handle in handles], np.uint64)
-        self._scratch = _scratch(program.scratch + _SCRATCH_ALIGNMENT, handles)
+        extent = program.scratch + _SCRATCH_ALIGNMENT
+        self._scratch = _scratch(extent, handles) if arena is None else arena.scratch_for(self, extent)
         self.instrs = self._instructions(envs)
         self._copies = self._bind_copies(envs)
         self.tensors: np.ndarray | None = None
@@ -153,25 +164,53 @@ class Bound:
         """Take memory for all entries that live nowhere yet: one region a memory, without gaps for those that
         live elsewhere. Raises DeviceMemoryError, and then nothing was taken."""
         plan, offset, extents = self.program.plan, self.program.plan.storage.offset, self.program.plan.peak
-        at_home = np.ones(len(plan.sid), bool)
+        at_home = ~self.passing
         if self.owners:
             at_home[list(self.owners)] = False
+        if not at_home.all():
             offset, extents = closed_up(plan, at_home)
-        regions = {
-            key: Region(self.handles[key[0]], key[1], extent, self.holder)
-            for key, extent in extents.items()
-            if extent
-        }
+        regions = {key: self.new_region(key, extent) for key, extent in extents.items() if extent}
+        if self._arena is not None:
+            self._passing_offset, needed = closed_up(plan, self.passing)
+            self._blocks = self._arena.join(self, needed)
         self.regions, self._offset, self.reserved = regions, offset, True
-        home = _base(plan, regions)[plan.storage.did, plan.storage.memory] + offset.astype(np.uint64)
-        self.entry_addr[at_home] = home[plan.sid][at_home]
+        self._place(at_home, regions, offset)
+        if self._arena is not None:
+            self._place(self.passing, self._blocks, self._passing_offset)
         self.args["addr"] = (self.entry_addr | self.tags)[self.program.eid]
         if self.tensors is not None:
             self.tensors["data"] = self.args["addr"]
 
+    def new_scratch(self, extent: int) -> np.ndarray:
+        """Host memory for kernels. Raises DeviceMemoryError."""
+        return _scratch(extent, self.handles)
+
+    def new_region(self, key: tuple[int, int], extent: int) -> Region:
+        """A block of a memory (did, number). Raises DeviceMemoryError."""
+        return Region(self.handles[key[0]], key[1], extent, self.holder)
+
+    def _place(
+        self, entries: np.ndarray, regions: Mapping[tuple[int, int], ArenaBlock], offset: np.ndarray
+    ) -> None:
+        """Let these entries live in regions, each at the offset of its storage."""
+        plan = self.program.plan
+        home = _base(plan, regions)[plan.storage.did, plan.storage.memory] + offset.astype(np.uint64)
+        self.entry_addr[entries] = home[plan.sid][entries]
+
+    def follow(self, blocks: Mapping[tuple[core.DeviceHandle, int], ArenaBlock]) -> None:
+        """The arena has these blocks now: what is computed on the way goes there. No run is on its way."""
+        if not self.reserved:
+            return
+        self._blocks = {(did, memory): blocks[self.handles[did], memory] for did, memory in self._blocks}
+        self._place(self.passing, self._blocks, self._passing_offset)
+        eids = np.flatnonzero(self.passing)
+        for eid in eids.tolist():
+            self._leases.pop(eid, None)
+        self.move(eids, None)
+
     def release(self) -> None:
         """Give the regions up, with their values; what lives elsewhere stays."""
-        self.regions, self.reserved = {}, False
+        self.regions, self._blocks, self.reserved = {}, {}, False
         self._leases.clear()
 
     def _instructions(self, envs: np.ndarray) -> np.ndarray:
@@ -180,16 +219,25 @@ class Bound:
         if not program.count:
             return instrs
         call = instrs["call"]
-        scratch = -(-self._scratch.ctypes.data // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
         instrs["fn"] = np.array([k.fn for k in program.kernels], np.uint64)[program.kid]
         call["abi"] = core.lib.GR_ABI_VERSION
         call["nargs"] = np.diff(program.arg_ptr)
         call["args"] = self.args.ctypes.data + ARG.itemsize * program.arg_ptr[:-1]
         call["attrs"] = program.words.ctypes.data + 8 * program.word_ptr[program.kid]
-        scratches = np.array([scratch if k.scratch else 0 for k in program.kernels], np.uint64)
-        call["scratch"] = scratches[program.kid]
+        self._show_scratch(instrs)
         call["env"] = envs[program.plan.did[program.nid]]
         return instrs
+
+    def _show_scratch(self, instrs: np.ndarray) -> None:
+        scratch = -(-self._scratch.ctypes.data // _SCRATCH_ALIGNMENT) * _SCRATCH_ALIGNMENT
+        wanting = np.array([scratch if k.scratch else 0 for k in self.program.kernels], np.uint64)
+        instrs["call"]["scratch"] = wanting[self.program.kid]
+
+    def use_scratch(self, scratch: np.ndarray) -> None:
+        """Kernels' scratch memory is this from now on. No run is on its way."""
+        self._scratch = scratch
+        if self.program.count:
+            self._show_scratch(self.instrs)
 
     def _bind_copies(self, envs: np.ndarray) -> np.ndarray:
         """A copy's attrs point to the envs of its two sides: one gr_copy_envs for each pair of devices."""
@@ -237,7 +285,8 @@ class Bound:
         if lease is None:
             plan = self.program.plan
             sid, storage = plan.sid[eid], plan.storage
-            region = self.regions.get((int(storage.did[sid]), int(storage.memory[sid])))
+            regions = self._blocks if self.passing[eid] else self.regions
+            region = regions.get((int(storage.did[sid]), int(storage.memory[sid])))
             lease = self._leases[eid] = Lease(region)
         return lease
 
@@ -294,7 +343,7 @@ def borrowed(bound: Bound, slots: Slots, at: int, array: np.ndarray | None = Non
     return buffer
 
 
-def _base(plan: Plan, regions: Mapping[tuple[int, int], Region]) -> np.ndarray:
+def _base(plan: Plan, regions: Mapping[tuple[int, int], ArenaBlock]) -> np.ndarray:
     """uint64 [devices, memories]: where each region begins, 0 where there is none."""
     memories = max((len(d.descriptor.memories) for d in plan.devices), default=1)
     base = np.zeros((len(plan.devices), memories), np.uint64)

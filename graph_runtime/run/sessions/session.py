@@ -2,8 +2,7 @@
 
     Plan --lower--> Program --bind--> Session --run--> Tensor
 
-One thread at a time: a second one that calls in gets SessionBusyError. Any number of sessions may run at
-once.
+One thread at a time: a second one gets SessionBusyError. Any number of sessions may run at once.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from ..circular import measured
 from ..programs.lower import lower
 from ..queues.run import Run
 from ..tensors.tensor import Tensor
+from .arena import Arena
 from .bind import Bound, Lease
 from .constants import own
 from .room import make_native, reserve_with_room
@@ -51,7 +51,8 @@ class Session:
     at the same time. ``max_in_flight``: queued runs that hold memory at once; submit waits for the oldest
     before it queues one more. ``reserve`` False: memory is taken when it is first needed (reserve), which is
     never where the session is only submitted to. It is held until the session and all its tensors are gone.
-    ``unset_inputs``: runs "refuse" (InputError) or "allow" inputs that were never set.
+    ``unset_inputs``: runs "refuse" (InputError) or "allow" inputs that were never set. ``arena``: memory of
+    what is computed on the way, for sessions that never run at the same time.
 
     Raises LibraryError or UnsupportedOpError for a node without a kernel, CapacityError where the plan leaves
     no room for circular buffers, DeviceMemoryError where memory is short.
@@ -76,6 +77,7 @@ class Session:
         max_in_flight: int = MAX_IN_FLIGHT,
         reserve: bool = True,
         unset_inputs: str = REFUSE,
+        arena: Arena | None = None,
     ):
         if queues not in ("inline", "threads"):
             raise InputError(f"queues is 'inline' or 'threads', not {queues!r}", got=queues)
@@ -87,7 +89,7 @@ class Session:
         self._entry_did = plan.entry_did()
         self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
         self.handles = [core.open_device(device) for device in plan.devices]
-        self.bound = Bound(self.program, self.handles, name)
+        self.bound = Bound(self.program, self.handles, name, arena)
         self._zero_copy = ZeroCopy(plan, self.bound)
         self.unset = unset_of(self.graph, unset_inputs)  # inputs without values: runs look while there are
         self.lost: set[int] = set()  # and those of them that a failed run overwrote
@@ -266,7 +268,8 @@ class Session:
                 owner,
                 readonly=eid in self._constants,
             )
-            self._tensors[eid] = found
+            if not self.bound.passing[eid]:  # others move with the arena
+                self._tensors[eid] = found
         return found
 
     def input(self, index: int) -> Tensor:

@@ -17,8 +17,9 @@ from ...base import dtypes
 from ...base.errors import InputError
 from ...base.machine.layout import HOST
 from ...base.unique import unique_values
-from ...ir.graph import NOP, TensorType
+from ...ir.graph import TensorType
 from ...plan.types import Plan
+from ..programs.slots import values_of
 from ..tensors.tensor import Tensor
 from .bind import Bound
 
@@ -90,7 +91,7 @@ class ZeroCopy:
     def _stays(self, index: int, group: np.ndarray) -> bool:
         """True where the entry must stay where it is, so that the output has to be copied."""
         graph = self._plan.graph
-        maker = graph.entry_nid[self._root[group[0]]]
+        maker = graph.entry_nid[self._value[group[0]]]
         return bool(
             graph.func_id[maker] < 0
             or self._plan.at_input[maker]
@@ -102,17 +103,11 @@ class ZeroCopy:
 
     def group(self, eid: int) -> np.ndarray:
         """All entries that show the same value in the same bytes."""
-        return np.flatnonzero(self._root == self._root[eid])
+        return np.flatnonzero(self._value == self._value[eid])
 
     @cached_property
-    def _root(self) -> np.ndarray:
-        """int64 [entries]: the entry that each is an alias of, itself where it is none."""
-        graph = self._plan.graph
-        root = np.arange(graph.num_entries)
-        is_nop = np.array([f.name == NOP for f in graph.funcs] + [False])
-        for nid in np.flatnonzero(is_nop[graph.func_id]).tolist():
-            root[graph.row_ptr[nid]] = root[graph.in_eid[graph.in_ptr[nid]]]
-        return root
+    def _value(self) -> np.ndarray:
+        return values_of(self._plan)
 
     def _move(self, group: np.ndarray, array: np.ndarray | None) -> None:
         self._bound.move(group, None if array is None else array.ctypes.data)

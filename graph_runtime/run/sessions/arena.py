@@ -1,0 +1,101 @@
+"""Memory of what programs compute on the way, shared by sessions of which one runs at a time.
+
+    arena = Arena()
+    Session(plan, arena=arena)     as often as there are programs
+
+Inputs, outputs and what is copied when an input is set stay each session's own. The arena of a memory is as
+large as the largest session needs; where a larger one comes, the others move along before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+from weakref import WeakSet, WeakValueDictionary
+
+import numpy as np
+
+from ...base.machine.layout import L1
+from ...plan.types import Plan
+from .. import core
+from ..programs.slots import values_of
+
+__all__ = ["Arena", "ArenaBlock", "passing"]
+
+_Key = tuple[core.DeviceHandle, int]  # a device's memory
+
+
+class ArenaBlock(Protocol):
+    """A region of a device's memory, given back when nothing refers to it."""
+
+    extent: int
+    addr: int
+
+
+class ArenaUser(Protocol):
+    """What has memory in an arena: the Bound of a session."""
+
+    @property
+    def handles(self) -> Sequence[core.DeviceHandle]:
+        """One a device."""
+
+    def new_region(self, key: tuple[int, int], extent: int) -> ArenaBlock:
+        """A block of a memory (did, number)."""
+
+    def new_scratch(self, extent: int) -> np.ndarray:
+        """Host memory for kernels."""
+
+    def follow(self, blocks: Mapping[_Key, ArenaBlock]) -> None:
+        """The arena has these blocks now."""
+
+    def use_scratch(self, scratch: np.ndarray) -> None:
+        """Kernels' scratch memory is this from now on."""
+
+
+class Arena:
+    """Its blocks go with the last session that has memory in them."""
+
+    def __init__(self) -> None:
+        self._blocks: WeakValueDictionary[_Key, ArenaBlock] = WeakValueDictionary()
+        self._users: WeakSet[ArenaUser] = WeakSet()
+        self._scratch = np.empty(0, np.uint8)
+
+    def scratch_for(self, bound: ArenaUser, extent: int) -> np.ndarray:
+        """Scratch memory for the kernels of a session that is being bound. Raises DeviceMemoryError."""
+        if self._scratch.size < extent:
+            self._scratch = bound.new_scratch(extent)
+            for user in self._users:
+                user.use_scratch(self._scratch)
+        return self._scratch
+
+    def join(
+        self, bound: ArenaUser, extents: Mapping[tuple[int, int], int]
+    ) -> dict[tuple[int, int], ArenaBlock]:
+        """The blocks for {(did, memory): bytes} of a session, which moves along from now on when others need
+        more. Raises DeviceMemoryError, and then nothing has moved."""
+        needed = {key: extent for key, extent in extents.items() if extent}
+        grown = {}
+        for (did, memory), extent in needed.items():
+            key = bound.handles[did], memory
+            block = self._blocks.get(key)
+            if block is None or block.extent < extent:
+                grown[key] = bound.new_region((did, memory), extent)
+        self._blocks.update(grown)
+        for user in self._users - {bound} if grown else ():
+            user.follow(self._blocks)
+        self._users.add(bound)
+        bound.use_scratch(self._scratch)
+        return {(did, memory): self._blocks[bound.handles[did], memory] for did, memory in needed}
+
+
+def passing(plan: Plan) -> np.ndarray:
+    """bool [entries]: values that mean nothing behind a run, and do not lie in L1, where circular buffers
+    want room."""
+    graph = plan.graph
+    maker = graph.entry_nid
+    stays = (graph.func_id[maker] < 0) | plan.at_input[maker]
+    stays[graph.outputs] = True
+    in_l1 = np.array([layout.memory == L1 for layout in plan.layouts], bool)
+    stays |= in_l1[plan.layout_id]
+    value = values_of(plan)
+    return ~np.isin(value, value[stays])
