@@ -17,6 +17,7 @@ from .weights_file import load
 __all__ = ["SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "machine", "pace_of"]
 
 _OUTSIDE = "simple_gflops"  # of ops that other packages register: their cost says that it is assumed
+_TILES_GAIN = 2.5  # of Winograd's tiles over panels: 1.6 with 16 channels, 3.3 with 128 (bench_winograd.py)
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
 _COLUMNS = 16
 SPIN_NS = 50_000  # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
@@ -131,8 +132,11 @@ def _work_ns(
 
 
 def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine) -> float:
-    """Flops a ns of the kernel that serves a node. Panels compute whole vectors of 16 columns."""
+    """Flops a ns of the kernel that serves a node. Panels compute whole vectors of 16 columns; flops are
+    those of the op, of which Winograd's tiles spare some."""
     packed = attrs.get("packed")
+    if attrs.get("winograd"):
+        return host.packed_gflops * _TILES_GAIN
     if packed and attrs.get("group", 1) == 1:
         return host.packed_gflops * packed / (-(-packed // _COLUMNS) * _COLUMNS)
     if attrs.get("kernel") in _ON_PANELS:

@@ -13,7 +13,7 @@ from typing import Any
 
 from ..ir.ops import registry, steps
 from ..ir.ops.shape import exactly
-from ..ir.ops.targets import panel_columns
+from ..ir.ops.targets import by_tiles, panel_columns
 from .matching import only_reader
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
@@ -153,7 +153,9 @@ def _convolution(images: _Images, node: NetNode) -> None:
     if not _is_plain(node) or not all(_fits_epilogue(v.shape, shape) for v in node.inputs[own:]):
         return
     o, _, kh, kw = w.shape
-    panels = packed_convolution(images.net, node)
+    op = registry.require(node.op_name)
+    winograd = by_tiles(op, node.input_types, node.output_types, attrs)
+    panels = packed_convolution(images.net, node, winograd)
     image = images.with_channels_last(x, node)
     extra = [images.laid_out(v, node, shape) for v in node.inputs[own:]]
     images.convolutions.append(node)
@@ -163,6 +165,7 @@ def _convolution(images: _Images, node: NetNode) -> None:
         layout="NHWC",
         packed=o,
         kernel_shape=(kh, kw),
+        **({"winograd": True} if winograd else {}),
         **without_defaults("conv2d", attrs, _CONV),
     )
 

@@ -23,6 +23,7 @@ from ..ir.ops import registry
 from ..ir.ops.cells import CELLS, pack_recurrent, panels_of
 from ..ir.ops.packed import grouped_panel_type, pack_grouped, panel_type
 from ..ir.ops.targets import panel_columns
+from ..ir.ops.winograd import pack_winograd, winograd_type
 from .net import Net, NetNode, NetValue
 
 __all__ = [
@@ -112,22 +113,24 @@ def packed_weight(net: Net, node: NetNode, weight: NetValue, transpose: bool, n:
     return value
 
 
-def packed_convolution(net: Net, node: NetNode) -> NetValue:
-    """The constant weight of a conv2d NCHW in panels, as a constant beside ``node``."""
+def packed_convolution(net: Net, node: NetNode, winograd: bool) -> NetValue:
+    """The constant weight of a conv2d NCHW in panels, or for Winograd's tiles, as a constant beside
+    ``node``."""
     weight, group = node.inputs[1], node.attrs["group"]
     o, channels, kh, kw = weight.shape
-    if group == 1 or (channels == 1 and o == group):
+    if not winograd and (group == 1 or (channels == 1 and o == group)):
         return packed_weight(net, node, weight, False, o, channels * kh * kw)
     constant = weight.constant
     assert constant is not None, f"{weight.name} is no constant"
-    made = grouped_panel_type(o, channels, kh * kw, group)
+    pack = pack_winograd if winograd else pack_grouped
+    made = winograd_type(o, channels, group) if winograd else grouped_panel_type(o, channels, kh * kw, group)
     value = net.constant(
         Constant.derived(
             made,
-            partial(pack_grouped, group=group),
+            partial(pack, group=group),
             constant,
             source=f"panels of {constant.source}",
-            recipe=("pack_grouped", group),
+            recipe=(pack, group),
         ),
         f"{weight.name}.panels",
     )

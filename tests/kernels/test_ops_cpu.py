@@ -14,6 +14,7 @@ from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops.packed import pack_grouped
 from graph_runtime.ir.ops.select import select
+from graph_runtime.ir.ops.winograd import pack_winograd
 from graph_runtime.run import core
 
 ffi = core.ffi
@@ -330,6 +331,39 @@ def test_convolutions_along_a_line_in_panels(data):
     op, panels = ops.require("conv2d"), pack_grouped(w, group)
     wanted = op.reference([x, panels], op.decode(attrs))[0]
     np.testing.assert_allclose(call(op, attrs, [x, panels]), wanted, rtol=1e-4, atol=1e-4)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_tiles_of_winograd_make_the_convolution(data):
+    """Against the sum over taps in float64: odd sizes, overhanging tiles, channels that fill no vector."""
+    draw = data.draw
+    group, own, columns = draw(
+        st.sampled_from([(1, 1, 1), (1, 5, 7), (1, 16, 33), (1, 48, 16), (4, 8, 8), (3, 5, 40), (2, 16, 3)])
+    )
+    pads = tuple(draw(st.integers(0, 3)) for _ in range(4))
+    size = tuple(draw(st.integers(max(1, 3 - pads[i] - pads[i + 2]), 19)) for i in (0, 1))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    x = rng.standard_normal((draw(st.integers(1, 2)), *size, group * own)).astype(np.float32)
+    w = rng.standard_normal((group * columns, own, 3, 3)).astype(np.float32)
+    bias = rng.standard_normal(group * columns).astype(np.float32)
+    op, plain = ops.require("conv2d"), {"group": group, "pads": pads}
+    attrs = {**plain, "layout": "NHWC", "packed": len(w), "kernel_shape": (3, 3), "winograd": True}
+    wide = [x.transpose(0, 3, 1, 2).astype(np.float64), w.astype(np.float64), bias.astype(np.float64)]
+    wanted = op.reference(wide, op.decode(plain))[0].transpose(0, 2, 3, 1)
+    exact = [x.astype(np.float64), pack_winograd(wide[1], group), wide[2]]
+    np.testing.assert_allclose(op.reference(exact, op.decode(attrs))[0], wanted, rtol=1e-9, atol=1e-9)
+    got = call(op, attrs, [x, pack_winograd(w, group), bias])
+    np.testing.assert_allclose(got, wanted, atol=2e-6 * np.sqrt(9 * own) * np.abs(wanted).max())
+
+
+def test_tiles_take_what_is_no_number_where_their_windows_do():
+    x, w = np.zeros((1, 12, 12, 16), np.float32), np.ones((16, 16, 3, 3), np.float32)
+    x[0, 1, 1, 3] = np.nan
+    attrs = {"layout": "NHWC", "packed": 16, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1), "winograd": True}
+    got = call(ops.require("conv2d"), attrs, [x, pack_winograd(w, 1)])
+    assert np.isnan(got[0, :3, :3]).all()
+    assert not np.isnan(got[0, 8:, 8:]).any()
 
 
 STEP_FUNCTIONS = ["exp", "log", "sqrt", "reciprocal", "erf", "tanh", "sigmoid", "silu", "hard_swish", "gelu"]

@@ -26,9 +26,10 @@ PRETEND = {
     },
     "aarch64": {"any": "-DGR_NEON=0", "neon": "-DGR_NEON=1"},
 }.get(isa.host_arch(), {"any": "-DGR_ANY"})
-HEADERS = ("conv_packed", "linear_packed", "pool_nhwc", "matmul_panels", "attention_panels")
+HEADERS = ("conv_packed", "conv_winograd", "linear_packed", "pool_nhwc", "matmul_panels", "attention_panels")
 KERNELS = (
     "conv2d_packed",
+    "conv2d_winograd",
     "dense_packed",
     "max_pool2d_nhwc",
     "avg_pool2d_nhwc",

@@ -41,16 +41,40 @@ def perms_of(model):
     return [f.attrs["perm"] for f in funcs if f.op == "transpose"]
 
 
-def agree(b, values, devices="cpu:0", pins=None):
+def agree(b, values, devices="cpu:0", pins=None, scale=1e-5):
     """Target what was built; it computes the same, and can be planned. Returns (model, placement)."""
     model = Model.from_builder(b)
     made, placement = target(model, place(model.graph, devices, pins=pins))
     for got, wanted in zip(outputs(made, values), outputs(model, values), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=scale)
     assert made.output_names == model.output_names
     assert placement.graph is made.graph
     plan(made.graph, devices, placed=placement)
     return made, placement
+
+
+@pytest.mark.parametrize(
+    ("image", "weight", "attrs", "wanted"),
+    [
+        ((1, 16, 16, 16), (8, 16, 3, 3), {"pads": (1, 1, 1, 1)}, True),
+        ((1, 32, 13, 9), (32, 8, 3, 3), {"pads": (1, 1, 1, 1), "group": 4}, True),  # 4 groups share panels
+        ((1, 8, 16, 16), (16, 8, 3, 3), {"pads": (1, 1, 1, 1)}, False),  # few channels
+        ((1, 16, 16, 16), (16, 16, 3, 3), {"strides": (2, 2)}, False),
+        ((1, 16, 16, 16), (16, 16, 3, 3), {"dilations": (2, 2)}, False),
+        ((1, 16, 16, 16), (16, 16, 1, 1), {}, False),
+        ((1, 16, 16, 16), (8, 16, 3, 3), {"kernel": "conv2d"}, False),
+        ((1, 16, 16, 16), (16, 1, 3, 3), {"group": 16}, False),  # depthwise
+        ((1, 16, 3, 30), (16, 16, 3, 3), {}, False),  # one row: tiles overhang
+        ((1, 128, 7, 7), (128, 128, 3, 3), {"pads": (1, 1, 1, 1)}, False),  # 4 tiles, weights of 2.3 MB
+    ],
+)
+def test_convolutions_of_three_taps_are_made_of_tiles_where_that_pays(image, weight, attrs, wanted):
+    b = GraphBuilder()
+    x, w, bias = b.input("x", image), b.param("w", array(*weight)), b.param("b", array(weight[0]))
+    b.output(b.op("relu", b.op("conv2d", x, w, bias, name="c", **attrs)))
+    made, _ = agree(b, {"x": array(*image)}, scale=1e-5 * np.sqrt(9 * weight[1]))
+    (conv,) = (f for f in made.graph.funcs if f.op == "conv2d")
+    assert bool(conv.attrs.get("winograd")) == wanted
 
 
 def image_network(pool="max_pool2d", between=()):

@@ -7,7 +7,8 @@ Attribute words:
     [7] dilation_w
               [8] group; with NHWC [9] kernel_h [10] kernel_w; x, y are [N,H,W,C] and w is in panels
               (packed.py), a panel's k = (kernel_h, kernel_w, channels of the groups that share it: bundle_of,
-              which are one group then; of depthwise weights none); then those of the epilogue (steps.py)
+              which are one group then; of depthwise weights none), or with winograd=1 one tap of each of the
+              36 places of a tile (winograd.py); then those of the epilogue (steps.py)
 y[n,o,i,j] = bias[o] + sum over c,p,q of w[o,c,p,q] * x[n, g*C/group + c, i*stride_h - pad_top + p*dilation_h,
 j*...], where g = o / (O / group) and x is 0 outside of the image.
 On tt it reads the words of numerics.py after these.
@@ -37,6 +38,7 @@ from .packed import (
     unpack_grouped,
 )
 from .registry import Attr, Body, Case, Op
+from .winograd import WINOGRAD, by_tiles, check_winograd, winograd_cases, winograd_pays, winograd_type
 from .work import Product, with_bias
 
 __all__ = ["window_count"]
@@ -79,6 +81,8 @@ def _check_panels(inputs, attrs):
     if attrs["layout"] == "NCHW":
         if attrs["packed"]:
             rules.fail("conv2d", "packed weights are for layout NHWC", got=attrs["packed"])
+        if attrs["winograd"]:
+            rules.fail("conv2d", "winograd is for packed weights of layout NHWC")
         if attrs["kernel_shape"] not in (None, w.shape[2:]):
             rules.fail(
                 "conv2d",
@@ -96,7 +100,11 @@ def _check_panels(inputs, attrs):
         rules.fail(
             "conv2d", f"{c} channels and {o} output channels cannot be split into {group} groups", got=group
         )
-    wanted = _panel_type(o, c // group, math.prod(kernel), group)
+    if attrs["winograd"]:
+        check_winograd(o, c // group, kernel, attrs)
+        wanted = winograd_type(o, c // group, group)
+    else:
+        wanted = _panel_type(o, c // group, math.prod(kernel), group)
     if w != wanted:
         rules.fail(
             "conv2d", f"packed={o}: the weight must be {wanted}, got {w}", got=w.shape, wanted=wanted.shape
@@ -179,6 +187,8 @@ def _plain(arrays, attrs):
 
 
 def _conv2d(arrays, attrs):
+    if attrs["winograd"]:
+        return by_tiles(arrays, attrs)
     x, w = (rules.wide(a) for a in _plain(arrays, attrs))
     (top, left, bottom, right), (dh, dw), (sh, sw) = attrs["pads"], attrs["dilations"], attrs["strides"]
     n, c = x.shape[:2]
@@ -229,8 +239,16 @@ def _panels(i, o, a):
     return 0 if few and not _is_depthwise(w.shape[0], w.shape[1], group) else w.shape[0]
 
 
+def _takes_taps(i, o, a):
+    return (
+        "it reads weights as they are, these are for Winograd's tiles"
+        if a["winograd"]
+        else takes_packed(i, o, a)
+    )
+
+
 _PACKED = Body(
-    "conv2d_packed", ("float32",), rules.by_dtype, accepts=takes_packed, epilogue=True, prebuilt=True
+    "conv2d_packed", ("float32",), rules.by_dtype, accepts=_takes_taps, epilogue=True, prebuilt=True
 )
 
 
@@ -272,6 +290,7 @@ def _cases():
             packed = {"layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
             inputs = (("float32", (x[0], *x[2:], x[1])), ("float32", panels.shape), *tail)
             yield Case(f"packed_{name}", inputs, attrs | packed, nmse=_NMSE)
+    yield from winograd_cases(_NMSE)
     for t in _TYPES[1:]:
         yield Case(
             t,
@@ -340,6 +359,7 @@ register_product(
             Attr("layout", "str", "NCHW", "of the image; NHWC takes its weight in panels", ("NCHW", "NHWC")),
             packed_attr("output channels O"),
             Attr("kernel_shape", "ints", None, "height and width of the window; default: the weight's"),
+            Attr("winograd", "bool", False, "the packed weight is for tiles of 4 x 4 pixels (pack_winograd)"),
             *ATTRS,
             STREAM_DIRS,
         ),
@@ -347,12 +367,13 @@ register_product(
             "cpu": Body("conv2d", _TYPES, rules.by_dtype, _scratch, refuse_packed, epilogue=True),
             "tt": Body("conv2d", rules.TT_FLOATS, accepts=refuse_packed, numerics=True, epilogue=True),
         },
-        variants={"cpu": (_PACKED,)},
+        variants={"cpu": (_PACKED, WINOGRAD)},
         pace={"cpu": "product"},
         work=_work,
         parts="conv2d",
         weights=(1, 2),
         panels=_panels,
+        tiles=lambda i, o, a: winograd_pays(i[1].shape, o[0].shape, a),
         sums=True,
         cases=tuple(_cases()),
     ),

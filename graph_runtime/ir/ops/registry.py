@@ -128,17 +128,16 @@ class Op:
     ``parts``: as what the balancer takes it apart, by a name of plan.balance's makers; "": by ``kind``.
     ``weights``: the inputs that are a model's parameters wherever they are inputs of a graph.
     ``program``: the attribute with the steps that it runs, as its body or behind its result; "": none.
-    ``panels``: how many columns input 1 has where the host keeps it in panels if it is constant, 0: not kept
-    so. ``prefers``: the variant that serves it on the host where none was measured, None: the default.
+    ``panels``: how many columns of input 1 the host keeps in panels if it is constant; ``tiles``: whether for
+    Winograd's. ``prefers``: the variant on the host where none was measured, None: the default.
     ``neutral``: of what reduces the axes that its attribute ``axes`` names: what an element may be that no
     result shows, cut to what the dtype has; None for any other op.
     ``sums``: its result is a sum of products; where that cancels, errors are small against what was summed.
     ``gathers``: it reads no more of input 0 than it makes. ``by_index``: an index out of range is refused.
     ``moves``: its inputs that are no elements which it moves; None: it computes. ``equality``: it compares.
     ``walk``: which pages its tt body moves, by a name of simulation/walks; "": the op's own.
-    ``step``: its code as a step of a program (steps.py), 0: it cannot be one; ``counts``: as a step it
-    takes integers, too.
-    ``promotes``: where integers are accepted for it (numpy, torch), they are computed as floats.
+    ``step``: its code as a step of a program (steps.py), 0: it cannot be one; ``counts``: as a step it takes
+    integers, too. ``promotes``: where integers are accepted for it (numpy, torch), they become floats.
     ``onnx``: {ONNX op: {ONNX's attribute: this op's}}, the defaults being the same.
     ``numpy``, ``torch``: functions, elementwise, and aten operations of inputs alone that it is, by name.
     ``ttnn``: {function of ttnn: {its argument: this op's attribute}}, results having the first input's dtype.
@@ -164,6 +163,7 @@ class Op:
     weights: tuple[int, ...] = ()
     program: str = ""
     panels: Callable[[Types, Types, Attrs], int] | None = None
+    tiles: Callable[[Types, Types, Attrs], bool] | None = None
     prefers: Callable[[Types, Attrs], str | None] | None = None
     gathers: bool = False
     neutral: float | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 from .registry import KERNEL, Attrs, Op, Types
 
-__all__ = ["attrs_to_come", "kernel_by_rule", "panel_columns"]
+__all__ = ["attrs_to_come", "by_tiles", "kernel_by_rule", "panel_columns"]
 
 
 def kernel_by_rule(op: Op, inputs: Types, attrs: Attrs) -> str | None:
@@ -21,12 +21,18 @@ def panel_columns(op: Op, inputs: Types, outputs: Types, attrs: Attrs) -> int:
     return 0 if op.panels is None else op.panels(inputs, outputs, attrs)
 
 
+def by_tiles(op: Op, inputs: Types, outputs: Types, attrs: Attrs) -> bool:
+    """Whether Winograd's tiles make a node whose weight is put into panels."""
+    return op.tiles is not None and op.tiles(inputs, outputs, attrs)
+
+
 def attrs_to_come(
     op: Op, inputs: Types, outputs: Types, attrs: Attrs, constant_weight: bool
 ) -> dict[str, Any]:
-    """The attributes that rewrite.target gives a node of the host which decide how fast it is: ``packed`` or
-    ``kernel``."""
+    """The attributes that rewrite.target gives a node of the host which decide how fast it is: ``packed``
+    and ``winograd``, or ``kernel``."""
     if constant_weight and (columns := panel_columns(op, inputs, outputs, attrs)):
-        return {"packed": columns}
+        tiles = by_tiles(op, inputs, outputs, attrs)
+        return {"packed": columns, "winograd": True} if tiles else {"packed": columns}
     kernel = None if KERNEL in attrs else kernel_by_rule(op, inputs, attrs)
     return {KERNEL: kernel} if kernel else {}

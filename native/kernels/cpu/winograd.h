@@ -1,0 +1,185 @@
+/* winograd.h: conv2d of 3 x 3 taps at stride 1 over NHWC images by Winograd's F(4 x 4, 3 x 3): a tile of 4 x 4
+ * pixels of the result takes 36 products a pair of channels, where its windows take 144.
+ *
+ * A tile's 6 x 6 pixels of the image become 36 rows (enter), each of which is multiplied by its own matrix of
+ * weights (panels.h), and the 36 products become 4 x 4 pixels (leave). The points are 0, +-sqrt(1/2),
+ * +-sqrt(2) and infinity, whose sums lose less than those of whole numbers; docs/cpu.md has the error. A task works
+ * on GR_TILES of them at a time, so that rows and products stay in the second cache.
+ *
+ * Included by: conv_winograd.h. Thread: any.
+ * defines: gr_winograd, gr_winograd_run
+ */
+#ifndef GR_CPU_WINOGRAD_H
+#define GR_CPU_WINOGRAD_H
+
+#include "panels.h"
+
+#define GR_TILES 28                    /* that a task works on at a time */
+#define GR_TILE_SLOTS 64               /* tasks at most: winograd.py, _SLOTS */
+#define GR_TILE_ROOM 448               /* tiles of all tasks at a time, at most: winograd.py, _ROOM */
+#define GR_TILE 4                      /* pixels of the result along a side of a tile */
+#define GR_POINTS 6                    /* pixels of the image that it reads along a side */
+#define GR_PLACES (GR_POINTS * GR_POINTS)
+
+typedef struct gr_winograd {
+  const float *x;                      /* [n][h][w][c] */
+  float *out;                          /* [n][oh][ow][o] */
+  int64_t h, w, c, oh, ow, o, top, left;
+  int64_t down, across, tiles;         /* tiles of an image, and all */
+  int64_t bundles, channels, columns;  /* of groups that share panels, and of each of them: packed.py */
+  const float *weights;                /* [36][bundles][panels of columns][channels][32] */
+  const float *bias, *extra;           /* NULL or [o]; NULL or what is added, laid out as out */
+  int clamp;
+  float least, most;
+  void (*after)(const struct gr_winograd *s, int64_t pixel, int64_t pixels); /* NULL, or what is done with finished ones */
+  const void *steps;                   /* after's own */
+  float *scratch;
+  int64_t tasks, slot, block;          /* floats of scratch of a task, and tiles that it works on at a time */
+  int64_t c_row, o_row, wide;          /* floats of a row and of a product; of these, those of a bundle */
+} gr_winograd;
+
+/* Where a tile lies: its image, and the pixel of the result that is its upper left one. */
+typedef struct gr_winograd_tile {
+  int64_t n, y, x;
+} gr_winograd_tile;
+
+GR_INLINE gr_winograd_tile gr_winograd_at(const gr_winograd *s, int64_t tile) {
+  int64_t across = tile % s->across, down = tile / s->across;
+  return (gr_winograd_tile){down / s->down, down % s->down * GR_TILE, across * GR_TILE};
+}
+
+/* The pixels of the image that a tile reads, zeros outside, channels padded to c_row. */
+static void gr_winograd_patch(const gr_winograd *s, const gr_winograd_tile *at, float *to) {
+  const float *image = s->x + at->n * s->h * s->w * s->c;
+  for (int64_t p = 0; p < GR_POINTS; ++p) {
+    for (int64_t q = 0; q < GR_POINTS; ++q, to += s->c_row) {
+      int64_t y = at->y - s->top + p, x = at->x - s->left + q, read = 0;
+      if (y >= 0 && y < s->h && x >= 0 && x < s->w) {
+        memcpy(to, image + (y * s->w + x) * s->c, (size_t)s->c * 4);
+        read = s->c;
+      }
+      memset(to + read, 0, (size_t)(s->c_row - read) * 4);
+    }
+  }
+}
+
+/* Whether a tile reads nothing outside of the image, whole vectors of channels. */
+GR_INLINE int gr_winograd_inside(const gr_winograd *s, const gr_winograd_tile *at) {
+  int64_t y = at->y - s->top, x = at->x - s->left;
+  return s->c % 16 == 0 && y >= 0 && x >= 0 && y + GR_POINTS <= s->h && x + GR_POINTS <= s->w;
+}
+
+/* ---------------------------------------------------------------- one a machine */
+
+#include "isa/any.h"
+#include "cpu/winograd_isa.h"
+
+#if defined(__x86_64__)
+#include "isa/avx2.h"
+#include "cpu/winograd_isa.h"
+
+#include "isa/avx512.h"
+#include "cpu/winograd_isa.h"
+#elif defined(__aarch64__)
+#include "isa/neon.h"
+#include "cpu/winograd_isa.h"
+#endif
+
+/* ---------------------------------------------------------------- which instruction set */
+
+static void gr_winograd_enter(const gr_winograd *s, int64_t first, int64_t tiles, float *rows, float *patch) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    gr_winograd_enter_avx512(s, first, tiles, rows, patch);
+    return;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    gr_winograd_enter_avx2(s, first, tiles, rows, patch);
+    return;
+  }
+#elif defined(__aarch64__)
+  if (GR_NEON) {
+    gr_winograd_enter_neon(s, first, tiles, rows, patch);
+    return;
+  }
+#endif
+  gr_winograd_enter_any(s, first, tiles, rows, patch);
+}
+
+static void gr_winograd_leave(const gr_winograd *s, int64_t first, int64_t tiles, const float *made) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    gr_winograd_leave_avx512(s, first, tiles, made);
+    return;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    gr_winograd_leave_avx2(s, first, tiles, made);
+    return;
+  }
+#elif defined(__aarch64__)
+  if (GR_NEON) {
+    gr_winograd_leave_neon(s, first, tiles, made);
+    return;
+  }
+#endif
+  gr_winograd_leave_any(s, first, tiles, made);
+}
+
+/* ---------------------------------------------------------------- all of the result */
+
+/* Rows times weights, for each of the 36 places of a tile. */
+static void gr_winograd_multiply(const gr_winograd *s, int64_t tiles, const float *rows, float *made) {
+  int64_t panels = gr_ceil_div(s->columns, GR_PANEL);
+  gr_panels p = {.rows = tiles, .n = s->wide, .k = s->channels, .a_row = s->c_row, .b = s->weights, .c_row = s->o_row};
+  for (int64_t place = 0; place < GR_PLACES; ++place) {
+    for (int64_t bundle = 0; bundle < s->bundles; ++bundle, p.b += panels * s->channels * GR_PANEL) {
+      p.a = rows + place * s->block * s->c_row + bundle * s->channels;
+      p.c = made + place * s->block * s->o_row + bundle * s->wide;
+      gr_panels_serial(&p);
+    }
+  }
+}
+
+/* What follows on the pixels of tiles first .. last-1, as far as they lie side by side. */
+static void gr_winograd_follow(const gr_winograd *s, int64_t first, int64_t last) {
+  while (first < last) {
+    gr_winograd_tile at = gr_winograd_at(s, first);
+    int64_t run = gr_min(last - first, s->across - first % s->across);
+    for (int64_t y = at.y; y < gr_min(s->oh, at.y + GR_TILE); ++y)
+      s->after(s, (at.n * s->oh + y) * s->ow + at.x, gr_min(s->ow - at.x, run * GR_TILE));
+    first += run;
+  }
+}
+
+static int32_t gr_winograd_task(void *ctx, int64_t index) {
+  const gr_winograd *s = ctx;
+  float *rows = s->scratch + index * s->slot, *made = rows + GR_PLACES * s->block * s->c_row;
+  float *patch = made + GR_PLACES * s->block * s->o_row;
+  int64_t tile = s->tiles * index / s->tasks, end = s->tiles * (index + 1) / s->tasks;
+  int64_t turns = gr_ceil_div(end - tile, s->block); /* as even as they can be */
+  for (; turns > 0; --turns) {
+    int64_t tiles = gr_ceil_div(end - tile, turns);
+    gr_winograd_enter(s, tile, tiles, rows, patch);
+    gr_winograd_multiply(s, tiles, rows, made);
+    gr_winograd_leave(s, tile, tiles, made);
+    if (s->after) gr_winograd_follow(s, tile, tile + tiles);
+    tile += tiles;
+  }
+  return GR_OK;
+}
+
+/* Sizes are set, and what is read and written; the rest is set here. */
+static inline int32_t gr_winograd_run(const gr_env *env, gr_winograd *s, int64_t images) {
+  s->down = gr_ceil_div(s->oh, GR_TILE);
+  s->across = gr_ceil_div(s->ow, GR_TILE);
+  s->tiles = images * s->down * s->across;
+  s->wide = gr_ceil_div(s->columns, 16) * 16;
+  s->c_row = gr_ceil_div(s->c, 16) * 16 + 16; /* no power of two, so that no two rows collide */
+  s->o_row = s->bundles * s->wide + 16;
+  s->tasks = gr_min(gr_min(s->tiles, GR_TILE_SLOTS), env->num_cores == 1 ? 1 : 2 * (int64_t)env->num_cores);
+  s->block = gr_min(GR_TILES, gr_min(s->tiles, GR_TILE_ROOM) / s->tasks);
+  s->slot = GR_PLACES * (s->block * (s->c_row + s->o_row) + s->c_row);
+  return env->parallel_for(env, s->tasks, gr_winograd_task, s);
+}
+
+#endif
