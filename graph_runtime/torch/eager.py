@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -23,13 +23,23 @@ from .host import on_host
 from .kinds import kind_of, torch_dtype
 from .magnitudes import MOST
 from .narrow import in_32_bits
-from .store import collect, store_of, wrap
+from .store import Form, Store, collect, form_of, whole, wrap
 from .wide import widened
 
 __all__ = ["Operation"]
 
 _MOST = 4096  # signatures that are kept
 _PLAIN = (int, float, bool, str, type(None), torch.dtype)
+
+
+class Ready(NamedTuple):
+    """How a call is done again: ``launch`` of its ``call``, given its tensors at ``order``, where what is no
+    number is a constant; ``form`` of the result."""
+
+    call: Any
+    launch: Any
+    order: tuple[Any, ...]
+    form: Form
 
 
 # **************** one operation ****************
@@ -48,13 +58,14 @@ class Operation:
         self.op, self.rule, self.name = op, rule, op._schema.name.removeprefix("aten::")
         self.rule_name = _rule_name(self.name)
         self.written = _written(op._schema)
-        self.ready: dict[Any, tuple[Any, torch.dtype, tuple[Any, ...]]] = {}
+        self.ready: dict[Any, Ready] = {}
         verification.on_change(self.ready.clear)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             try:
-                return wrap(*self.again(args))
+                made, form, index = self.again(args)
+                return form.of(made, index)
             except (LookupError, TypeError, AttributeError, GraphRuntimeError):
                 pass  # new, a view, moved, or no room: the slow way knows
         try:
@@ -63,34 +74,35 @@ class Operation:
             made = in_32_bits(self, args, kwargs)
             return on_host(self.op, args, kwargs, refused.args[0]) if made is None else made
 
-    def again(self, args: tuple[Any, ...]) -> tuple[Tensor, torch.dtype, int]:
-        """(result, its dtype, number of the device) of a call whose signature came to one launch before.
+    def again(self, args: tuple[Any, ...]) -> tuple[Tensor, Form, int]:
+        """(result, its form, number of the device) of a call whose signature came to one launch before.
         Raises LookupError where it did not."""
         collect()
         key: list[Any] = []
         given: list[Any] = []
-        index = 0
+        store: Store | None = None
         for arg in args:
             if isinstance(arg, torch.Tensor):
-                if arg.is_cpu:
+                found = whole(arg)
+                if found is None:
                     key += _number(arg)
                     continue
-                store = _plain_store(arg)
-                given.append(store.base)
-                key.append(store.base._spec)
-                index = store.index
+                store = found
+                base = store.base
+                given.append(base)
+                key += (base._spec, store.dtype)  # type: ignore[union-attr]  # that it has one is looked at
             else:
                 key += _plain(arg)
         if len(given) > 1:
             key += _shared(given)
-        call, dtype, order = self.ready[tuple(key)]
+        call, launch, order, form = self.ready[tuple(key)]
+        assert store is not None  # what is remembered has a tensor
         inputs = [given[at] if at.__class__ is int else at for at in order]
-        launcher = call.launcher
-        made = launcher.launch_pair(*inputs) if len(inputs) == 2 else launcher.launch(tuple(inputs))
+        made = launch(*inputs)
         count("device")
         if clock.running.on:
-            clock.launched(index, call.op.name, call.given, inputs)
-        return made, dtype, index
+            clock.launched(store.index, call.op.name, call.given, inputs)
+        return made, form, store.index
 
     def remember(self, args: tuple[Any, ...], emitter: Eager, made: Any) -> None:
         """Keep the launcher of a call that was one launch, on its tensors as they are and on constants."""
@@ -104,8 +116,11 @@ class Operation:
                 if not isinstance(arg, (torch.Tensor, *_PLAIN)):
                     return
                 if isinstance(arg, torch.Tensor) and not arg.is_cpu:
-                    bases.append(_plain_store(arg).base)
-                    key.append(bases[-1].spec)
+                    store = whole(arg)
+                    if store is None or store.base is None or kind_of(store.dtype).raw:
+                        return
+                    bases.append(store.base)
+                    key += (store.base.spec, store.dtype)
                 else:
                     key += _number(arg) if isinstance(arg, torch.Tensor) else _plain(arg)
         except (LookupError, GraphRuntimeError):
@@ -119,12 +134,13 @@ class Operation:
             return
         if len(self.ready) >= _MOST:
             self.ready.clear()
-        self.ready[tuple(key)] = (call, torch_dtype(made.dtype), tuple(order))
+        form = form_of(torch_dtype(made.dtype), made.type.shape)
+        self.ready[tuple(key)] = Ready(call, call.launcher.launch_of(len(order)), tuple(order), form)
 
 
 def _number(tensor: torch.Tensor) -> tuple[Any, ...]:
-    """What stands for a CPU tensor in a signature. Raises LookupError for one of dimensions."""
-    if tensor.dim():
+    """What stands for a CPU tensor in a signature. Raises LookupError for one of dimensions, or of tt."""
+    if tensor.dim() or not tensor.is_cpu:
         raise LookupError
     return tensor.dtype, *_plain(tensor.item())
 
@@ -137,6 +153,8 @@ def _plain(arg: Any) -> tuple[Any, Any]:
 def _shared(tensors: Sequence[Tensor]) -> tuple[Any, ...]:
     """What a signature says of tensors that are given twice: which came from where is told by them alone, so
     x * x is another call than x * y."""
+    if len(tensors) < 2 or (len(tensors) == 2 and tensors[0] is not tensors[1]):  # mostly
+        return ()
     seen = [id(tensor) for tensor in tensors]
     return () if len(set(seen)) == len(seen) else tuple(map(seen.index, seen))
 
@@ -147,21 +165,6 @@ def _written(schema: Any) -> str | None:
     if len(names) != 1:
         return None
     return "" if schema.arguments[0].name == names[0] else names[0]
-
-
-def _plain_store(tensor: torch.Tensor) -> Any:
-    """The Store of a tensor that shows all of it as it is stored. Raises LookupError for any other."""
-    store = store_of(tensor)
-    base = store.base
-    if (
-        base is None
-        or store.dtype != tensor.dtype
-        or base.type.shape != tensor.shape
-        or not tensor.is_contiguous()
-        or kind_of(tensor.dtype).raw
-    ):
-        raise LookupError
-    return store
 
 
 def on_device(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

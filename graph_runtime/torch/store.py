@@ -10,6 +10,7 @@ memory until one of them is written. An address says nothing to the host: readin
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import threading
 from collections import OrderedDict
@@ -33,12 +34,14 @@ from .kinds import Kind, kind_of
 from .required import TorchDeviceError
 
 __all__ = [
+    "Form",
     "Store",
     "collect",
     "current",
     "device_of",
     "devices",
     "empty",
+    "form_of",
     "live",
     "number_of",
     "reserve",
@@ -46,6 +49,7 @@ __all__ = [
     "stored_shape",
     "torch_device",
     "twin",
+    "whole",
     "wrap",
 ]
 
@@ -78,7 +82,9 @@ class Store:
 
     def settle(self, base: Tensor, dtype: torch.dtype, bound: int | None = None) -> None:
         """The storage holds these values from now on."""
-        self.base, self.dtype, self.images, self.bound = base, dtype, OrderedDict(), bound
+        self.base, self.dtype, self.bound = base, dtype, bound
+        if self.images:
+            self.images = OrderedDict()
 
     def clear(self, nbytes: int) -> None:
         """The storage has this many bytes, and undefined values. Raises DeviceMemoryError."""
@@ -169,16 +175,37 @@ def _join_limbo() -> None:
 _join_limbo()
 
 
-def _new(kind: Kind, shape: Any, strides: Any, store: Store) -> torch.Tensor:
-    """A torch tensor whose storage is ``store``. ``strides`` None: row-major."""
-    dims = ffi.new("int64_t[]", shape) if shape else ffi.NULL
-    steps = ffi.NULL if strides is None or not shape else ffi.new("int64_t[]", strides)
-    with _lock:
-        managed = _export(store.index, kind.code, kind.bits, len(shape), dims, steps)
-        if managed == ffi.NULL:
-            raise DeviceMemoryError(core.last_error(), device=str(store.device))
-        _stores[_address(managed)] = store
-    return _from_dlpack(_capsule(int(ffi.cast("uintptr_t", managed)), b"dltensor", None))
+class Form:
+    """What torch is told of a tensor's ``dtype`` and shape, made once for all tensors that share them;
+    ``strides`` None: row-major."""
+
+    __slots__ = ("bits", "code", "dims", "dtype", "nbytes", "ndim", "steps")
+
+    def __init__(self, dtype: torch.dtype, shape: tuple[int, ...], strides: tuple[int, ...] | None = None):
+        kind = kind_of(dtype)
+        self.dtype, self.code, self.bits, self.ndim = dtype, kind.code, kind.bits, len(shape)
+        self.nbytes = math.prod(shape) * dtype.itemsize
+        self.dims = ffi.new("int64_t[]", shape) if shape else ffi.NULL
+        self.steps = ffi.NULL if strides is None or not shape else ffi.new("int64_t[]", strides)
+
+    def tensor(self, store: Store) -> torch.Tensor:
+        """A torch tensor whose storage is ``store``."""
+        with _lock:
+            managed = _export(store.index, self.code, self.bits, self.ndim, self.dims, self.steps)
+            if not managed:
+                raise DeviceMemoryError(core.last_error(), device=str(store.device))
+            _stores[_address(managed)] = store
+        return _from_dlpack(_capsule(managed, b"dltensor", None))
+
+    def of(self, made: Tensor, index: int, bound: int | None = None) -> torch.Tensor:
+        """A torch tensor, row-major, with values that are on device ``index`` already; ``bound`` of 64-bit
+        integers."""
+        store = Store(made.device, index, self.nbytes, made, self.dtype)
+        store.bound = bound
+        return self.tensor(store)
+
+
+form_of = functools.lru_cache(maxsize=4096)(Form)
 
 
 def empty(
@@ -188,7 +215,7 @@ def empty(
     for a dtype that no device holds."""
     kind, device = kind_of(dtype), devices()[index]
     if 0 in shape:
-        return _new(kind, shape, strides, Store(device, index, 0, None, dtype))
+        return Form(dtype, shape, strides).tensor(Store(device, index, 0, None, dtype))
     count = (
         math.prod(shape)
         if strides is None
@@ -196,7 +223,7 @@ def empty(
     )
     dense = tuple(shape) if count == math.prod(shape) else (count,)
     store = Store(device, index, count * dtype.itemsize, reserve(kind, dense, device), dtype)
-    return _new(kind, shape, strides, store)
+    return Form(dtype, shape, strides).tensor(store)
 
 
 def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
@@ -226,17 +253,14 @@ def wrap(
 ) -> torch.Tensor:
     """A torch tensor, row-major, with values that are on device ``index`` already. ``shape``: of raw values,
     whose stored shape is another; ``bound`` of 64-bit integers."""
-    shape = made.type.shape if shape is None else shape
-    store = Store(made.device, index, math.prod(shape) * dtype.itemsize, made, dtype)
-    store.bound = bound
-    return _new(kind_of(dtype), shape, None, store)
+    return form_of(dtype, made.type.shape if shape is None else tuple(shape)).of(made, index, bound)
 
 
 def twin(store: Store) -> torch.Tensor:
     """uint8 [nbytes] over a storage of its own that holds the same values."""
     made = Store(store.device, store.index, store.nbytes, store.base, store.dtype)
     made.bound = store.bound
-    return _new(kind_of(torch.uint8), (store.nbytes,), None, made)
+    return form_of(torch.uint8, (store.nbytes,)).tensor(made)
 
 
 def store_of(tensor: torch.Tensor) -> Store:
@@ -253,6 +277,17 @@ def store_of(tensor: torch.Tensor) -> Store:
             got=hex(address),
         )
     return found
+
+
+def whole(tensor: torch.Tensor) -> Store | None:
+    """The Store of a tt tensor that shows all of it as it is stored; None for any other tensor."""
+    store = _stores.get(tensor.data_ptr())  # no view that begins elsewhere, and nothing on the CPU, is there
+    if store is None or store.dtype is not tensor.dtype:
+        return None
+    base = store.base
+    if base is None or base.type.shape != tensor.shape or not tensor.is_contiguous():
+        return None
+    return store
 
 
 def storage_of(address: int) -> Store | None:

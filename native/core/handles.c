@@ -158,12 +158,12 @@ static int32_t class_of(uint64_t bytes) {
   return size_class;
 }
 
-void *gr_handle_export(int32_t device, int32_t code, int32_t bits, int32_t ndim, const int64_t *shape,
-                       const int64_t *strides) {
+uint64_t gr_handle_export(int32_t device, int32_t code, int32_t bits, int32_t ndim, const int64_t *shape,
+                          const int64_t *strides) {
   int64_t dims[2 * MOST_DIMS];
   if (ndim < 0 || ndim > MOST_DIMS || bits < 8) {
     gr_fail(GR_ERR_ARGUMENT, "a tensor of %d dimensions and %d bits cannot be exported", ndim, bits);
-    return NULL;
+    return 0;
   }
   for (int32_t i = 0; i < ndim; ++i) dims[i] = shape[i];
   if (strides) for (int32_t i = 0; i < ndim; ++i) dims[MOST_DIMS + i] = strides[i];
@@ -172,12 +172,12 @@ void *gr_handle_export(int32_t device, int32_t code, int32_t bits, int32_t ndim,
   int32_t size_class = extent < 0 ? CLASSES : class_of((uint64_t)extent);
   if (size_class >= CLASSES) {
     gr_fail(GR_ERR_OUT_OF_MEMORY, "a tensor of these extents has more bytes than there are addresses");
-    return NULL;
+    return 0;
   }
   pthread_mutex_lock(&lock);
   handle *made = take(size_class);
   pthread_mutex_unlock(&lock);
-  if (!made) return NULL;
+  if (!made) return 0;
   for (int32_t i = 0; i < ndim; ++i) {
     made->dims[i] = dims[i];
     made->dims[MOST_DIMS + i] = dims[MOST_DIMS + i];
@@ -190,11 +190,13 @@ void *gr_handle_export(int32_t device, int32_t code, int32_t bits, int32_t ndim,
                                           .strides = made->dims + MOST_DIMS},
                                .deleter = drop};
   atomic_fetch_add_explicit(&live, 1, memory_order_relaxed);
-  return &made->managed;
+  return (uint64_t)(uintptr_t)&made->managed;
 }
 
-uint64_t gr_handle_address(const void *managed) { return ((const handle *)managed)->address; }
+static handle *handle_of(uint64_t managed) { return (handle *)(uintptr_t)managed; }   /* its first member */
 
-void gr_handle_drop(void *managed) { drop(managed); }
+uint64_t gr_handle_address(uint64_t managed) { return handle_of(managed)->address; }
+
+void gr_handle_drop(uint64_t managed) { drop(&handle_of(managed)->managed); }
 
 int64_t gr_handles_live(void) { return atomic_load_explicit(&live, memory_order_relaxed); }

@@ -16,13 +16,14 @@
 #include "gr_core.h"
 
 /* cdef-begin */
-/* A DLManagedTensor of DLPack 0.x (the capsule "dltensor") on device {kDLExtDev, device}, which the consumer of the
- * capsule drops by its deleter. code, bits: its DLDataType. strides in elements, NULL: row-major. NULL on failure. */
-void *gr_handle_export(int32_t device, int32_t code, int32_t bits, int32_t ndim, const int64_t *shape,
-                       const int64_t *strides);
-uint64_t gr_handle_address(const void *managed);
+/* Where a DLManagedTensor of DLPack 0.x (the capsule "dltensor") on device {kDLExtDev, device} lies, which the consumer
+ * of the capsule drops by its deleter: as a number, which Python needs for a capsule. code, bits: its DLDataType.
+ * strides in elements, NULL: row-major. 0 on failure. */
+uint64_t gr_handle_export(int32_t device, int32_t code, int32_t bits, int32_t ndim, const int64_t *shape,
+                          const int64_t *strides);
+uint64_t gr_handle_address(uint64_t managed);
 /* Frees a capsule that was not consumed. */
-void gr_handle_drop(void *managed);
+void gr_handle_drop(uint64_t managed);
 /* Addresses of up to `most` handles that were dropped, each told once; returns how many. */
 int32_t gr_handles_collect(uint64_t *addresses, int32_t most);
 int64_t gr_handles_live(void);              /* made and not yet dropped */

@@ -79,6 +79,32 @@ static inline uint8_t *next_page(walk *at) {
   return page;
 }
 
+/* Moves `pages` pages of `bytes`: out of the banks to l1, or with `in` from l1 into them. Inlined for a size that is
+ * known, so that a short page costs no call. */
+static inline __attribute__((always_inline)) void move_pages(walk *at, uint8_t *l1, int64_t pages, uint32_t bytes,
+                                                             int in) {
+  for (int64_t i = 0; i < pages; ++i, l1 += bytes) {
+    uint8_t *page = next_page(at);
+    memcpy(in ? page : l1, in ? l1 : page, bytes);
+  }
+}
+
+/* Weights of convolutions have a page for each row of their taps: most of these are of few bytes. */
+static inline __attribute__((always_inline)) void move_all(walk *at, uint8_t *l1, int64_t pages, uint32_t bytes,
+                                                           int in) {
+  switch (bytes) {
+    case 2: move_pages(at, l1, pages, 2, in); break;
+    case 4: move_pages(at, l1, pages, 4, in); break;
+    case 6: move_pages(at, l1, pages, 6, in); break;
+    case 8: move_pages(at, l1, pages, 8, in); break;
+    case 12: move_pages(at, l1, pages, 12, in); break;
+    case 16: move_pages(at, l1, pages, 16, in); break;
+    case 20: move_pages(at, l1, pages, 20, in); break;
+    case 28: move_pages(at, l1, pages, 28, in); break;
+    default: move_pages(at, l1, pages, bytes, in);
+  }
+}
+
 static void count(_Atomic uint64_t *counter, uint64_t n) {
   atomic_fetch_add_explicit(counter, n, memory_order_relaxed);
 }
@@ -183,13 +209,14 @@ int32_t gr_tt_page_read(const gr_env *env, const gr_core *core, const gr_arg *ar
   walk at;
   int32_t status = begin_core(env, core, arg, first, pages, l1, &memory, &at);
   if (status) return status;
-  uint8_t *to = l1;
   gr_pages whole = whole_pages(arg, first, pages);
-  if (at.cut.shard && !gr_tt_cut_move(&at.cut, arg, whole, to, NULL, arg->page_bytes))
-    return out_of_bounds(gr_env_device(env), arg, whole);
-  for (int64_t i = 0; i < pages && !at.cut.shard; ++i, to += arg->page_bytes)
-    memcpy(to, next_page(&at), arg->page_bytes);
-  if (!at.cut.shard) count_banks(memory, whole, 0);
+  if (at.cut.shard) {
+    if (!gr_tt_cut_move(&at.cut, arg, whole, l1, NULL, arg->page_bytes))
+      return out_of_bounds(gr_env_device(env), arg, whole);
+  } else {
+    move_all(&at, l1, pages, arg->page_bytes, 0);
+    count_banks(memory, whole, 0);
+  }
   count(&memory->pages_read, (uint64_t)pages);
   return GR_OK;
 }
@@ -200,13 +227,14 @@ int32_t gr_tt_page_write(const gr_env *env, const gr_core *core, const gr_arg *a
   walk at;
   int32_t status = begin_core(env, core, arg, first, pages, l1, &memory, &at);
   if (status) return status;
-  const uint8_t *from = l1;
   gr_pages whole = whole_pages(arg, first, pages);
-  if (at.cut.shard && !gr_tt_cut_move(&at.cut, arg, whole, NULL, from, arg->page_bytes))
-    return out_of_bounds(gr_env_device(env), arg, whole);
-  for (int64_t i = 0; i < pages && !at.cut.shard; ++i, from += arg->page_bytes)
-    memcpy(next_page(&at), from, arg->page_bytes);
-  if (!at.cut.shard) count_banks(memory, whole, 1);
+  if (at.cut.shard) {
+    if (!gr_tt_cut_move(&at.cut, arg, whole, NULL, l1, arg->page_bytes))
+      return out_of_bounds(gr_env_device(env), arg, whole);
+  } else {
+    move_all(&at, (uint8_t *)(uintptr_t)l1, pages, arg->page_bytes, 1);    /* only read */
+    count_banks(memory, whole, 1);
+  }
   count(&memory->pages_written, (uint64_t)pages);
   return GR_OK;
 }

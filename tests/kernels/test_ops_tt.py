@@ -118,6 +118,21 @@ LARGE = [
     ("conv2d", [(3, 40, 50, 60), (70, 40, 3, 3), (70,)], {"pads": (1, 1, 1, 1)}),
     ("conv2d", [(1, 2, 70, 900), (3, 2, 5, 5)], {"strides": (2, 1)}),
     ("conv2d", [(300, 4, 5, 6), (6, 2, 3, 3)], {"group": 2}),
+    # several images at a time: even parts, and a last one that is smaller; tiles and rows
+    ("conv2d", [(5, 33, 20, 20), (40, 33, 3, 3), (40,)], {"pads": (1, 1, 1, 1)}),
+    (
+        "conv2d",
+        [(7, 130, 9, 9), (36, 65, 3, 3), (36,)],
+        {"pads": (1, 1, 1, 1), "strides": (2, 3), "group": 2},
+    ),
+    ("conv_transpose2d", [(5, 40, 8, 9), (40, 35, 3, 3), (70,)], {"strides": (2, 1), "group": 2}),
+    ("conv_transpose2d", [(70, 300, 2, 2), (300, 50, 3, 3)], {"pads": (1, 1, 1, 1)}),
+    (
+        "conv2d_backward_weight",
+        [(7, 300, 9, 9), (7, 40, 5, 5)],
+        {"kernel_shape": (3, 3), "group": 2, "strides": (2, 2), "pads": (1, 1, 1, 1)},
+    ),
+    ("conv2d_backward_weight", [(3, 70, 40, 40), (3, 35, 40, 40)], {"kernel_shape": (1, 1)}),
     ("conv_transpose2d", [(3, 40, 25, 60), (40, 35, 3, 3), (35,)], {"strides": (2, 2), "pads": (1, 1, 1, 1)}),
     (
         "conv_transpose2d",

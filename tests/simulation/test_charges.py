@@ -91,6 +91,14 @@ def wide():
         ("matmul", {}, (3, 200, 1200), (1200, 300)),
         ("matmul", {"transpose_a": True, "transpose_b": True}, (2, 300, 150), (2, 170, 300)),
         ("dense", {}, (260, 90), (200, 90), (200,)),
+        ("conv2d", {"pads": (1, 1, 1, 1)}, (5, 33, 20, 20), (40, 33, 3, 3), (40,)),
+        ("conv_transpose2d", {"strides": (2, 1), "group": 2}, (5, 40, 8, 9), (40, 35, 3, 3), (70,)),
+        (
+            "conv2d_backward_weight",
+            {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)},
+            (7, 300, 9, 9),
+            (7, 40, 5, 5),
+        ),
         (
             "conv_transpose2d",
             {"strides": (2, 2), "pads": (1, 1, 1, 1)},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from ...base.errors import DeviceMemoryError
@@ -61,16 +63,28 @@ class Launcher:
             made.wait()  # the next run of that session does not wait
         return made
 
+    def launch_of(self, count: int) -> Callable[..., Tensor]:
+        """launch of ``count`` tensors, each an argument, as quick as it goes."""
+        return {1: self.launch_one, 2: self.launch_pair}.get(count, lambda *inputs: self.launch(inputs))
+
+    def launch_one(self, a: Tensor) -> Tensor:
+        """launch((a,)), where it has a buffer. Raises AttributeError or TypeError for one that has none or is
+        gone, and as launch."""
+        pointer = a._owner.pointer
+        # the spec after the buffer: settle has its order for us; nothing here lets another thread in between
+        if a._spec is not self.inputs[0]:
+            raise Moved
+        made = _submit_op(self.pointer, pointer, _NULL, _NULL)
+        return self._made(made, (a,)) if made else self.launch((a,))
+
     def launch_pair(self, a: Tensor, b: Tensor) -> Tensor:
-        """launch((a, b)), where both have a buffer. Raises AttributeError or TypeError for one that has none
-        or is gone, and as launch."""
+        """launch((a, b)), as launch_one."""
         first, second = a._owner.pointer, b._owner.pointer
-        # specs after buffers: settle has its order for us; nothing here lets another thread in between
         at, beside = self.inputs
         if a._spec is not at or b._spec is not beside:
             raise Moved
-        pointer = _submit_op(self.pointer, first, second, _NULL)
-        return self._made(pointer, (a, b)) if pointer else self.launch((a, b))
+        made = _submit_op(self.pointer, first, second, _NULL)
+        return self._made(made, (a, b)) if made else self.launch((a, b))
 
     def _enqueue(self, buffers: list[Buffer]) -> object:
         pointers = [buffer.live() for buffer in buffers]

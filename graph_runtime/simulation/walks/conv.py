@@ -11,7 +11,7 @@ from .product import BLOCK_BYTES, parts_of, share_of
 
 __all__ = ["Tiling", "exact_rows", "tiling_of"]
 
-_UNITS, _COLS, _STRIPE = 8, 64, 16  # conv.h, gemm.h
+_UNITS, _COLS, _STRIPE, _PIXELS = 8, 64, 16, 1024  # conv.h, gemm.h
 _EXACT_ROWS, _EXACT_STRIP = 8, 16384  # exact_conv.h
 
 
@@ -19,7 +19,8 @@ _EXACT_ROWS, _EXACT_STRIP = 8, 16384  # exact_conv.h
 class Tiling:
     """Pairs are (height, width). ``height`` x ``width``: output pixels of a window; ``reach`` input pixels
     under it; ``bands`` x ``across`` windows of a plane; ``block`` output channels at a time, ``blocks`` of
-    them a group; ``channels`` and ``outputs`` of a group; ``depth`` of ``k`` at a time."""
+    them a group; ``channels`` and ``outputs`` of a group; ``depth`` of ``k`` at a time;
+    ``images`` at a time, ``rounds`` of them."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -32,6 +33,8 @@ class Tiling:
     width: int
     bands: int
     across: int
+    rounds: int
+    images: int = 1
     block: int = 32
     depth: int = 32
 
@@ -46,6 +49,12 @@ class Tiling:
     @property
     def blocks(self) -> int:
         return -(-self.outputs // self.block)
+
+    @property
+    def lines(self) -> tuple[int, int]:
+        """Rows and columns of a phase of the input under a window."""
+        high, wide = (-(-r // s) for r, s in zip(self.reach, self.stride, strict=True))
+        return high, wide
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -77,9 +86,10 @@ def tiling_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_byte
         cols,
         -(-y[2] // rows),
         -(-y[3] // cols),
+        y[0],
     )
     if not exact:
-        _cut(tiling, y[0], words[9:], page_bytes, extra)
+        _cut(tiling, words[9:], page_bytes, extra)
     return tiling
 
 
@@ -91,11 +101,15 @@ def exact_rows(stride: tuple[int, int]) -> int:
     return rows
 
 
-def _cut(tiling: Tiling, images: int, words: Sequence[int], page_bytes: int, extra: int) -> None:
-    """Sets block and depth, so that a window's L1 stays in its share."""
+def _cut(tiling: Tiling, words: Sequence[int], page_bytes: int, extra: int) -> None:
+    """Sets images, block and depth, so that a window's L1 stays in its share."""
     grid, width, u_kt = words[3], words[8] * words[10], words[11]
     taps = max(tiling.kernel[0], 1) * max(tiling.kernel[1], 1)
-    pieces = -(-_UNITS // (tiling.bands * tiling.across * tiling.groups * images))
+    if grid <= 0 and tiling.bands * tiling.across == 1:
+        count = tiling.rounds
+        tiling.images = -(-count // -(-count // max(1, _PIXELS // math.prod(tiling.lines))))
+        tiling.rounds = -(-count // tiling.images)
+    pieces = -(-_UNITS // (tiling.bands * tiling.across * tiling.groups * tiling.rounds))
     tiling.block = max(min(tiling.outputs, 16), -(-tiling.outputs // pieces))
     tiling.depth = max(1, tiling.k)
     if grid > 0:
@@ -119,16 +133,16 @@ def _floats(tiling: Tiling, parts: tuple[int, int], extra: int) -> int:
     """Of L1 that a window takes (gr_tt_conv_floats)."""
     kernel = [max(t, 1) for t in tiling.kernel]
     taps, reach, depth = kernel[0] * kernel[1], tiling.reach, tiling.depth
-    lines = [-(-r // s) for r, s in zip(reach, tiling.stride, strict=True)]
+    lines = tiling.lines
     phases = [
         min(t, s // math.gcd(s, d)) for t, s, d in zip(kernel, tiling.stride, tiling.dilation, strict=True)
     ]
-    area = -(-tiling.height * lines[1] // _STRIPE) * _STRIPE
+    area = (tiling.images - 1) * math.prod(lines) + tiling.height * lines[1]
     planes = min(tiling.channels, depth // taps if depth % taps == 0 else (depth - 1) // taps + 2)
     rows = max(depth + 2 * kernel[1], taps)
     return (
-        tiling.block * area
-        + parts[1] * planes * math.prod(phases) * math.prod(lines)
+        tiling.block * -(-area // _STRIPE) * _STRIPE
+        + parts[1] * planes * math.prod(phases) * tiling.images * math.prod(lines)
         + 2 * _STRIPE
         + parts[0] * tiling.block * depth
         + tiling.block

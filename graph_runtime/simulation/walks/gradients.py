@@ -11,18 +11,37 @@ from .args import KernelCall, Moves, Spans, cut, inside, moves, steps
 
 __all__ = ["GRADIENTS"]
 
-_OUTPUTS, _COLS, _FLOATS = 16, 64, 49152  # convolutions.h
+# convolutions.h
+_UNITS, _OUTPUTS, _COLS, _PIXELS, _TAPS = 8, 128, 64, 1024, 144
+_FLOATS, _INPUTS, _SUMS = 49152, 8192, 36864
+
+
+def _even(count: int, most: int) -> int:
+    """Parts of at most ``most``, which are even: the size of one (gr_tt_even)."""
+    return -(-count // -(-count // max(1, most)))
+
+
+def _block(outputs: int, area: int, shares: int, most: int) -> int:
+    """Output channels at a time (gr_tt_gradient_blocks)."""
+    pieces = -(-_UNITS // max(1, shares))
+    most = min(most, _OUTPUTS, _SUMS // area, -(-outputs // pieces))
+    return _even(outputs, max(16, most))
 
 
 def _conv_transpose2d(call: KernelCall) -> Moves:
-    """Windows of some output channels look at all input channels of their group."""
+    """Windows of some output channels, and of some images, look at all input channels of their group."""
     x, w, *bias, y = call.args
     strides, pads, dilations, groups = call.words[:2], call.words[2:4], call.words[4:6], call.words[6]
-    outputs = w.shape[1]
-    block = min(_OUTPUTS, outputs)
-    seen, windows = [], y.shape[0]
-    for d, most in enumerate((32, _COLS)):
-        begin, stop = steps(y.shape[2 + d], min(most, y.shape[2 + d]))
+    outputs, taps = w.shape[1], max(1, math.prod(w.shape[2:]))
+    sides = [min(most, y.shape[2 + d]) for d, most in enumerate((32, _COLS))]
+    pixels, phases = math.prod(sides), math.prod(map(min, strides, sides))
+    images = _even(max(1, y.shape[0]), _PIXELS // pixels if pixels == math.prod(y.shape[2:]) else 1)
+    rounds, bands = -(-y.shape[0] // images), -(-y.shape[2] // sides[0])
+    area = -(-images * pixels // 16) * 16 + (16 * phases if phases > 1 else 0)
+    block = _block(outputs, area, rounds * groups * bands, _INPUTS // taps)
+    seen, windows = [], rounds
+    for d, side in enumerate(sides):
+        begin, stop = steps(y.shape[2 + d], side)
         windows *= len(begin)
         least = begin + pads[d] - (w.shape[2 + d] - 1) * dilations[d]
         last = np.minimum((stop - 1 + pads[d]) // strides[d] + 1, x.shape[2 + d])
@@ -32,9 +51,11 @@ def _conv_transpose2d(call: KernelCall) -> Moves:
         w.touched(np.full(w.view[0], windows), steps(w.shape[2], 1 << 40), steps(w.shape[3], 1 << 40)),
     ]
     if bias:
-        each = steps(outputs * groups, 1)
-        reads.append(bias[0].touched(np.array([windows]), steps(1, 1), each))
-    return moves(reads, y, min(_COLS, y.shape[3]))
+        first, end = steps(outputs, block)
+        each = np.arange(groups)[:, None] * outputs
+        spans = (first + each).ravel(), (end + each).ravel()
+        reads.append(bias[0].touched(np.array([windows]), steps(1, 1), spans))
+    return moves(reads, y, sides[1])
 
 
 def _conv2d_backward_weight(call: KernelCall) -> Moves:
@@ -42,17 +63,21 @@ def _conv2d_backward_weight(call: KernelCall) -> Moves:
     x, grad, w = call.args
     strides, pads, dilations, groups = call.words[:2], call.words[2:4], call.words[4:6], call.words[6]
     channels, outputs = x.shape[1] // groups, grad.shape[1] // groups
-    block, area = min(_OUTPUTS, outputs), -(-math.prod(w.shape[2:]) // 16) * 16
-    chunk = max(1, min(channels, 16384 // (block * area)))
+    taps = math.prod(w.shape[2:])
+    chunk = min(channels, max(1, _TAPS // max(1, taps)))
+    chunks, area = -(-channels // chunk), -(-chunk * taps // 16) * 16
+    block = _block(outputs, area, groups * chunks, _OUTPUTS)
+    width = max(1, min(32, grad.shape[3]))
+    height = max(1, min(32, grad.shape[2], max(1, min(256, _FLOATS // area)) // width))
     spans, seen = [], []
-    for d, most in enumerate((max(1, min(32, _FLOATS // 32 // area)), 32)):
+    for d, most in enumerate((height, width)):
         begin, end = steps(grad.shape[2 + d], most)
         reach = (end - begin - 1) * strides[d] + (w.shape[2 + d] - 1) * dilations[d] + 1
         spans.append((begin, end))
         seen.append(inside(begin * strides[d] - pads[d], reach, x.shape[2 + d]))
     reads = [
         x.touched(np.full(x.view[0], -(-outputs // block)), *seen),
-        grad.touched(np.full(grad.view[0], -(-channels // chunk)), *spans),
+        grad.touched(np.full(grad.view[0], chunks), *spans),
     ]
     return moves(reads, w, max(w.view[2], 1))
 

@@ -12,7 +12,7 @@ from .args import KernelCall, Moves, Spans, cut, inside, moves, steps
 
 __all__ = ["VOLUMES", "volume_pool"]
 
-_OUTPUTS, _COLS = 16, 64  # convolutions.h
+_OUTPUTS, _COLS = 16, 64  # conv3d.h, convolutions.h
 _INPUT = 32768  # conv3d.h
 
 

@@ -4,7 +4,8 @@
  * window of an output plane (32 rows, at most 64 columns): a product of weights [channels][K] with the image
  * under the window, K = (input channel, row, column of the weight), as the fidelity says (operand.h). The
  * image is not copied for each tap: its planes lie in L1 split by stride, so that a tap is an offset, and all
- * rows of output pixels are one long row; what comes to lie between two rows is not read.
+ * rows of output pixels are one long row; what comes to lie between two rows is not read. Where a plane is one
+ * window, the row goes on in the planes of other images, so that weights are moved once for all of them.
  * A chosen op model (blocking.h) says how many cores share windows (grid rows) and output channels (grid
  * columns, mblock_n x ublock_ct tiles at a time), the steps of K and the L1 that is taken; windows are not
  * pieces of its rows of pixels, since every plane has tiles of its own.
@@ -21,6 +22,7 @@
 
 #define GR_TT_CONV_UNITS 8    /* units worth having: each reads weights and input anew, so not one a core */
 #define GR_TT_CONV_COLS 64    /* most columns of a window */
+#define GR_TT_CONV_PIXELS 1024    /* of a window of several images, what lies between rows counted */
 
 /* One dimension of the window: 0 height, 1 width. */
 typedef struct gr_tt_conv_side {
@@ -38,6 +40,8 @@ typedef struct gr_tt_conv_job {
   int64_t groups, channels, outputs;        /* C and O of one group */
   int64_t k, depth;                         /* depth: elements of K in L1 at a time */
   int64_t block;                            /* output channels at a time */
+  int64_t images, rounds;                   /* images at a time, windows of them */
+  int64_t lines;                            /* floats of a phase of one image's plane */
   int64_t plane, area;                      /* floats of an input channel, of an output channel's sums */
   int64_t planes;                           /* input channels in L1 at a time */
   int64_t bands, across, blocks;            /* windows down and across a plane, channel blocks of a group */
@@ -66,28 +70,31 @@ static inline int32_t gr_tt_conv_image(const gr_tt_core *c, const gr_tt_conv_job
   return gr_tt_load(c, &job->x, at, to + (h0 - top) * w->in + w0 - left, w->in);
 }
 
-/* One image split into its phases: to[row phase][column phase][lines][lines]. */
+/* One image split into its phases: to[row phase][column phase][images][lines][lines]. */
 static inline void gr_tt_conv_split(const gr_tt_conv_job *job, const float *image, float *to) {
   const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
   for (int64_t p = 0; p < h->taps; ++p)
     for (int64_t q = 0; q < w->taps; ++q) {
       int64_t first_row = p * h->dilation % h->stride, first_col = q * w->dilation % w->stride;
-      float *phase = to + (p % h->phases * w->phases + q % w->phases) * h->lines * w->lines;
+      float *phase = to + (p % h->phases * w->phases + q % w->phases) * job->images * job->lines;
       for (int64_t i = 0, r = first_row; r < h->in; ++i, r += h->stride)
         for (int64_t j = 0, s = first_col; s < w->in; ++j, s += w->stride)
           phase[i * w->lines + j] = image[r * w->in + s];
     }
 }
 
-/* Input channels first .. first+count-1, counted over the batch. */
+/* Input channels first .. first+count-1, counted over the batch, of each of `images` images. */
 static inline int32_t gr_tt_conv_planes(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t first,
-                                        int64_t count, int64_t r0, int64_t c0, const gr_tt_conv_l1 *l1) {
+                                        int64_t count, int64_t images, int64_t r0, int64_t c0,
+                                        const gr_tt_conv_l1 *l1) {
   int whole = job->side[0].stride == 1 && job->side[1].stride == 1;
-  for (int64_t ch = 0; ch < count; ++ch) {
-    float *to = l1->x + ch * job->plane;
-    GR_TT_TRY(gr_tt_conv_image(c, job, first + ch, r0, c0, whole ? to : l1->rows));
-    if (!whole) gr_tt_conv_split(job, l1->rows, to);
-  }
+  for (int64_t ch = 0; ch < count; ++ch)
+    for (int64_t i = 0; i < images; ++i) {
+      float *to = l1->x + ch * job->plane + i * job->lines;
+      int64_t plane = first + i * job->groups * job->channels + ch;
+      GR_TT_TRY(gr_tt_conv_image(c, job, plane, r0, c0, whole ? to : l1->rows));
+      if (!whole) gr_tt_conv_split(job, l1->rows, to);
+    }
   gr_tt_parts_take(&job->how.passes, GR_SRC_B, l1->x, job->planes * job->plane);
   return GR_OK;
 }
@@ -99,7 +106,7 @@ static inline void gr_tt_conv_offsets(const gr_tt_conv_job *job, int64_t k0, int
   for (int64_t k = k0; k < k0 + n; ++k) {
     int64_t p = k % taps / w->taps, q = k % w->taps;
     int64_t phase = p % h->phases * w->phases + q % w->phases;
-    at[k - k0] = (int32_t)((k / taps - first) * job->plane + phase * h->lines * w->lines +
+    at[k - k0] = (int32_t)((k / taps - first) * job->plane + phase * job->images * job->lines +
                            p * h->dilation / h->stride * w->lines + q * w->dilation / w->stride);
   }
 }
@@ -136,20 +143,23 @@ static inline int32_t gr_tt_conv_weights(const gr_tt_core *c, const gr_tt_conv_j
 /* ---------------------------------------------------------------- a window of some output channels */
 
 typedef struct gr_tt_conv_window {
-  int64_t image, group, first, count;       /* output channels, counted in the group */
+  int64_t image, images, group;
+  int64_t first, count;                     /* output channels, counted in the group */
   int64_t r0, nr, c0, nc;
 } gr_tt_conv_window;
 
 static inline int32_t gr_tt_conv_store(const gr_tt_core *c, const gr_tt_conv_job *job, gr_tt_conv_window at,
                                        const gr_tt_conv_l1 *l1) {
   int64_t channel = at.group * job->outputs + at.first, pitch = job->side[1].lines;
-  for (int64_t o = 0; o < at.count; ++o) {
-    float *sums = l1->sums + o * job->area;
-    gr_tt_rect to = {at.image * job->groups * job->outputs + channel + o, at.r0, at.nr, at.c0, at.nc};
-    gr_tt_finish(&job->how, job->bias.arg != NULL ? l1->bias + o : NULL, 0, sums, at.nr * pitch);
-    GR_TT_TRY(gr_tt_program_run(c, &job->program, &job->y, to, sums, pitch, l1->panels));
-    GR_TT_TRY(gr_tt_store(c, &job->y, to, sums, pitch, 0));
-  }
+  for (int64_t o = 0; o < at.count; ++o)
+    for (int64_t i = 0; i < at.images; ++i) {
+      float *sums = l1->sums + o * job->area + i * job->lines;
+      int64_t plane = (at.image + i) * job->groups * job->outputs + channel + o;
+      gr_tt_rect to = {plane, at.r0, at.nr, at.c0, at.nc};
+      gr_tt_finish(&job->how, job->bias.arg != NULL ? l1->bias + o : NULL, 0, sums, at.nr * pitch);
+      GR_TT_TRY(gr_tt_program_run(c, &job->program, &job->y, to, sums, pitch, l1->panels));
+      GR_TT_TRY(gr_tt_store(c, &job->y, to, sums, pitch, 0));
+    }
   return GR_OK;
 }
 
@@ -187,11 +197,12 @@ static inline int32_t gr_tt_conv_make(const gr_tt_core *c, const gr_tt_conv_job 
       for (int64_t o = 0; o < at.count; ++o)
         gr_tt_spill(&job->how, job->y.arg->format, l1.sums + o * job->area, pitch, at.nr, at.nc);
     gr_tt_conv_offsets(job, k0, n, l1.at);
-    GR_TT_TRY(gr_tt_conv_planes(c, job, plane + first, (k0 + n - 1) / taps + 1 - first, at.r0, at.c0, &l1));
+    GR_TT_TRY(gr_tt_conv_planes(c, job, plane + first, (k0 + n - 1) / taps + 1 - first, at.images, at.r0, at.c0,
+                                &l1));
     GR_TT_TRY(gr_tt_conv_weights(c, job, at.group * job->outputs + at.first, at.count, k0, n, &l1));
-    gr_gemm g = {.rows = at.count, .stripes = gr_tt_ceil_div((at.nr - 1) * pitch + at.nc, GR_STRIPE), .k = n,
-                 .a = l1.w, .a_row = job->depth, .b = l1.x, .b_stripe = GR_STRIPE, .b_at = l1.at,
-                 .c = l1.sums, .c_row = job->area};
+    int64_t row = (at.images - 1) * job->lines + (at.nr - 1) * pitch + at.nc;
+    gr_gemm g = {.rows = at.count, .stripes = gr_tt_ceil_div(row, GR_STRIPE), .k = n, .a = l1.w, .a_row = job->depth,
+                 .b = l1.x, .b_stripe = GR_STRIPE, .b_at = l1.at, .c = l1.sums, .c_row = job->area};
     gr_tt_products(&job->how, g, job->block * job->depth, job->planes * job->plane);
   }
   return gr_tt_conv_store(c, job, at, &l1);
@@ -204,7 +215,8 @@ static inline int32_t gr_tt_conv_unit(const gr_tt_core *c, const void *ctx, int6
   int64_t height = job->side[0].out, width = job->side[1].out, across = tiled ? job->across : 1;
   gr_tt_conv_window at = {.first = unit / across / job->bands % job->blocks * job->block};
   at.group = unit / across / job->bands / job->blocks % job->groups;
-  at.image = unit / across / job->bands / job->blocks / job->groups;
+  at.image = unit / across / job->bands / job->blocks / job->groups * job->images;
+  at.images = gr_tt_lesser(job->images, job->y.arg->shape[0] - at.image);
   at.count = gr_tt_lesser(job->block, job->outputs - at.first);
   at.r0 = unit / across % job->bands * height;
   at.nr = gr_tt_lesser(height, job->y.rows - at.r0);
@@ -221,7 +233,7 @@ static inline int32_t gr_tt_conv_unit(const gr_tt_core *c, const void *ctx, int6
 static inline int32_t gr_tt_conv_core(const gr_tt_core *c, const void *ctx, int64_t core) {
   const gr_tt_conv_job *job = (const gr_tt_conv_job *)ctx;
   const gr_tt_words *n = &job->how.words;
-  int64_t windows = job->bands * job->across, blocks = job->y.arg->shape[0] * job->groups * job->blocks;
+  int64_t windows = job->bands * job->across, blocks = job->rounds * job->groups * job->blocks;
   for (int64_t block = core % n->grid[1]; block < blocks; block += n->grid[1])
     for (int64_t window = core / n->grid[1]; window < windows; window += n->grid[0])
       GR_TT_TRY(gr_tt_conv_unit(c, job, block * windows + window));
@@ -258,6 +270,14 @@ static inline void gr_tt_conv_set_depth(gr_tt_conv_job *job, int64_t depth) {
   job->planes = gr_tt_lesser(job->channels, depth % taps == 0 ? depth / taps : (depth - 1) / taps + 2);
 }
 
+/* Images at a time, in even parts: several where a plane is one window. */
+static inline void gr_tt_conv_images(gr_tt_conv_job *job, int several) {
+  int64_t images = job->y.arg->shape[0];
+  int64_t most = several ? gr_tt_greater(1, GR_TT_CONV_PIXELS / job->lines) : 1;
+  job->images = gr_tt_ceil_div(images, gr_tt_ceil_div(images, most));
+  job->rounds = gr_tt_ceil_div(images, job->images);
+}
+
 /* Rows, columns and channels of a window and the step of K, so that its L1 stays in its share. K is cut at
  * multiples of 32, of whole channels where that fits: its steps then never change a sum. */
 static inline void gr_tt_conv_plan(gr_tt_conv_job *job, uint64_t room) {
@@ -267,14 +287,16 @@ static inline void gr_tt_conv_plan(gr_tt_conv_job *job, uint64_t room) {
   while (whole % 32 != 0) whole += taps;
   job->bands = gr_tt_ceil_div(job->y.rows, height);
   job->across = gr_tt_ceil_div(job->y.cols, width);
-  int64_t windows = job->bands * job->across * job->groups * job->y.arg->shape[0];
+  gr_tt_conv_side_of(&job->side[0], height);
+  gr_tt_conv_side_of(&job->side[1], width);
+  job->lines = job->side[0].lines * job->side[1].lines;
+  gr_tt_conv_images(job, n->grid[0] <= 0 && job->bands * job->across == 1);
+  int64_t windows = job->bands * job->across * job->groups * job->rounds;
   int64_t pieces = gr_tt_ceil_div(GR_TT_CONV_UNITS, windows);
   job->block = gr_tt_greater(gr_tt_lesser(job->outputs, 16), gr_tt_ceil_div(job->outputs, pieces));
   if (n->grid[0] > 0) job->block = gr_tt_lesser(job->outputs, 32 * n->mblock[1] * n->ublock[1]);
-  gr_tt_conv_side_of(&job->side[0], height);
-  gr_tt_conv_side_of(&job->side[1], width);
-  job->plane = job->side[0].phases * job->side[1].phases * job->side[0].lines * job->side[1].lines;
-  job->area = gr_tt_up(height * job->side[1].lines, GR_STRIPE);
+  job->plane = job->side[0].phases * job->side[1].phases * job->images * job->lines;
+  job->area = gr_tt_up((job->images - 1) * job->lines + height * job->side[1].lines, GR_STRIPE);
   int64_t all = gr_tt_greater(1, job->k);
   gr_tt_conv_set_depth(job, n->grid[0] > 0 ? gr_tt_lesser(gr_tt_up(all, 32), 32 * n->u_kt) : all);
   for (;;) {
@@ -320,7 +342,7 @@ static inline int32_t gr_tt_conv2d(const gr_call *call) {
   uint64_t share = gr_tt_blocks_share(call, n);
   gr_tt_conv_plan(&job, share > GR_TT_BLOCK_BYTES ? share : GR_TT_BLOCK_BYTES);
   uint64_t bytes = gr_tt_bytes(1, gr_tt_conv_floats(&job));
-  int64_t units = job.bands * job.blocks * job.groups * y->shape[0];
+  int64_t units = job.bands * job.blocks * job.groups * job.rounds;
   if (n->grid[0] > 0 && n->grid[0] * n->grid[1] > call->env->num_cores)
     return call->env->set_error(call->env, "the chosen op model has more cores than the device");
   if (n->grid[0] > 0 && y->layout == GR_TILE)

@@ -12,6 +12,8 @@
 
 #define GR_TT_CONV3D_INPUT 32768      /* floats of input pixels that a wide window may take */
 
+#define GR_TT_CONV3D_OUTPUTS 16       /* output channels at a time */
+
 typedef struct gr_tt_conv3d_job {
   gr_tt_gradient_job of;              /* its sides: rows and columns; area: [rows][columns] of a window */
   gr_tt_gradient_side deep;           /* depth: out, in: planes of a volume of y, of x */
@@ -154,7 +156,7 @@ static inline int32_t gr_tt_conv3d(const gr_call *call) {
                                       .taps = args[1].shape[2 + d], .out = y->shape[2 + d], .in = args[0].shape[2 + d]};
   of->channels = args[1].shape[1];
   of->outputs = y->shape[1] / of->groups;
-  of->block = gr_tt_lesser(GR_TT_GRADIENT_OUTPUTS, of->outputs);
+  of->block = gr_tt_lesser(GR_TT_CONV3D_OUTPUTS, of->outputs);
   of->blocks = gr_tt_ceil_div(of->outputs, of->block);
   h->out = gr_tt_lesser(32, of->y.rows);
   h->in = gr_tt_conv3d_reach(h, of->x.rows);

@@ -6,7 +6,8 @@
  * logical value.
  *
  * Included by: the bodies of this folder. Thread: a pool thread, one task per simulated core at a time.
- * defines: GR_TT_APART, GR_TT_TRY, gr_tt_view, gr_tt_rect, gr_tt_core, gr_tt_bytes, gr_tt_load, gr_tt_store
+ * defines: GR_TT_APART, GR_TT_TRY, gr_tt_view, gr_tt_rect, gr_tt_core, gr_tt_bytes, gr_tt_load, gr_tt_load_planes,
+ * gr_tt_store, gr_tt_store_planes
  */
 #ifndef GR_TT_PANEL_H
 #define GR_TT_PANEL_H
@@ -197,16 +198,45 @@ static inline int32_t gr_tt_load_tiles(const gr_tt_core *c, const gr_tt_view *v,
   return GR_OK;
 }
 
+/* Row-major pages that one move takes: as many as fit where a tile is unpacked, for a move costs more than a short
+ * page. */
+static inline int64_t gr_tt_rows_at_once(const gr_arg *arg) {
+  return gr_tt_greater(1, GR_TILE_ELEMENTS * 4 / gr_tt_greater(1, arg->page_bytes));
+}
+
+/* Pages of a row-major argument follow each other without a gap once they are in L1. */
+static inline int gr_tt_is_dense(const gr_tt_view *v) {
+  return (int64_t)v->arg->page_bytes == v->cols * gr_format_bytes(v->arg->format);
+}
+
 /* The rectangle as out[nr][ld]; what lies beyond nc in a row is left alone. Any rectangle inside of the plane
- * will do. */
+ * will do; row-major, it may go on in the planes that follow. */
 GR_TT_APART int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, void *out,
                                int64_t ld) {
   uint32_t *to = (uint32_t *)out;
   if (v->arg->layout == GR_TILE) return gr_tt_load_tiles(c, v, at, to, ld);
-  for (int64_t r = 0; r < at.nr; ++r) {
-    GR_TT_TRY(gr_tt_read(c, v->arg, at.plane * v->rows + at.r0 + r));
-    gr_tt_unpack_row(v->arg->format, c->page, at.c0, at.nc, to + r * ld);
+  int64_t first = at.plane * v->rows + at.r0, most = gr_tt_rows_at_once(v->arg);
+  int whole = at.nc == v->cols && ld == v->cols && gr_tt_is_dense(v);
+  uint8_t *pages = most > 1 ? (uint8_t *)c->tile : c->page;
+  for (int64_t r = 0; r < at.nr; r += most) {
+    int64_t n = gr_tt_lesser(most, at.nr - r);
+    GR_TT_TRY(c->env->page_read(c->env, &c->core, v->arg, first + r, n, pages));
+    if (whole) gr_tt_unpack_row(v->arg->format, pages, 0, n * ld, to + r * ld);
+    for (int64_t i = 0; i < n && !whole; ++i)
+      gr_tt_unpack_row(v->arg->format, pages + i * v->arg->page_bytes, at.c0, at.nc, to + (r + i) * ld);
   }
+  return GR_OK;
+}
+
+/* The same rectangle of `count` planes, from at.plane on, as out[count][nr][nc]. */
+static inline int32_t gr_tt_load_planes(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, int64_t count,
+                                        float *out) {
+  if (v->arg->layout != GR_TILE && at.nr == v->rows && at.nc == v->cols) {
+    at.nr *= count;
+    count = 1;
+  }
+  for (int64_t i = 0; i < count; ++i, ++at.plane)
+    GR_TT_TRY(gr_tt_load(c, v, at, out + i * at.nr * at.nc, at.nc));
   return GR_OK;
 }
 
@@ -240,17 +270,33 @@ static inline int32_t gr_tt_store_tiles(const gr_tt_core *c, const gr_tt_view *v
 }
 
 /* Writes in[nr][ld] to the rectangle. Tiled: it starts at multiples of 32 and ends at one or at the plane's
- * edge. Row-major: a part of a row is read, changed and written, so one core owns a row. */
+ * edge. Row-major: a part of a row is read, changed and written, so one core owns a row; whole rows may go on in
+ * the planes that follow. */
 GR_TT_APART int32_t gr_tt_store(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, const void *in,
                                 int64_t ld, int keep) {
   const uint32_t *from = (const uint32_t *)in;
   if (v->arg->layout == GR_TILE) return gr_tt_store_tiles(c, v, at, from, ld, keep);
-  for (int64_t r = 0; r < at.nr; ++r) {
-    int64_t page = at.plane * v->rows + at.r0 + r;
-    if (at.nc < v->cols) GR_TT_TRY(gr_tt_read(c, v->arg, page));
-    gr_tt_pack_row(v->arg->format, keep, from + r * ld, at.c0, at.nc, c->page);
-    GR_TT_TRY(gr_tt_write(c, v->arg, page));
+  int64_t first = at.plane * v->rows + at.r0, most = at.nc < v->cols ? 1 : gr_tt_rows_at_once(v->arg);
+  uint8_t *pages = most > 1 ? (uint8_t *)c->tile : c->page;
+  for (int64_t r = 0; r < at.nr; r += most) {
+    int64_t n = gr_tt_lesser(most, at.nr - r);
+    if (at.nc < v->cols) GR_TT_TRY(gr_tt_read(c, v->arg, first + r));
+    for (int64_t i = 0; i < n; ++i)
+      gr_tt_pack_row(v->arg->format, keep, from + (r + i) * ld, at.c0, at.nc, pages + i * v->arg->page_bytes);
+    GR_TT_TRY(c->env->page_write(c->env, &c->core, v->arg, first + r, n, pages));
   }
+  return GR_OK;
+}
+
+/* Writes in[count][nr][nc] to the same rectangle of `count` planes, from at.plane on. */
+static inline int32_t gr_tt_store_planes(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, int64_t count,
+                                         const float *in) {
+  if (v->arg->layout != GR_TILE && at.nr == v->rows && at.nc == v->cols) {
+    at.nr *= count;
+    count = 1;
+  }
+  for (int64_t i = 0; i < count; ++i, ++at.plane)
+    GR_TT_TRY(gr_tt_store(c, v, at, in + i * at.nr * at.nc, at.nc, 0));
   return GR_OK;
 }
 
