@@ -196,6 +196,7 @@ providers.provide(
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),
         "installed devices": lambda: import_module(".base.machine.outside_kinds", __name__).find_installed,
         "device kinds": lambda: import_module(".codegen.device_kinds", __name__).build_kind,
+        "notebook": lambda: import_module(".views.notebook", __name__).html_of,
         "operators": lambda: import_module(".eager.protocol", __name__).attach,
     }
 )

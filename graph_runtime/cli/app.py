@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +14,8 @@ UsageError: Any = typer.BadParameter.__base__  # click's, which typer brings alo
 
 _HELP = (
     "Run graph.json with a module library on CPUs and simulated Tenstorrent devices.\n\n"
-    "Exit codes: 0 all is well, 1 a comparison or verification failed, 2 bad usage or bad input, "
+    "Exit codes: 0 all is well, 1 a comparison or verification failed, or the doctor found something broken, "
+    "2 bad usage or bad input, "
     "3 out of memory, 4 a kernel failed, 130 Ctrl-C."
 )
 # in the order of --help; each is the module of its name, whose one public name is its function or its Typer
@@ -28,6 +29,7 @@ COMMANDS = (
     "inspect",
     "export",
     "devices",
+    "doctor",
     "cache",
     "bench",
     "study",
@@ -35,18 +37,36 @@ COMMANDS = (
 )
 
 
+def _show_version(asked: bool) -> None:
+    if asked:
+        from .. import __version__
+
+        typer.echo(f"graph-runtime {__version__}")
+        raise typer.Exit
+
+
+def _top(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end."),
+    ] = False,
+) -> None:
+    """Options of no command."""
+
+
 def program(args: Sequence[str] = ()) -> typer.Typer:
     """What takes these arguments: with the command that they begin with, or with all of them, whose help or
     "did you mean" it shows then. Only modules of commands that it has are imported."""
+    named = bool(args) and args[0] in COMMANDS
     app = typer.Typer(
-        callback=lambda: None,  # one command alone is named, too
+        callback=_top,  # one command alone is named, too
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=not named,  # a shell asks with no arguments
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
         help=_HELP,
     )
-    for name in args[:1] if args[:1] and args[0] in COMMANDS else COMMANDS:
+    for name in args[:1] if named else COMMANDS:
         module = import_module(f".{name}", __package__)
         made = getattr(module, module.__all__[0])
         if isinstance(made, typer.Typer):

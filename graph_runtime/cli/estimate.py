@@ -11,6 +11,7 @@ from ..base.options import Options
 from ..simulation.estimate import bounds
 from ..simulation.simulation import IN_FLIGHT, simulate
 from ..views import report
+from ..views.digest import MOST_NODES, digest_text
 from . import options as opt
 from .boards import show_boards, stored_as
 from .pictures import Html, Trace, Visualizer, write_pictures, write_visualizer
@@ -58,6 +59,7 @@ def estimate(
     trace: Trace = None,
     html: Html = None,
     visualizer: Visualizer = None,
+    whole: opt.Whole = False,
     json: opt.Json = False,
 ) -> None:
     """Predict whether a model fits on boards that need not be there, how long it takes, what bounds its
@@ -97,11 +99,13 @@ def estimate(
     if json:
         opt.print_json({**facts, "nodes": nodes, "circular": report.circular(planned)})
         return
+    if not whole and planned.graph.num_nodes > MOST_NODES:
+        typer.echo(digest_text(planned, opt.terminal_width()))
     typer.echo(report.circular_text(planned), nl=False)
-    _show(facts, nodes, runs)
+    _show(facts, nodes, runs, None if whole else _SLOWEST)
 
 
-def _show(facts: dict[str, Any], nodes: list[dict[str, Any]], runs: int) -> None:
+def _show(facts: dict[str, Any], nodes: list[dict[str, Any]], runs: int, most: int | None) -> None:
     typer.echo(
         f"latency        {facts['latency_ns'] / 1e3:,.1f} us\n"
         f"throughput     {facts['throughput']:,.1f} runs a second ({runs} submitted at once)\n"
@@ -112,14 +116,16 @@ def _show(facts: dict[str, Any], nodes: list[dict[str, Any]], runs: int) -> None
         + "\n"
     )
     queues = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["queues"]]
-    rows = [{**row, "share": f"{row['share']:.1%}"} for row in nodes[:_SLOWEST]]
+    rows = [{**row, "share": f"{row['share']:.1%}"} for row in nodes[:most]]
     width = opt.terminal_width()
     typer.echo(report.table(queues, ("queue", "events", "busy_ns", "utilisation"), width) + "\n")
     if facts["links"]:
-        links = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["links"][:_SLOWEST]]
+        links = [{**row, "utilisation": f"{row['utilisation']:.1%}"} for row in facts["links"][:most]]
         typer.echo(report.table(links, ("link", "copies", "busy_ns", "utilisation"), width) + "\n")
     typer.echo(
         report.table(
             rows, ("name", "op", "queue", "ns", "share", "dispatch_ns", "bound", "basis", "critical"), width
         )
     )
+    if most is not None and len(nodes) > most:
+        typer.echo(f"... and {len(nodes) - most} nodes that take less; --whole shows them")

@@ -199,6 +199,12 @@ Threads = Annotated[
     int | None, typer.Option("--threads", min=1, max=256, help="Threads that one kernel may use.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
+Whole = Annotated[
+    bool,
+    typer.Option(
+        "--whole", help="All tables, whatever the model's size: a large one has a summary otherwise."
+    ),
+]
 Inputs = Annotated[
     list[str] | None, typer.Option("--input", help="A value for an input: x=x.npy, or x=random; repeatable.")
 ]

@@ -31,6 +31,7 @@ from ..plan.types import Placement
 from ..run.packing import pack
 from ..views import placement as report_placement
 from ..views import report
+from ..views.digest import MOST_NODES, digest_text
 from ..views.dot import dot_text
 from . import options as opt
 from .pictures import Html, Visualizer, write_pictures, write_visualizer
@@ -64,6 +65,7 @@ def plan(
     explain: Explain = None,
     html: Html = None,
     visualizer: Visualizer = None,
+    whole: opt.Whole = False,
     verbose: opt.Verbose = False,
     json: opt.Json = False,
 ) -> None:
@@ -76,6 +78,8 @@ def plan(
     Example: graph-runtime plan net.json --device cpu:0 --device tt:0 --placement mincut
 
     Example: graph-runtime plan net.json --device tt:0=e150 --policy nlp --explain conv1
+
+    Example: graph-runtime plan large.onnx --device cpu:0 --device tt:0 --whole
     """
     policy = options.policy
     with progress(not json) as tell:
@@ -111,7 +115,7 @@ def plan(
         if verbose:
             opt.print_notes(prepared.notes)
         typer.echo(f"options: {_options_text(prepared.options)}\n")
-        _show(planned, placed, policy, modes)
+        _show(planned, placed, policy, modes, whole or planned.graph.num_nodes <= MOST_NODES)
 
 
 def _options_text(options: Options) -> str:
@@ -119,11 +123,17 @@ def _options_text(options: Options) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in options.as_json().items())
 
 
-def _show(planned: Plan, placed: Placement | None, policy: str | None, modes: Modes) -> None:
+def _show(planned: Plan, placed: Placement | None, policy: str | None, modes: Modes, whole: bool) -> None:
     width = opt.terminal_width()
-    typer.echo(report.plan_text(planned, width, modes), nl=False)
+    if whole:
+        typer.echo(report.plan_text(planned, width, modes), nl=False)
+    else:
+        typer.echo(digest_text(planned, width))
+        typer.echo("".join(f"warning: {warning}\n" for warning in planned.warnings), nl=False)
     if placed is not None:
-        typer.echo("\n" + report_placement.text(placed, width), nl=False)
+        typer.echo("\n" + report_placement.text(placed, width, nodes=whole), nl=False)
+    if not whole:
+        typer.echo("\n--whole shows every node, copy and buffer; --json and --html have them, too")
     if policy is not None and not planned.balanced:
         typer.echo(
             f"\npolicy {policy}: no device is a board of stack buda, so nothing was balanced; try "

@@ -1,4 +1,5 @@
-"""What commands show on stderr while they work: what is done now, with a bar where its steps are known."""
+"""What commands show on stderr while they work: what is done now, with a bar and the time left
+where its steps are known."""
 
 from __future__ import annotations
 
@@ -21,10 +22,24 @@ def progress(shown: bool = True) -> Iterator[Tell]:
         yield silent
         return
     from rich.console import Console  # a terminal's alone: it takes 50 ms
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TaskID,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     tasks: dict[str, TaskID] = {}
     with Progress(*columns, console=console, transient=True) as bars:
 

@@ -145,7 +145,7 @@ def run(
     _write(output, names, values)
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, prepared, module)] if compare else []
-    write_visualizer(visualizer, module.session.plan, program.name, reports[0] if reports else None)
+    write_visualizer(visualizer, module.session.plan, program.name, *reports)
     if against:
         from ..testing.against import Judge
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.machine.layout import Layout
+from ..base.providers import provided
 from ..base.unique import unique_values
 
 __all__ = ["COPY", "NOP", "Func", "Graph", "Hints", "NodeView", "StorageHint", "TensorType"]
@@ -165,6 +166,11 @@ class Graph:
         return (
             f"<Graph of {self.num_nodes} nodes: {_listed(self.input_names)} -> {_listed(self.output_names)}>"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        text: str = provided("notebook")(self)
+        return text
 
     @property
     def num_nodes(self) -> int:

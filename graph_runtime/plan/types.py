@@ -15,6 +15,7 @@ import numpy as np
 
 from ..base.machine.devices import Device
 from ..base.machine.layout import Layout
+from ..base.providers import provided
 from ..ir.graph import Graph
 from ..ir.ops.numerics import Numerics
 
@@ -247,6 +248,11 @@ class Plan:
             f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "
             f"{', '.join(map(str, self.devices))}>"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        text: str = provided("notebook")(self)
+        return text
 
     @property
     def status(self) -> dict[tuple[int, int], str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.providers import provided
 from ..costs import BASES
 from ..ir.graph import COPY
 from ..plan.columns import func_mask, starts
@@ -57,6 +58,11 @@ class Timeline:
             f"<Timeline of {len(self)} events on {len(self.queues)} queues, {self.runs} runs: latency "
             f"{self.latency_ns / 1e6:.3f} ms>"
         )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        text: str = provided("notebook")(self)
+        return text
 
     def __len__(self) -> int:
         return len(self.nid)

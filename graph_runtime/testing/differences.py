@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..ir.graph import TensorType
 from ..ir.ops.inputs import nmse
 from ..ir.ops.numerics import Numerics
 from ..plan import Plan
+from ..views.notebook import table_of
 from .bisection import FirstDifference
 from .ulp import ElementDifference, steps_of, ulps, worst_elements
 
@@ -127,6 +129,15 @@ class Comparison:
         """Whether every output is within the bound, and every node alone."""
         return all(d.nmse <= self.bound for d in self.outputs) and all(
             d.nmse <= self.alone for d in self.isolated
+        )
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the verdict, and the worst rows of each kind."""
+        columns = ("name", "op", "device", "nmse", "max_abs", "correlation")
+        verdict, *_ = str(self).splitlines()
+        return f"<p><b>{escape(verdict)}</b></p>" + "".join(
+            table_of([row.as_dict() for row in getattr(self, title)], columns, title)
+            for title in ("outputs", "isolated", "accumulated")
         )
 
     def __str__(self) -> str:

@@ -18,22 +18,10 @@ def describe(placement: Placement) -> Row:
     return {"nodes": placement.report(), **placement.summary()}
 
 
-def text(placement: Placement, width: int | None = None) -> str:
-    """The table of nodes with their copies, the sums, and the predictions. ``width``: of the terminal."""
+def text(placement: Placement, width: int | None = None, nodes: bool = True) -> str:
+    """The table of ``nodes`` with their copies, the sums, and the predictions. ``width``: of the terminal."""
     said = describe(placement)
-    rows = [
-        {
-            **row,
-            "asked": row["asked"] or "",
-            "copies": [_copy(c) for c in row["copies"]],
-            "time": time_text(row["ns"]),
-        }
-        for row in said["nodes"]
-    ]
-    parts = [
-        "placement: where each node runs, copies of what it makes, and why\n"
-        + table(rows, ("node", "op", "asked", "device", "time", "copies", "why"), width)
-    ]
+    parts = [_nodes(said["nodes"], width)] if nodes else []
     sums = [{**row, "time": time_text(row["ns"])} for row in said["devices"]]
     parts.append(table(sums, ("device", "nodes", "time"), width))
     ways = [{**row, "time": time_text(row["ns"])} for row in said["copies"]]
@@ -62,6 +50,20 @@ def text(placement: Placement, width: int | None = None) -> str:
             + ", ".join(row["node"] for row in said["elsewhere"])
         )
     return "\n\n".join(parts) + "\n"
+
+
+def _nodes(rows: list[Row], width: int | None) -> str:
+    shown = [
+        {
+            **row,
+            "asked": row["asked"] or "",
+            "copies": [_copy(c) for c in row["copies"]],
+            "time": time_text(row["ns"]),
+        }
+        for row in rows
+    ]
+    title = "placement: where each node runs, copies of what it makes, and why\n"
+    return title + table(shown, ("node", "op", "asked", "device", "time", "copies", "why"), width)
 
 
 def _copy(copy: Row) -> str:

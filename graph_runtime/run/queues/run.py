@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ...base.locks import new_lock
+from ...base.providers import provided
 from ..core import ffi, lib
 from .buffer import check_timeout, error_of, wait_in_slices
 from .limbo import keep_until
@@ -48,6 +49,11 @@ class Run:
     def __repr__(self) -> str:
         state = "in flight" if not self.done() else "failed" if self._failed() else "done"
         return f"<Run of {self.name}, {state}>"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        text: str = provided("notebook")(self)
+        return text
 
     def __del__(self) -> None:
         pointer, name = self.pointer, self.name

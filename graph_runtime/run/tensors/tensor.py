@@ -50,6 +50,11 @@ class Tensor(Handle, Operators):
         gone = self._went()
         return f"Tensor({self.type}, {self.device}, {self.layout}{'' if gone is None else f', {gone}'})"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        text: str = provided("notebook")(self)
+        return text
+
     def __enter__(self) -> Tensor:
         return self
 
