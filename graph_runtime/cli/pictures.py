@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -57,17 +58,15 @@ def write_pictures(timeline: Timeline, name: str, trace: Path | None, html: Path
 
 
 def write_visualizer(
-    folder: Path | None, plan: Plan, name: str, report: Comparison | None = None, traced: bool = True
+    folder: Path | None, plan: Plan, name: str, reports: Sequence[Comparison] = (), traced: bool = True
 ) -> None:
-    """Write the report if it was asked for, with what a comparison has found."""
+    """Write the report if it was asked for, with what comparisons have found."""
     if folder is None:
         return
     from ..views.visualizer import write_report
 
-    compared = {}
-    if report is not None:
-        compared = {
-            "local": (report.isolated, report.alone),
-            "global": (report.accumulated, report.bound),
-        }
+    compared: dict[str, Any] = {}
+    for report in reports:
+        compared["local"] = report.isolated, report.alone
+        compared["global"] = report.accumulated, report.bound
     write_report(folder, plan, name, compared, traced=traced)

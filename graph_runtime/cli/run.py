@@ -105,15 +105,8 @@ def run(
     Example: graph-runtime run net.json --device cpu:0 --device tt:0 --place 'conv*=tt:0' --compare
     """
     expected = read_expected(expect) if expect else {}
-    looks: dict[str, Any] = {
-        "compare": compare,
-        "against": against,
-        "profile": profile,
-        "trace": trace,
-        "html": html,
-        "visualizer": visualizer,
-    }
-    looks |= {"params": params, "library": library}
+    looks: dict[str, Any] = {"compare": compare, "against": against, "profile": profile}
+    looks |= {"trace": trace, "html": html, "visualizer": visualizer, "params": params, "library": library}
     flow = _saved_flow(graph, device, looks, native, rebuild)
     if flow is None:
         with progress(not json) as tell:
@@ -145,7 +138,7 @@ def run(
     _write(output, names, values)
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, prepared, module)] if compare else []
-    write_visualizer(visualizer, module.session.plan, program.name, *reports)
+    write_visualizer(visualizer, module.session.plan, program.name, reports)
     if against:
         from ..testing.against import Judge
 
