@@ -25,6 +25,7 @@ COMMANDS = (
     "plan",
     "estimate",
     "accuracy",
+    "view",
     "verify",
     "inspect",
     "export",

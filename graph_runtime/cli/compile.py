@@ -12,6 +12,7 @@ from ..base.options import Options
 from ..run.factory import waits_for_runs, warn_of
 from ..run.tuning import Tuner
 from . import options as opt
+from .pictures import Html, page_of_problem, write_prepared_page
 from .progress import progress
 from .sources import open_program
 
@@ -64,6 +65,7 @@ def compile_(
             help="Leave the model itself out of a bundle of open sizes: it has those of --dim and no others.",
         ),
     ] = False,
+    html: Html = None,
     verbose: opt.Verbose = False,
     json: opt.Json = False,
 ) -> None:
@@ -96,18 +98,20 @@ def compile_(
                 "StableHLO or an ONNX file; the one in a bundle is named by graph-runtime inspect",
                 got=str(graph),
             )
-        prepared = prepare_programs(
-            {"main": program.source},
-            program.devices,
-            options,
-            params=program.values,
-            libraries=library or (),
-            measure=Tuner(open_cache().times) if tune else None,
-            tell=tell,
-        )
+        with page_of_problem(html, program.name):
+            prepared = prepare_programs(
+                {"main": program.source},
+                program.devices,
+                options,
+                params=program.values,
+                libraries=library or (),
+                measure=Tuner(open_cache().times) if tune else None,
+                tell=tell,
+            )
         warn_of(prepared["main"].plan)
         write_prepared(prepared, output, options, libraries=library or (), march=march, jobs=jobs, tell=tell)
     made = prepared["main"]
+    write_prepared_page(html, program.name, made)
     if json:
         opt.print_json(
             {

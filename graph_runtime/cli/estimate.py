@@ -14,7 +14,15 @@ from ..views import report
 from ..views.digest import MOST_NODES, digest_text
 from . import options as opt
 from .boards import show_boards, stored_as
-from .pictures import Html, Trace, Visualizer, write_pictures, write_visualizer
+from .pictures import (
+    Html,
+    Trace,
+    Visualizer,
+    page_of_problem,
+    write_prepared_page,
+    write_trace,
+    write_visualizer,
+)
 from .progress import progress
 from .shown import open_shown
 
@@ -90,9 +98,12 @@ def estimate(
                 tell=tell,
             )
             return
-        planned = program.prepare(stored_as(dtype, program.devices, options), tell).plan
+        with page_of_problem(html, program.name):
+            prepared = program.prepare(stored_as(dtype, program.devices, options), tell)
+        planned = prepared.plan
         timeline = simulate(planned, traced=not untraced, runs=runs, inputs=input or ())
-    write_pictures(timeline, program.name, trace, html)
+    write_trace(trace, timeline)
+    write_prepared_page(html, program.name, prepared, timelines={"simulated": timeline})
     write_visualizer(visualizer, planned, program.name, traced=not untraced)
     facts, bound = timeline.summary(), bounds(timeline)
     nodes = [{**row, "bound": bound[row["nid"]]} for row in timeline.nodes()]

@@ -1,23 +1,37 @@
-"""--trace, --html and --visualizer: the files that several commands write about a timeline."""
+"""--trace, --html and --visualizer: the files that several commands write of a plan and its timelines."""
 
 from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..base.errors import CapacityError
 from ..base.writing import write_whole
 
 if TYPE_CHECKING:
+    from ..build.prepare import Prepared
     from ..plan import Plan
     from ..simulation.timeline import Timeline
     from ..testing.differences import Comparison
+    from ..views.page.shown import Shown
 
-__all__ = ["Html", "Trace", "Visualizer", "write_pictures", "write_visualizer"]
+__all__ = [
+    "Html",
+    "Trace",
+    "Visualizer",
+    "command_line",
+    "page_of_problem",
+    "write_page",
+    "write_prepared_page",
+    "write_trace",
+    "write_visualizer",
+]
 
 Trace = Annotated[
     Path | None,
@@ -29,7 +43,8 @@ Trace = Annotated[
 Html = Annotated[
     Path | None,
     typer.Option(
-        "--html", help="Write one HTML file: placement, copies, timeline, memory maps, core grid, L1, banks."
+        "--html",
+        help="Write one HTML file for a browser: graph, timeline, memory, roofline, tables (docs/view.md).",
     ),
 ]
 
@@ -43,18 +58,52 @@ Visualizer = Annotated[
 ]
 
 
-def write_pictures(timeline: Timeline, name: str, trace: Path | None, html: Path | None) -> None:
-    """Write the files that were asked for."""
-    if trace:
+def write_trace(path: Path | None, timeline: Timeline | None) -> None:
+    """Write the timeline, if it was asked for."""
+    if path and timeline is not None:
         from ..views.trace import trace_json
 
-        write_whole(trace, trace_json(timeline), through=True)
-    if html:
-        from ..views.page import html_page
+        write_whole(path, trace_json(timeline), through=True)
 
-        command = shlex.join(["graph-runtime", *sys.argv[1:]])
-        title = f"{name} on {', '.join(map(str, timeline.plan.devices))}"
-        write_whole(html, html_page(timeline, title, command).encode(), through=True)
+
+def write_page(path: Path, *shown: Shown) -> None:
+    """Write the page of one plan or two."""
+    from ..views.page.data import page_data
+    from ..views.page.html import html_page
+
+    title = " and ".join(f"{one.name} on {', '.join(map(str, one.plan.devices))}" for one in shown)
+    write_whole(path, html_page(page_data(title, *shown, command=command_line())), through=True)
+
+
+def write_prepared_page(path: Path | None, name: str, prepared: Prepared, **words: Any) -> None:
+    """Write the page of what was prepared, if it was asked for: with its ``timelines``, by default what is
+    predicted of one run. ``words``: further fields of Shown."""
+    if path:
+        from ..simulation.simulation import simulate
+        from ..views.page.shown import Shown
+
+        timelines = words.pop("timelines", None) or {"simulated": simulate(prepared.plan)}
+        write_page(path, Shown.of(name, prepared, timelines, **words))
+
+
+def command_line() -> str:
+    """How the process was called, as a shell reads it."""
+    return shlex.join(["graph-runtime", *sys.argv[1:]])
+
+
+@contextmanager
+def page_of_problem(path: Path | None, name: str) -> Iterator[None]:
+    """A plan that does not fit is shown on the page, too, with the reason; then its CapacityError goes on."""
+    try:
+        yield
+    except CapacityError as error:
+        planned = getattr(error, "plan", None)
+        if path and planned is not None:
+            from ..simulation.simulation import simulate
+            from ..views.page.shown import Shown
+
+            write_page(path, Shown(name, planned, {"simulated": simulate(planned)}, problem=str(error)))
+        raise
 
 
 def write_visualizer(

@@ -34,7 +34,7 @@ from ..views import report
 from ..views.digest import MOST_NODES, digest_text
 from ..views.dot import dot_text
 from . import options as opt
-from .pictures import Html, Visualizer, write_pictures, write_visualizer
+from .pictures import Html, Visualizer, page_of_problem, write_prepared_page, write_visualizer
 from .progress import progress
 from .shown import open_shown
 
@@ -84,15 +84,13 @@ def plan(
     policy = options.policy
     with progress(not json) as tell:
         program = open_shown(graph, device, library, options, tell)
-        prepared = program.prepare(replace(options, policy=None) if explain else options, tell)
+        with page_of_problem(html, program.name):
+            prepared = program.prepare(replace(options, policy=None) if explain else options, tell)
     planned = prepared.plan
     placed = planned.placement if prepared.options.placement is not None else None
     if explain is not None:
         return _explain(planned, explain, policy, json)
-    if html:
-        from ..simulation.simulation import simulate
-
-        write_pictures(simulate(planned), program.name, None, html)
+    write_prepared_page(html, program.name, prepared)
     write_visualizer(visualizer, planned, program.name)
     if output:
         write_whole(

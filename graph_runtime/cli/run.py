@@ -21,7 +21,15 @@ from ..run.factory import waits_for_runs
 from ..run.module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs
-from .pictures import Html, Trace, Visualizer, write_pictures, write_visualizer
+from .pictures import (
+    Html,
+    Trace,
+    Visualizer,
+    page_of_problem,
+    write_prepared_page,
+    write_trace,
+    write_visualizer,
+)
 from .progress import progress
 from .sources import OpenedProgram, is_bundle, open_program
 from .trace import timed_run
@@ -29,6 +37,8 @@ from .values import random_array, read_input
 
 if TYPE_CHECKING:
     from ..run.flows.flow_module import FlowModule
+    from ..simulation.timeline import Timeline
+    from ..testing.against import Judge
     from ..testing.differences import Comparison
     from .flows import FlowRun
 
@@ -116,7 +126,8 @@ def run(
                 program = open_program(
                     graph, device, library, params, options, tell, native=native, rebuild=rebuild
                 )
-                prepared = program.prepare(options, tell)
+                with page_of_problem(html, program.name):
+                    prepared = program.prepare(options, tell)
                 module = program.open(prepared, tell)
             except GraphRuntimeError as error:
                 if options.batch or not waits_for_runs(graph, error):
@@ -132,17 +143,15 @@ def run(
     timeline = timed_run(module, record=bool(trace or html))
     seconds = time.perf_counter() - start
     values = [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
-    if timeline is not None and (trace or html):
-        write_pictures(timeline, program.name, trace, html)
+    write_trace(trace, timeline)
     names = module.session.graph.output_names
     _write(output, names, values)
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, prepared, module)] if compare else []
     write_visualizer(visualizer, module.session.plan, program.name, reports)
+    _write_page(html, program.name, prepared, timeline, *reports)
     if against:
-        from ..testing.against import Judge
-
-        judge = Judge(against, graph, options, device or ["cpu:0"], _inputs(program, module))
+        judge = _judge(against, graph, options, device, _inputs(program, module))
         reports.append(judge.compare(values, module.session.plan))
     tables = _profile(module) if profile else None
     _show(names, values, seconds, differences, reports, tables, json)
@@ -240,9 +249,33 @@ def _compare(program: OpenedProgram, prepared: Prepared, module: GraphModule) ->
     return compare_prepared(prepared, program.libraries, inputs=_arrays(module, names))
 
 
+def _judge(
+    name: str, path: Path, options: Options, device: list[str] | None, inputs: dict[str, Any]
+) -> Judge:
+    from ..testing.against import Judge
+
+    return Judge(name, path, options, device or ["cpu:0"], inputs)
+
+
 def _inputs(program: OpenedProgram, module: GraphModule) -> dict[str, np.ndarray]:
     """What the inputs are that are no constants."""
     return _arrays(module, [name for name in program.graph.input_names if name not in program.constants])
+
+
+def _write_page(
+    html: Path | None,
+    name: str,
+    prepared: Prepared,
+    measured: Timeline | None,
+    compared: Comparison | None = None,
+) -> None:
+    """The page of a run, if it was asked for: measured times beside predicted ones, and what was compared."""
+    if html and measured is not None:
+        from ..simulation.simulation import simulate
+
+        timelines = {"measured": measured, "simulated": simulate(measured.plan)}
+        comparison = None if compared is None else compared.as_dict()
+        write_prepared_page(html, name, prepared, timelines=timelines, comparison=comparison)
 
 
 def _storable(value: np.ndarray) -> np.ndarray:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..base.errors import CapacityError
@@ -16,9 +18,9 @@ _HOLDERS = 5
 
 
 def check_capacity(plan: Plan) -> None:
-    """Raises CapacityError, with ``device``, ``memory``, ``node`` (the first that does not fit), ``needed``,
-    ``available``, what of it ``parameters`` (with other inputs) and ``activations`` take, and the five
-    largest ``holders`` [(node, bytes)], where the peak of a memory is beyond what it has for tensors.
+    """Raises CapacityError, with ``plan``, ``device``, ``memory``, ``node`` (the first that does not fit),
+    ``needed``, ``available``, what of it ``parameters`` (with other inputs) and ``activations`` take, and the
+    five largest ``holders`` [(node, bytes)], where the peak of a memory is beyond what it has for tensors.
     All numbers but a tt buffer's size are bytes of one bank; every bank holds the same ranges."""
     for (did, index), needed in plan.peak.items():
         memory = plan.devices[did].descriptor.memories[index]
@@ -27,9 +29,9 @@ def check_capacity(plan: Plan) -> None:
 
 
 def check_circular(plan: Plan, needs: np.ndarray) -> None:
-    """Raises CapacityError, with ``node``, ``needed`` (bytes of a core's L1), ``available`` and ``holders``
-    as check_capacity, where a node's circular buffers find no room below the plan's tensors. ``needs`` int64
-    [nodes]: what each node opens."""
+    """Raises CapacityError, with ``plan``, ``node``, ``needed`` (bytes of a core's L1), ``available`` and
+    ``holders`` as check_capacity, where a node's circular buffers find no room below the plan's tensors.
+    ``needs`` int64 [nodes]: what each node opens."""
     for did, device in enumerate(plan.devices):
         mine = np.where(plan.did == did, needs, 0)
         if not mine.any():
@@ -38,7 +40,8 @@ def check_circular(plan: Plan, needs: np.ndarray) -> None:
         memory, top = device.descriptor.memories[index], circular_room(device)
         tensors = int(round_up(plan.peak.get((did, index), 0), memory.alignment))
         if int(mine.max()) > top - tensors:
-            raise _no_room(plan, did, index, int(mine.argmax()), int(mine.max()), top)
+            told = replace(plan, circular=needs)
+            raise _no_room(told, did, index, int(mine.argmax()), int(mine.max()), top)
 
 
 def _no_room(plan: Plan, did: int, index: int, nid: int, needed: int, top: int) -> CapacityError:
@@ -70,6 +73,7 @@ def _no_room(plan: Plan, did: int, index: int, nid: int, needed: int, top: int) 
         available=max(top - tensors, 0),
         holders=holders,
         node=node,
+        plan=plan,
     )
 
 
@@ -100,6 +104,7 @@ def _error(plan: Plan, did: int, index: int, needed: int) -> CapacityError:
         activations=needed - parameters,
         holders=holders,
         node=node,
+        plan=plan,
     )
 
 

@@ -144,6 +144,7 @@ KINDS = ["theirs.bundle", "theirs.zip"]
         ("verify", "BUNDLE"),
         ("plan", "BUNDLE"),
         ("plan", "BUNDLE", "--json", "--html", "OUT"),
+        ("view", "BUNDLE", "-o", "OUT"),
         ("estimate", "BUNDLE"),
         ("estimate", "BUNDLE", "--json"),
         ("export", "BUNDLE", "-o", "OUT"),

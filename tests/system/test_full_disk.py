@@ -31,6 +31,7 @@ COMMANDS = {
     "plan dot": ["plan", "GRAPH", "-o", "OUT/planned.dot"],
     "plan html": ["plan", "GRAPH", "--html", "OUT/plan.html"],
     "estimate html": ["estimate", "GRAPH", "--html", "OUT/estimate.html"],
+    "view": ["view", "GRAPH", "-o", "OUT/view.html"],
     "estimate trace": ["estimate", "GRAPH", "--trace", "OUT/estimate.json"],
     "run npz": ["run", "GRAPH", "--params", "PARAMS", "--input", "x=random", "-o", "OUT/y.npz"],
     "run trace": ["run", "GRAPH", "--params", "PARAMS", "--input", "x=random", "--trace", "OUT/trace.json"],

@@ -9,7 +9,7 @@ import orjson
 
 from ...base.machine.layout import L1
 from ...ir.graph import NodeView
-from ..grid import cores_of
+from ..page.cores import cores_of
 from .forms import core_range, shape
 from .places import Places
 

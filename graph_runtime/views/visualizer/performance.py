@@ -12,7 +12,7 @@ from ...base.machine.layout import TILE, TILE_DIM, Layout
 from ...costs import BASES
 from ...ir.graph import NodeView
 from ...plan.compute_config import node_numerics
-from ..grid import cores_of
+from ..page.cores import cores_of
 from . import forms
 from .tables import Rows, op_name
 

@@ -1,0 +1,48 @@
+"""The rows of a comparison by node: how far each is from the judge, alone and with errors added up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+__all__ = ["accuracy_data"]
+
+_OF_ROW = ("nmse", "max_abs", "max_rel", "correlation", "max_ulp")
+
+
+def accuracy_data(comparison: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """{"ok", "judge", "worst", "bound", "alone_bound", "outputs": rows, "nodes": rows}. ``comparison``:
+    Comparison.as_dict(); ``names``: of the plan's nodes. A row has name, nid (null: not in the plan), op,
+    device, type, and of "alone" and "added" (null: not measured): nmse, max_abs, max_rel, correlation,
+    max_ulp, and ``worst`` rows as ElementDifference.as_dict() has them."""
+    number = {name: nid for nid, name in enumerate(names)}
+    rows: dict[str, dict[str, Any]] = {}
+    for title, key in (("isolated", "alone"), ("accumulated", "added")):
+        for one in comparison[title]:
+            row = rows.setdefault(one["name"], _head(one, number))
+            row[key] = _measured(one)
+    outputs = [{**_head(one, number), "added": _measured(one)} for one in comparison["outputs"]]
+    return {
+        "ok": comparison["ok"],
+        "judge": comparison["judge"],
+        "worst": comparison["worst_nmse"],
+        "bound": comparison["bound"],
+        "alone_bound": comparison["bound_isolated"],
+        "first": comparison.get("first"),
+        "outputs": outputs,
+        "nodes": sorted(rows.values(), key=lambda row: (row["nid"] is None, row["nid"] or 0)),
+    }
+
+
+def _head(one: Mapping[str, Any], number: Mapping[str, int]) -> dict[str, Any]:
+    nid = number.get(one["name"], number.get(one["name"].rpartition(":")[0]))
+    return {
+        "nid": nid,
+        "alone": None,
+        "added": None,
+        **{key: one[key] for key in ("name", "op", "device", "type")},
+    }
+
+
+def _measured(one: Mapping[str, Any]) -> dict[str, Any]:
+    return {**{key: one.get(key) for key in _OF_ROW}, "worst": one.get("worst", [])}

@@ -1,0 +1,39 @@
+"""A page on loopback, for a browser on this machine."""
+
+from __future__ import annotations
+
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+__all__ = ["page_server"]
+
+_LOOPBACK = "127.0.0.1"
+
+
+def page_server(page: bytes, port: int = 0) -> ThreadingHTTPServer:
+    """A server of one page at /, not yet started; ``port`` 0: a free one, which ``server_port`` says. It
+    listens on loopback alone and answers requests that name loopback as their host alone, so that no site can
+    read the page through a name of its own. Raises OSError where the port is taken."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            host = (self.headers.get("Host") or "").rpartition(":")[0] or self.headers.get("Host")
+            if host not in (_LOOPBACK, "localhost"):
+                self.send_error(403, "this page is served to loopback only")
+            elif self.path == "/favicon.ico":
+                self.send_response(204)
+                self.end_headers()
+            elif self.path != "/":
+                self.send_error(404)
+            else:
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html; charset=utf-8")
+                self.send_header("Content-Length", str(len(page)))
+                self.send_header("X-Content-Type-Options", "nosniff")
+                self.send_header("Cross-Origin-Resource-Policy", "same-origin")
+                self.end_headers()
+                self.wfile.write(page)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """A terminal is the command's."""
+
+    return ThreadingHTTPServer((_LOOPBACK, port), Handler)

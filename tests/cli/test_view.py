@@ -1,0 +1,85 @@
+"""view, and --html of commands that others test."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import graph_runtime as gr
+from graph_runtime.cli import main
+
+
+@pytest.fixture
+def graph_file(tmp_path):
+    b = gr.GraphBuilder()
+    x = b.input("x", (64, 128), device="cpu:0")
+    h = b.op("matmul", x, b.input("w", (128, 64)), name="mm", device="tt:0")
+    b.output(b.op("softmax", h, name="sm", device="cpu:0"))
+    path = tmp_path / "net.json"
+    path.write_text(b.to_json())
+    return path
+
+
+DEVICES = ("--device", "cpu:0", "--device", "tt:0")
+
+
+def call(*args) -> int:
+    with pytest.raises(SystemExit) as end:
+        main([str(a) for a in args])
+    return end.value.code or 0
+
+
+def data_of(page) -> dict:
+    return json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])
+
+
+def test_two_plans_a_trace_and_a_comparison(graph_file, tmp_path, capsys):
+    other, trace, page = tmp_path / "other.json", tmp_path / "run.json", tmp_path / "page.html"
+    assert call("plan", graph_file, *DEVICES, "--place", "sm=tt:0", "-o", other) == 0
+    assert call("view", graph_file, other, *DEVICES, "-o", page) == 0
+    rows = {row["name"]: row for row in data_of(page)["moved"]["rows"]}
+    assert rows["sm"]["device"] == ["cpu:0", "tt:0"]
+    capsys.readouterr()
+    given = ("--input", "x=random", "--input", "w=random")
+    assert (
+        call("run", graph_file, *DEVICES, *given, "--trace", trace, "--compare", "--json", "--html", page)
+        == 0
+    )
+    printed = tmp_path / "compared.json"
+    printed.write_text(capsys.readouterr().out)
+    (found,) = data_of(page)["plans"]
+    assert [row["name"] for row in found["accuracy"]["nodes"]] == ["mm", "sm"]
+    assert call("view", graph_file, trace, *DEVICES, "-o", page) == 0
+    assert [line["label"] for line in data_of(page)["plans"][0]["timelines"]] == ["simulated", "trace"]
+    assert call("view", graph_file, printed, *DEVICES, "-o", page) == 0
+    assert data_of(page)["plans"][0]["accuracy"]["ok"] is True
+    for alone in (trace, printed):
+        assert call("view", alone, "-o", page) == 0
+        assert data_of(page)["plans"][0]["graph"]["tree"] is None
+
+
+def test_a_plan_that_does_not_fit_has_its_page(tmp_path, capsys):
+    b = gr.GraphBuilder()
+    x = b.input("x", (8192, 1024), device="tt:0")
+    big = [b.op(op, x, name=f"big{at}", device="tt:0") for at, op in enumerate(("relu", "exp", "tanh"))]
+    for one, two in ((0, 1), (1, 2), (2, 0)):
+        b.output(b.op("add", big[one], big[two], device="tt:0"))
+    graph, page = tmp_path / "big.json", tmp_path / "big.html"
+    graph.write_text(b.to_json())
+    for command in (("plan", "--html"), ("estimate", "--html"), ("view", "-o")):
+        page.unlink(missing_ok=True)
+        name, flag = command
+        assert call(name, graph, "--device", "tt:0", "--layout", "big*=l1", flag, page) == 3
+        assert "big" in data_of(page)["plans"][0]["problem"]
+    assert "error: " in capsys.readouterr().err
+
+
+def test_bad_uses_are_one_line(graph_file, tmp_path, capsys):
+    assert call("view", graph_file) == 2
+    assert "-o page.html" in capsys.readouterr().err
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"traceEvents": [3]}')
+    assert call("view", bad, "-o", tmp_path / "p.html") == 2
+    assert "traceEvents[0]" in capsys.readouterr().err
+    assert call("view", tmp_path / "none.json", "-o", tmp_path / "p.html") == 2
