@@ -3,13 +3,14 @@
 Pure functions; nothing is read but the packaged weights, once. Read types (what a cost is), nodes (which
 model is asked), cpu and tt (a node on a host, on a board: node_work, opmodel, noc, links), copies, and
 cost_model, which has them in one value that users may replace. buda and formulas are what TT-Buda published,
-grid whole ops of ttnn, limits what bounds an op.
+grid whole ops of ttnn, eltwise its elementwise ones by the blocks of their kernels, limits what bounds an op.
 """
 
 from .buda import NonZero
 from .copies import copy_cost
 from .cost_model import CostModel, ask, find_costs
 from .cpu import SPIN_NS, Machine, cpu_node_cost, machine
+from .eltwise import eltwise_cycles
 from .grid import gemm_cycles, grid_unary_cycles, sharded_matmul_cycles
 from .links import dispatch_ns, dram_bandwidth, dram_cycles, ethernet_ns, pcie_bandwidth, pcie_ns
 from .noc import multicast_cycles, noc_cycles, reshard_cycles
@@ -31,6 +32,7 @@ __all__ = [
     "dispatch_ns",
     "dram_bandwidth",
     "dram_cycles",
+    "eltwise_cycles",
     "ethernet_ns",
     "find_costs",
     "gemm_cycles",

@@ -9,8 +9,10 @@ from functools import lru_cache
 from ..base.machine.descriptors import Descriptor
 from ..base.machine.layout import DRAM, L1, TILE, Layout
 from ..ir.graph import Func, TensorType
+from ..ir.ops import registry
 from ..ir.ops.numerics import Numerics
 from ..ir.ops.work import Pass, Product, tiles_of
+from .eltwise import eltwise_cycles
 from .formulas import pnorm
 from .grid import gemm_cycles, sharded_matmul_cycles, tile_bytes
 from .links import dram_cycles
@@ -40,6 +42,8 @@ def tt_node_cost(
 ) -> Cost:
     """ns of one kernel over the whole grid (ttnn's way). ``layouts``: of the inputs, then of the outputs.
     ``fidelity``: of a func that names none, "": the default."""
+    if (found := _elementwise(func, inputs, outputs, layouts, board)) is not None:
+        return found
     work = work_of(func, inputs, outputs)
     fidelity = Numerics.of(func.attrs).fidelity or fidelity or NO_FIDELITY
     cores = board.grid[0] * board.grid[1]
@@ -55,6 +59,31 @@ def tt_node_cost(
         cycles = start + pnorm(_SHARP, cycles, moved.cycles)
         basis = worst(basis, moved.basis, "extrapolated")
     return Cost(cycles * 1000 / board.clock_mhz, basis, "; ".join(dict.fromkeys(c.note for c in done)))
+
+
+def _elementwise(
+    func: Func, inputs: Types, outputs: Types, layouts: tuple[Layout, ...], board: Descriptor
+) -> Cost | None:
+    """ns of an op that is one of ttnn's programs: elementwise, nothing fused to it, floats in tiles that are
+    interleaved in DRAM. None for any other. Inputs that broadcast have few tiles, and do not count."""
+    op = registry.get(func.op or "")
+    if op is None or op.kind != "elementwise" or board.stack != "ttnn" or func.attrs.get(op.program):
+        return None
+    plain = all(at.memory == DRAM and at.layout == TILE and at.shard is None for at in layouts)
+    if not plain or len({at.format for at in layouts}) > 1:
+        return None
+    tiles = tiles_of(outputs[0].shape)
+    cost = eltwise_cycles(
+        next(iter(op.ttnn), op.name),
+        board.arch,
+        tiles=tiles,
+        inputs=sum(tiles_of(t.shape) == tiles for t in inputs),
+        format=layouts[-1].format,
+        cores=board.grid[0] * board.grid[1],
+        clock_mhz=board.clock_mhz,
+        rates=rates_of(board),
+    )
+    return Cost(cost.cycles * 1000 / board.clock_mhz, cost.basis, cost.note)
 
 
 def pass_cycles(one: Pass, format: str, fidelity: str, board: Descriptor, cores: int) -> Cost:

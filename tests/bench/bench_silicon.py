@@ -2,8 +2,8 @@
 
     python tests/bench/bench_silicon.py --data DIR
 
-DIR is laid out as the project's silicon data; tables that it lacks are skipped and named. A line for each
-table:
+DIR is laid out as the project's silicon data, or has eltwise_perf.csv (forward and backward ops of ttnn, rows
+with a spread within 5 %, least time); tables that it lacks are skipped and named. A line for each table:
 
 table, group, rows, mape (mean absolute error, %), bias (mean signed error, %), p95 (of absolute errors, %),
 mdape (median absolute error, %), ordered (share of pairs more than 10 % apart that are ordered right),
@@ -45,6 +45,8 @@ LIMITS = {
     "whole-grid GEMM": 8.0,
     "small sharded matmul": 10.0,
     "exp (median)": 5.0,
+    "ttnn elementwise": 6.0,
+    "ttnn backward": 12.0,
 }
 GROUP_OF_OP = {
     "matmul": "single-core matmul",
@@ -132,6 +134,17 @@ def all_tables(folder: Path) -> Iterator[Table]:
         plain_unary,
         "one core's exp over 64 cores",
     )
+    for arch in tables.ELTWISE_ARCHES:
+        for dtype in ("bf16", "fp32"):
+            for backward in (False, True):
+                yield Table(
+                    f"eltwise_perf, {arch} {dtype}{' backward' if backward else ''}",
+                    "ttnn backward" if backward else "ttnn elementwise",
+                    tables.eltwise_rows(folder, arch, dtype, backward=backward),
+                    costs.eltwise_cycles,
+                    plain_eltwise,
+                    "all bytes at 192 GB/s (Wormhole), 360 (Blackhole)",
+                )
 
 
 # ---------------------------------------------------------------- plain formulas
@@ -177,6 +190,11 @@ def plain_sharded(m: int, k: int, n: int, cores: int) -> float:
 
 def plain_unary(shape: tuple[int, ...], **others: Any) -> float:
     return float(np.prod(shape)) / 1024 / 64 * costs.op_cycles("exp", "wormhole_b0").cycles
+
+
+def plain_eltwise(arch: str, tiles: int, inputs: int, format: str, **others: Any) -> float:
+    nbytes = (inputs + 1) * tiles * {"bf16": 2048, "f32": 4096}[format]
+    return nbytes / (192 if arch == "wormhole_b0" else 360 / 1.35)
 
 
 # ---------------------------------------------------------------- scores

@@ -281,3 +281,33 @@ def _number(text: str) -> float:
 
 def _optional(path: Path) -> list[dict[str, str]]:
     return read(path) if path.exists() else []
+
+
+# ---------------------------------------------------------------- elementwise ops of ttnn
+
+ELTWISE_ARCHES = {"wh": "wormhole_b0", "bh": "blackhole"}
+_ELTWISE_TILES, _STEADY = 4096 * 4096 // 1024, 5.0  # of every row; per cent of spread that its source trusts
+_READS = {"unary": 1, "binary": 2, "ternary": 3, "bw": 2}
+
+
+def eltwise_rows(
+    folder: Path, arch: str, dtype: str, *, backward: bool = False, steady: bool = True
+) -> list[tuple[dict[str, Any], float]]:
+    """Arguments of costs.eltwise_cycles and the least time measured, in device cycles, of ``arch`` "wh" or
+    "bh" and ``dtype`` "bf16" or "fp32". ``steady``: rows with a spread within 5 % alone. A table of whole
+    microseconds, of another run, has no least time and is left out."""
+    path = folder / "eltwise_perf.csv"
+    found = []
+    for row in read(path) if path.is_file() else ():
+        fits = (row["arch"], row["dtype"], row["kind"] == "bw") == (arch, dtype, backward)
+        if fits and row["min_us"] and (not steady or float(row["spread_pct"]) <= _STEADY):
+            clock = {"wh": 1000, "bh": 1350}[arch]
+            arguments = {
+                "op": row["op"],
+                "arch": ELTWISE_ARCHES[arch],
+                "tiles": _ELTWISE_TILES,
+                "inputs": _READS[row["kind"]],
+                "format": {"bf16": "bf16", "fp32": "f32"}[dtype],
+            }
+            found.append((arguments, float(row["min_us"]) * clock))
+    return found
