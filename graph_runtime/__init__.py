@@ -23,6 +23,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .base.dtypes import DType as DType
     from .base.errors import CapacityError as CapacityError
     from .base.errors import CheckError as CheckError
+    from .base.errors import ClusterError as ClusterError
     from .base.errors import CompileError as CompileError
     from .base.errors import DeviceError as DeviceError
     from .base.errors import DeviceMemoryError as DeviceMemoryError
@@ -37,11 +38,13 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .base.errors import MissingDataError as MissingDataError
     from .base.errors import ParamsError as ParamsError
     from .base.errors import PlanError as PlanError
+    from .base.errors import RequestError as RequestError
     from .base.errors import RunCancelledError as RunCancelledError
     from .base.errors import SessionBusyError as SessionBusyError
     from .base.errors import UnsupportedOpError as UnsupportedOpError
     from .base.errors import UntrustedLibraryError as UntrustedLibraryError
     from .base.errors import WaitTimeoutError as WaitTimeoutError
+    from .base.errors import WorkerLost as WorkerLost
     from .base.errors import WriteError as WriteError
     from .base.machine.devices import Device as Device
     from .base.machine.devices import cpu as cpu
@@ -97,6 +100,7 @@ _HOME = {
     "BenchmarkResult": "run.benchmark",
     "CapacityError": "base.errors",
     "CheckError": "base.errors",
+    "ClusterError": "base.errors",
     "CompileError": "base.errors",
     "Constant": "ir.model",
     "DType": "base.dtypes",
@@ -121,6 +125,7 @@ _HOME = {
     "Plan": "plan.types",
     "PlanError": "base.errors",
     "Prepared": "build.prepare",
+    "RequestError": "base.errors",
     "Run": "run.queues.run",
     "RunCancelledError": "base.errors",
     "Session": "run.sessions.session",
@@ -130,6 +135,7 @@ _HOME = {
     "UnsupportedOpError": "base.errors",
     "UntrustedLibraryError": "base.errors",
     "WaitTimeoutError": "base.errors",
+    "WorkerLost": "base.errors",
     "WriteError": "base.errors",
     "aligned_empty": "run.tensors.host_values",
     "array": "run.tensors.arrays",

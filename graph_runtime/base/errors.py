@@ -23,6 +23,9 @@
      +- SessionBusyError            two threads in one session
      +- WriteError                  a file could not be written: disk, quota, limit; also an OSError
      +- WaitTimeoutError            wait(timeout=): the work goes on; also a TimeoutError
+     +- ClusterError                no cluster, or one that would let strangers in
+     |   +- WorkerLost              a worker ended with requests; .worker .cause .requests
+     +- RequestError                a request of the inference protocol that is refused; .status is HTTP's
 
 Fields are keyword arguments and become attributes: raise GraphError("...", path="$.nodes[3]", node="conv1").
 """
@@ -38,6 +41,7 @@ from typing import Any
 __all__ = [
     "CapacityError",
     "CheckError",
+    "ClusterError",
     "CompileError",
     "DeviceError",
     "DeviceMemoryError",
@@ -53,11 +57,13 @@ __all__ = [
     "MissingDataError",
     "ParamsError",
     "PlanError",
+    "RequestError",
     "RunCancelledError",
     "SessionBusyError",
     "UnsupportedOpError",
     "UntrustedLibraryError",
     "WaitTimeoutError",
+    "WorkerLost",
     "WriteError",
     "as_path",
     "did_you_mean",
@@ -200,6 +206,27 @@ class WriteError(GraphRuntimeError, OSError):
 
 class WaitTimeoutError(GraphRuntimeError, TimeoutError):
     """The time of a wait is up; what was waited for goes on."""
+
+
+class ClusterError(GraphRuntimeError):
+    """A cluster that is not there, or that would let strangers in."""
+
+
+class WorkerLost(ClusterError):
+    """A worker ended, or gave no answer, while it had requests, and replaying them did not help. ``worker``:
+    which one; ``cause``: what is known of its end; ``requests``: their ids."""
+
+    worker: str = ""
+    cause: str = ""
+    requests: tuple[str, ...] = ()
+
+
+class RequestError(GraphRuntimeError, ValueError):
+    """A request of the inference protocol that is refused. ``status``: HTTP's; ``path``: where in its JSON;
+    ``retry_after``: seconds after which it may be sent again, None where it never fits."""
+
+    status: int = 400
+    retry_after: float | None = None
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -33,6 +33,8 @@ COMMANDS = (
     "doctor",
     "cache",
     "bench",
+    "serve",
+    "cluster",
     "study",
     "trust",
 )

@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "graph_runtime"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 CODEGEN = sorted((ROOT / "codegen").glob("*.py"))
-MOST_NAMES = 18  # in the package's root
+MOST_NAMES = 19  # in the package's root
 MOST_LINES, MOST_IN_FUNCTION = 400, 50  # of a function: behind its docstring
 COMPILED = "graph_runtime._core"  # only run/core.py imports it
 # modules that are allowed to be longer, and why

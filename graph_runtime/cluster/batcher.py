@@ -1,0 +1,315 @@
+"""The queue of a model: requests wait here until a worker has a place, run together where the model has a
+program for it, and are answered, or refused, before their deadlines.
+
+    batcher = Batcher(served, run)         run: an async function of a RowBatch, a worker's answer to it
+    outputs = await batcher.submit(id, inputs, deadline)
+
+A batch is made when a worker can take it, so requests gather while all are busy, and none waits for others
+while a worker is free, unless ``delay`` says so. One event loop, no threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..base.errors import KernelError, RequestError, WorkerLost
+from .batch_rows import choose_rows, join, split
+from .metrics import ServingMetrics
+from .ports import Served
+from .replays import ALONE_AFTER, MOST_LOSSES, Patience
+
+__all__ = ["Batcher", "Limits", "RowBatch", "Run"]
+
+Outputs = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class RowBatch:
+    """What a worker gets: ``inputs`` with ``filled`` rows, for the program of ``size`` rows; size 0: for the
+    program of the inputs' own shapes. ``ids``: of the requests in it."""
+
+    ids: tuple[str, ...]
+    size: int
+    filled: int
+    inputs: dict[str, np.ndarray]
+
+
+Run = Callable[[RowBatch], Awaitable[Outputs]]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``queued``: requests that wait at most; the next is refused. ``workers``: batches that are with workers
+    at once. ``delay``: seconds that a request waits for others though a worker is free."""
+
+    queued: int = 256
+    workers: int = 2
+    delay: float = 0.0
+
+
+@dataclass(slots=True, eq=False)
+class _Item:
+    """A request, or a piece of one that has more rows than the largest program."""
+
+    id: str
+    inputs: Mapping[str, np.ndarray]
+    rows: int  # 0 where the model does not run rows together
+    deadline: float
+    answer: asyncio.Future[Outputs]
+    since: float = field(default_factory=time.monotonic)
+    losses: int = 0
+    alone: bool = False
+
+
+class Batcher:
+    """See the module. ``run`` may be replaced between batches: those that are under way end with the old
+    one. Not safe across threads."""
+
+    def __init__(
+        self,
+        served: Served,
+        run: Run,
+        limits: Limits | None = None,
+        metrics: ServingMetrics | None = None,
+        patience: Patience | None = None,
+    ):
+        self.served, self.run, self.limits = served, run, limits or Limits()
+        self.metrics, self.patience = metrics or ServingMetrics.unnamed(), patience or Patience()
+        self._queue: deque[_Item] = deque()
+        self._running: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._open = True
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait for a worker."""
+        return len(self._queue)
+
+    @property
+    def running(self) -> int:
+        """Batches that are with workers."""
+        return len(self._running)
+
+    async def submit(self, id: str, inputs: Mapping[str, np.ndarray], deadline: float) -> Outputs:
+        """The outputs of a request, by name. ``deadline``: of time.monotonic().
+
+        Raises RequestError: 400 for shapes that no program takes, 429 where the queue is full, 503 when it
+        closes, 504 at the deadline; WorkerLost; and what running it raises."""
+        parts = self._parts(inputs)
+        if not self._open:
+            raise RequestError("the model is being stopped", status=503, retry_after=1)
+        if len(self._queue) + len(parts) > max(self.limits.queued, len(parts)):
+            text = f"{len(self._queue)} requests wait already: send it again later"
+            raise RequestError(text, status=429, retry_after=1, got=len(self._queue))
+        loop = asyncio.get_running_loop()
+        items = [_Item(id, part, rows, deadline, loop.create_future()) for part, rows in parts]
+        self._queue.extend(items)
+        self._advance()
+        try:
+            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+                found = await asyncio.gather(*(item.answer for item in items))
+        except TimeoutError:
+            raise RequestError("no answer before the deadline", status=504) from None
+        finally:
+            self._drop(items)
+            self.metrics.queue.set(len(self._queue))
+        if len(found) == 1:
+            return found[0]
+        return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
+
+    def _drop(self, items: list[_Item]) -> None:
+        """Leave out what waits still: its caller has gone."""
+        for item in items:
+            item.answer.cancel()
+            with contextlib.suppress(ValueError):  # it is with a worker
+                self._queue.remove(item)
+
+    async def close(self, seconds: float) -> None:
+        """Refuse what comes, answer what is there; after ``seconds`` the rest is refused, too."""
+        self._open = False
+        end = time.monotonic() + seconds
+        while (self._queue or self._running) and time.monotonic() < end:
+            await asyncio.sleep(0.01)
+        for item in self._queue:
+            _fail(item, RequestError("the server stops", status=503, retry_after=1))
+        self._queue.clear()
+        for task in self._running:
+            task.cancel()
+
+    # **************** making batches ****************
+
+    def _parts(self, inputs: Mapping[str, np.ndarray]) -> list[tuple[Mapping[str, np.ndarray], int]]:
+        """A request, or the pieces of one that is larger than the largest program, each with its rows."""
+        served = self.served
+        if not served.rows:
+            shapes = tuple(inputs[port.name].shape for port in served.inputs)
+            if shapes not in served.shapes:
+                has = " or ".join(str([list(shape) for shape in one]) for one in served.shapes[:4])
+                raise RequestError(
+                    f"there is no program for shapes {[list(s) for s in shapes]}, there is for {has}",
+                    got=shapes,
+                    wanted=served.shapes,
+                )
+            return [(inputs, 0)]
+        counts = {name: len(array) for name, array in inputs.items()}
+        rows = next(iter(counts.values()))
+        if len(set(counts.values())) > 1 or not rows:
+            text = f"the inputs have {counts} rows: give all the same number, 1 at least"
+            raise RequestError(text, got=counts)
+        most = served.rows[-1]
+        return [
+            ({name: array[at : at + most] for name, array in inputs.items()}, min(most, rows - at))
+            for at in range(0, rows, most)
+        ]
+
+    def _advance(self) -> None:
+        """Begin batches while workers have places and something waits long enough."""
+        while self._queue and len(self._running) < self.limits.workers:
+            if wait := self._delay_left():
+                if self._timer is None:
+                    self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
+                break
+            items = self._take()
+            if items:
+                task = asyncio.get_running_loop().create_task(self._serve(items))
+                self._running.add(task)
+                task.add_done_callback(self._on_end)
+        self.metrics.queue.set(len(self._queue))
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._advance()
+
+    def _on_end(self, task: asyncio.Task[None]) -> None:
+        self._running.discard(task)
+        self._advance()
+
+    def _delay_left(self) -> float:
+        """Seconds that the oldest request may still wait for others; 0: it runs now."""
+        rows = self.served.rows
+        waits = sum(item.rows for item in self._queue)
+        if not rows or waits >= rows[-1] or self._queue[0].losses:
+            return 0.0
+        return max(0.0, self._queue[0].since + self.limits.delay - time.monotonic())
+
+    def _take(self) -> list[_Item]:
+        """The requests of the next batch, oldest first; those that are over already are dropped."""
+        while self._queue and self._queue[0].answer.done():
+            self._queue.popleft()
+        if not self._queue:
+            return []
+        first = self._queue.popleft()
+        if not self.served.rows or first.alone:
+            return [first]
+        waiting = itertools.takewhile(lambda item: not item.alone, self._queue)
+        most = choose_rows(first.rows + sum(item.rows for item in waiting), self.served.rows)
+        taken, rows = [first], first.rows
+        while self._queue and not self._queue[0].alone and rows + self._queue[0].rows <= most:
+            item = self._queue.popleft()
+            if not item.answer.done():
+                taken.append(item)
+                rows += item.rows
+        return taken
+
+    # **************** running them ****************
+
+    async def _serve(self, items: list[_Item]) -> None:
+        """Run a batch and answer its requests, or put them back where the worker was lost."""
+        rows = sum(item.rows for item in items)
+        size = choose_rows(rows, self.served.rows) if self.served.rows else 0
+        size = size if size >= rows else next((s for s in self.served.rows if s >= rows), 0)
+        batch = RowBatch(tuple(item.id for item in items), size, rows, join([item.inputs for item in items]))
+        try:
+            outputs = await self._patiently(batch, max(item.deadline for item in items))
+        except WorkerLost as error:
+            self._replay(items, error)
+        except asyncio.CancelledError:
+            for item in items:
+                _fail(item, RequestError("the server stops", status=503, retry_after=1))
+            raise
+        except KernelError as error:
+            self._isolate(items, error)
+        except Exception as error:
+            for item in items:
+                _fail(item, error)
+        else:
+            self.metrics.ran(len(items), rows, size)
+            self._answer(items, outputs)
+
+    def _answer(self, items: list[_Item], outputs: Outputs) -> None:
+        if len(items) == 1 and not items[0].rows:
+            _set(items[0], outputs)
+            return
+        counts = [item.rows for item in items]
+        parts = {name: split(array, counts) for name, array in outputs.items()}
+        for at, item in enumerate(items):
+            _set(item, {name: part[at] for name, part in parts.items()})
+
+    async def _patiently(self, batch: RowBatch, deadline: float) -> Outputs:
+        """A worker's answer; where one is silent for long, a second one's, if that comes first."""
+        tasks: set[asyncio.Future[Outputs]] = {asyncio.ensure_future(self.run(batch))}
+        try:
+            left = max(0.0, deadline - time.monotonic())
+            done, _ = await asyncio.wait(tasks, timeout=min(left, self.patience.seconds(left)))
+            if not done and time.monotonic() < deadline:
+                self.metrics.replays.add("silent")
+                tasks.add(asyncio.ensure_future(self.run(batch)))
+            return await _first_good(tasks, deadline)
+        finally:
+            for task in tasks:
+                task.cancel()
+
+    def _replay(self, items: list[_Item], error: WorkerLost) -> None:
+        """Put requests back, in front, in their order; those that lost too many workers fail."""
+        self.metrics.replays.add("lost", len(items))
+        for item in reversed(items):
+            item.losses += 1
+            item.alone = item.losses >= ALONE_AFTER
+            if item.losses >= MOST_LOSSES:
+                text = f"request {item.id} lost {item.losses} workers; the last: {error.cause}"
+                _fail(item, WorkerLost(text, worker=error.worker, cause=error.cause, requests=(item.id,)))
+            else:
+                self._queue.appendleft(item)
+
+    def _isolate(self, items: list[_Item], error: KernelError) -> None:
+        """A kernel refused the values of one request of several: each runs alone then."""
+        if len(items) == 1:
+            _fail(items[0], error)
+            return
+        for item in reversed(items):
+            item.alone = True
+            self._queue.appendleft(item)
+
+
+async def _first_good(tasks: set[asyncio.Future[Outputs]], deadline: float) -> Outputs:
+    """The first result; the last error where there is none. Raises RequestError (504) at the deadline."""
+    waiting, error = set(tasks), None
+    while waiting:
+        left = max(0.0, deadline - time.monotonic())
+        done, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        if not done:
+            raise RequestError("no worker answered before the deadline", status=504)
+        for task in done:
+            error = task.exception()
+            if error is None:
+                return task.result()
+    assert error is not None, "there was a task"
+    raise error
+
+
+def _set(item: _Item, outputs: Outputs) -> None:
+    if not item.answer.done():
+        item.answer.set_result(outputs)
+
+
+def _fail(item: _Item, error: BaseException) -> None:
+    if not item.answer.done():
+        item.answer.set_exception(error)

@@ -1,0 +1,111 @@
+"""The models that are served, by name and version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..base.errors import RequestError, did_you_mean
+from .batcher import Batcher
+from .metrics import ServingMetrics
+
+__all__ = ["Catalog", "ServedModel"]
+
+
+@dataclass(eq=False)
+class ServedModel:
+    """A version of a model. ``ready``: it answers requests. ``workers``: how many processes run it now."""
+
+    name: str
+    version: str
+    batcher: Batcher
+    metrics: ServingMetrics
+    ready: bool = True
+    workers: int = 0
+
+    def metadata(self, versions: list[str]) -> dict[str, Any]:
+        """As the protocol has it. ``versions``: all that there are of the name."""
+        served = self.batcher.served
+        return {
+            "name": self.name,
+            "versions": versions,
+            "platform": "graph_runtime_bundle",
+            "inputs": [port.as_json() for port in served.inputs],
+            "outputs": [port.as_json() for port in served.outputs],
+        }
+
+    def config(self) -> dict[str, Any]:
+        """What clients of Triton ask for: sizes without the first dimension where rows run together; and
+        ``parameters`` of ours."""
+        served = self.batcher.served
+        batched = bool(served.rows)
+
+        def port(raw: dict[str, Any]) -> dict[str, Any]:
+            dims = raw["shape"][1:] if batched else raw["shape"]
+            return {"name": raw["name"], "data_type": f"TYPE_{raw['datatype']}", "dims": dims}
+
+        return {
+            "name": self.name,
+            "platform": "graph_runtime_bundle",
+            "backend": "graph_runtime",
+            "max_batch_size": served.rows[-1] if batched else 0,
+            "input": [port(one.as_json()) for one in served.inputs],
+            "output": [port(one.as_json()) for one in served.outputs],
+            "parameters": {
+                "rows": {"string_value": ",".join(map(str, served.rows))},
+                "rows_alone_because": {"string_value": served.why},
+                "devices": {"string_value": ",".join(served.devices)},
+                "sha256": {"string_value": served.sha256},
+            },
+        }
+
+    def status(self) -> dict[str, Any]:
+        """What ``graph-runtime cluster status`` shows of it."""
+        served, metrics = self.batcher.served, self.metrics
+        return {
+            "name": self.name,
+            "version": self.version,
+            "ready": self.ready,
+            "workers": self.workers,
+            "devices": list(served.devices),
+            "rows": list(served.rows),
+            "sha256": served.sha256,
+            "queued": self.batcher.queued,
+            "running": self.batcher.running,
+            "requests": {status: int(count) for status, count in metrics.requests.values.items()},
+            "runs": int(metrics.runs.values.get("", 0)),
+            "replays": {cause: int(count) for cause, count in metrics.replays.values.items()},
+        }
+
+
+@dataclass
+class Catalog:
+    """Names with their versions, in the order in which they came."""
+
+    _models: dict[str, dict[str, ServedModel]] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[ServedModel]:
+        for versions in self._models.values():
+            yield from versions.values()
+
+    def add(self, model: ServedModel) -> None:
+        """A model more; one of that name and version is replaced."""
+        self._models.setdefault(model.name, {})[model.version] = model
+
+    def versions(self, name: str) -> list[str]:
+        """The versions of a name, the newest last: by number where they are numbers. Raises RequestError
+        (404)."""
+        if name not in self._models:
+            text = f"there is no model {name!r}{did_you_mean(name, self._models)}"
+            raise RequestError(text, status=404, got=name)
+        found = list(self._models[name])
+        return sorted(found, key=int) if all(map(str.isdecimal, found)) else found
+
+    def find(self, name: str, version: str | None = None) -> ServedModel:
+        """A version of a model, the newest where none is named. Raises RequestError (404)."""
+        known = self.versions(name)
+        if version is not None and version not in known:
+            text = f"model {name!r} has no version {version!r}{did_you_mean(version, known)}"
+            raise RequestError(text, status=404, got=version, wanted=known)
+        return self._models[name][version or known[-1]]

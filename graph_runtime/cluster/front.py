@@ -1,0 +1,191 @@
+"""HTTP of the Open Inference Protocol, version 2, as an ASGI application.
+
+    app = Front(catalog)                any ASGI server calls it: server.py has uvicorn do so
+
+No Ray here: a model's queue has the function that runs it. Every answer that is none says why, as
+``{"error": text}``.
+"""
+
+from __future__ import annotations
+
+import hmac
+import itertools
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..base.errors import GraphRuntimeError, KernelError, RequestError, WorkerLost
+from .catalog import Catalog, ServedModel
+from .metrics import CONTENT_TYPE, metrics_text
+from .request_bodies import Bodies, Receive
+from .requests import parse_request
+from .responses import HEADER_LENGTH, Response, error_response, json_response, make_response
+
+__all__ = ["Front"]
+
+DEADLINE = 60.0  # seconds
+_log = logging.getLogger("graph_runtime.cluster")
+_HEADER_LENGTH = HEADER_LENGTH.lower().encode()
+Send = Callable[[Mapping[str, Any]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A request: its method, path in parts, headers by lower-case name, and where its body comes from."""
+
+    method: str
+    parts: tuple[str, ...]
+    headers: Mapping[bytes, bytes]
+    receive: Receive
+
+
+class Front:
+    """See the module. ``token``: each call but the one for liveness has to bring it as ``Authorization:
+    Bearer``, None where none is asked for. ``deadline``: seconds in which a request is answered or refused.
+    ``status``: what else ``/v2/cluster`` tells."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        bodies: Bodies | None = None,
+        *,
+        token: str | None = None,
+        deadline: float = DEADLINE,
+        version: str = "",
+        status: Callable[[], dict[str, Any]] = dict,
+    ):
+        self.catalog, self.bodies, self.deadline = catalog, bodies or Bodies(), deadline
+        self._token, self._version, self._status = token, version, status
+        self._numbers = itertools.count(1)
+
+    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
+        """ASGI's entry. Connections that are no HTTP are left alone."""
+        if scope["type"] != "http":
+            return
+        parts = tuple(part for part in scope["path"].split("/") if part)
+        call = _Call(scope["method"], parts, dict(scope["headers"]), receive)
+        try:
+            response = await self._answer(call)
+        except RequestError as error:
+            response = error_response(error)
+        except ConnectionError:
+            return
+        except Exception:
+            _log.exception("%s %s", call.method, scope["path"])
+            response = json_response({"error": "an internal error, which the server's log tells of"}, 500)
+        await _send(response, send)
+
+    async def _answer(self, call: _Call) -> Response:
+        if call.parts == ("v2", "health", "live"):
+            return json_response({"live": True})
+        self._let_in(call)
+        match call.parts:
+            case ("v2",):
+                extensions = ["binary_tensor_data", "model_configuration", "model_repository"]
+                known = {"name": "graph_runtime", "version": self._version, "extensions": extensions}
+                return json_response(known)
+            case ("v2", "health", "ready"):
+                return _ready(all(model.ready for model in self.catalog))
+            case ("v2", "repository", "index"):
+                return json_response(list(map(_index, self.catalog)))
+            case ("v2", "cluster"):
+                models = [model.status() for model in self.catalog]
+                return json_response({**self._status(), "models": models, "bytes_held": self.bodies.held})
+            case ("v2", "models", name, "versions", version, *rest):
+                return await self._of_model(call, self.catalog.find(name, version), rest)
+            case ("v2", "models", name, *rest):
+                return await self._of_model(call, self.catalog.find(name), rest)
+            case ("metrics",):
+                text = metrics_text([model.metrics for model in self.catalog])
+                return Response(200, (("Content-Type", CONTENT_TYPE),), (text.encode(),))
+        raise RequestError(f"there is nothing at /{'/'.join(call.parts)[:100]}", status=404)
+
+    def _let_in(self, call: _Call) -> None:
+        if self._token is None:
+            return
+        given = call.headers.get(b"authorization", b"")
+        if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
+            raise RequestError(
+                "the header Authorization: Bearer TOKEN is missing, or has another token", status=401
+            )
+
+    async def _of_model(self, call: _Call, model: ServedModel, rest: list[str]) -> Response:
+        match rest:
+            case []:
+                return json_response(model.metadata(self.catalog.versions(model.name)))
+            case ["ready"]:
+                return _ready(model.ready)
+            case ["config"]:
+                return json_response(model.config())
+            case ["infer"] if call.method != "POST":
+                raise RequestError("infer is a POST", status=405)
+            case ["infer"]:
+                return await self._counted(call, model)
+        raise RequestError(f"a model has no {'/'.join(rest)[:100]!r}", status=404)
+
+    # **************** inference ****************
+
+    async def _counted(self, call: _Call, model: ServedModel) -> Response:
+        """The answer of infer, which the metrics count however it is."""
+        metrics = model.metrics
+        try:
+            response = await self._infer(call, model)
+        except RequestError as error:
+            response = error_response(error)
+        except KernelError as error:
+            response = error_response(RequestError(str(error), status=422))
+        except WorkerLost as error:
+            response = error_response(RequestError(str(error), status=503, retry_after=1))
+        except GraphRuntimeError as error:
+            response = error_response(RequestError(str(error), status=500))
+        except Exception:
+            metrics.requests.add("500")
+            raise
+        metrics.requests.add(str(response.status))
+        metrics.bytes.add("out", response.nbytes)
+        return response
+
+    async def _infer(self, call: _Call, model: ServedModel) -> Response:
+        if not model.ready:
+            raise RequestError(f"model {model.name!r} is not ready", status=503, retry_after=1)
+        async with self.bodies.read(call.headers, call.receive) as body:
+            start = time.monotonic()
+            model.metrics.bytes.add("in", len(body))
+            request = parse_request(body, _header_length(call), model.batcher.served)
+            left = min(self.deadline, request.timeout or self.deadline)
+            id = f"{request.id or 'request'}/{next(self._numbers)}"
+            outputs = await model.batcher.submit(id, request.inputs, start + left)
+            response = make_response(model.name, model.version, request.id, request.outputs, outputs)
+            model.metrics.seconds.observe(time.monotonic() - start)
+            return response
+
+
+def _header_length(call: _Call) -> int | None:
+    said = call.headers.get(_HEADER_LENGTH)
+    if said is None:
+        return None
+    text = said.decode("latin-1")
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise RequestError(f"{HEADER_LENGTH} is no number of bytes", got=text[:40])
+    return int(text)
+
+
+def _ready(ready: bool) -> Response:
+    return json_response({"ready": ready}, 200 if ready else 503)
+
+
+def _index(model: ServedModel) -> dict[str, str]:
+    state = "READY" if model.ready else "UNAVAILABLE"
+    return {"name": model.name, "version": model.version, "state": state, "reason": ""}
+
+
+async def _send(response: Response, send: Send) -> None:
+    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
+    headers.append((b"content-length", str(response.nbytes).encode()))
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    *first, last = response.body
+    for part in first:
+        await send({"type": "http.response.body", "body": bytes(part), "more_body": True})
+    await send({"type": "http.response.body", "body": bytes(last)})

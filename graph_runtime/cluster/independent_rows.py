@@ -1,0 +1,77 @@
+"""Which programs may run rows of different requests together.
+
+That they may is tried, not assumed: a model whose input happens to begin with 8 may well mix those 8. Each
+program runs on noise, then on other noise but for one row, the first or the last, and that row's outputs must
+be equal to the bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.errors import GraphRuntimeError
+from .batch_rows import common_rows
+
+__all__ = ["RowProgram", "find_rows"]
+
+Shapes = tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RowProgram:
+    """A program of known sizes. ``shapes``: of its inputs, in order. ``run``: from arrays by name to all
+    outputs, in order, which are the caller's."""
+
+    shapes: Shapes
+    run: Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
+
+
+def find_rows(
+    programs: Sequence[RowProgram], names: Sequence[str], kinds: Sequence[str]
+) -> tuple[dict[int, RowProgram], str]:
+    """({rows: program}, "") where rows may run together, else ({}, why they may not). ``names`` and ``kinds``
+    (dtypes) are those of the inputs."""
+    found: dict[int, RowProgram] = {}
+    for program in programs:
+        try:
+            rows = _rows_of(program, names, kinds)
+        except GraphRuntimeError as error:
+            rows = f"a run that tries it failed: {error}"
+        if isinstance(rows, str):
+            return {}, rows
+        found[rows] = program
+    if len({tuple(shape[1:] for shape in program.shapes) for program in programs}) > 1:
+        return {}, "the programs differ in more than the first dimension"
+    return dict(sorted(found.items())), ""
+
+
+def _rows_of(program: RowProgram, names: Sequence[str], kinds: Sequence[str]) -> int | str:
+    """The rows of a program, or why they depend on each other."""
+    if not names:
+        return "it has no inputs"
+    rng = np.random.default_rng(0)
+    first = [_noise(rng, shape, kind) for shape, kind in zip(program.shapes, kinds, strict=True)]
+    outputs = program.run(dict(zip(names, first, strict=True)))
+    rows = common_rows([*program.shapes, *(array.shape for array in outputs)])
+    if not rows:
+        return "its inputs and outputs have no first dimension in common"
+    for kept in (0, rows - 1) if rows > 1 else ():
+        others = [_noise(rng, shape, kind) for shape, kind in zip(program.shapes, kinds, strict=True)]
+        for array, other in zip(first, others, strict=True):
+            other[kept] = array[kept]
+        again = program.run(dict(zip(names, others, strict=True)))
+        if any(a[kept].tobytes() != b[kept].tobytes() for a, b in zip(outputs, again, strict=True)):
+            return "the values of a row depend on the other rows"
+    return rows
+
+
+def _noise(rng: np.random.Generator, shape: tuple[int, ...], kind: str) -> np.ndarray:
+    """Floats around 0; 0 and 1 of other dtypes, which are an index in most tables."""
+    dtype = dtypes.to_numpy(kind)
+    if kind == "bool" or dtypes.is_integer(kind):
+        return rng.integers(0, 2, shape).astype(dtype)
+    return rng.standard_normal(shape).astype(dtype)

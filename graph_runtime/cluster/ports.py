@@ -1,0 +1,53 @@
+"""What a served model takes and gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from .datatypes import DATATYPES
+
+__all__ = ["OPEN", "Port", "Served"]
+
+OPEN = -1  # a size that a request chooses, as the protocol writes it
+
+
+@dataclass(frozen=True, slots=True)
+class Port:
+    """An input or output. ``dtype``: canonical; ``shape``: sizes, OPEN for those that a request chooses."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """As the protocol's metadata have it."""
+        return {"name": self.name, "datatype": DATATYPES[self.dtype], "shape": list(self.shape)}
+
+    def takes(self, shape: tuple[int, ...]) -> bool:
+        """Whether an array of that shape fits."""
+        return len(shape) == len(self.shape) and all(
+            wanted in (OPEN, got) for wanted, got in zip(self.shape, shape, strict=True)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What a bundle serves. ``rows``: the sizes of the first dimension that it has programs for, ascending,
+    where rows of different requests may run together; () where they may not: then ``why`` says the reason,
+    and each request runs alone. ``shapes``: shapes of all inputs, in order, that it has programs for.
+    ``sha256``: of the bundle's index, which names every other file's.
+    """
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    rows: tuple[int, ...]
+    shapes: tuple[tuple[tuple[int, ...], ...], ...]
+    why: str = ""
+    devices: tuple[str, ...] = ()
+    sha256: str = ""
+
+    def input_named(self) -> Mapping[str, Port]:
+        """{name: input}"""
+        return {port.name: port for port in self.inputs}

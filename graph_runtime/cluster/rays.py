@@ -1,0 +1,142 @@
+"""Starting Ray on this machine, or joining a cluster of it; refusing one that would let strangers in.
+
+Ray listens on all interfaces of a machine, whatever it is told, so what keeps strangers out is its token:
+every call needs it. On one machine a random one is made where the environment names none. A cluster on
+other machines needs Ray's token authentication and TLS, which the user switches on, for all its nodes:
+
+    RAY_AUTH_MODE=token  RAY_AUTH_TOKEN_PATH=FILE (or RAY_AUTH_TOKEN)
+    RAY_USE_TLS=1  RAY_TLS_SERVER_CERT=FILE  RAY_TLS_SERVER_KEY=FILE  RAY_TLS_CA_CERT=FILE
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import ipaddress
+import os
+import secrets
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..base.errors import ClusterError
+
+__all__ = [
+    "auth_token",
+    "import_ray",
+    "is_loopback",
+    "join",
+    "leave",
+    "require_closed",
+    "require_ray",
+    "tls_files",
+]
+
+LOCAL = "local"
+_STORE = 512 << 20  # bytes of Ray's object store: tensors that are on their way
+_TLS = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
+_HOW = (
+    "set RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH=FILE, RAY_USE_TLS=1, RAY_TLS_SERVER_CERT, "
+    "RAY_TLS_SERVER_KEY and RAY_TLS_CA_CERT on all machines (docs/cluster.md)"
+)
+
+
+def import_ray(name: str = "ray") -> Any:
+    """A module of Ray. Raises ClusterError, with what to install, where there is none."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of its own dependencies, when it is first imported
+            return importlib.import_module(name)
+    except ImportError as error:
+        text = f"Ray is not installed ({error}): pip install 'graph-runtime[cluster]'"
+        raise ClusterError(text, got=name) from None
+
+
+def require_ray() -> None:
+    """Raise ClusterError, with what to install, where there is no Ray. Does not import it: it reads the
+    environment when it is imported."""
+    if importlib.util.find_spec("ray") is None:
+        raise ClusterError("Ray is not installed: pip install 'graph-runtime[cluster]'", got="ray")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address. A name but localhost is not looked up, and is none."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
+
+
+def require_closed(host: str, environ: Mapping[str, str] = os.environ) -> None:
+    """Raise ClusterError for an address that other machines reach, where Ray's token authentication and TLS
+    are not both on; the text says how to switch them on."""
+    if is_loopback(host):
+        return
+    missing = []
+    if environ.get("RAY_AUTH_MODE", "").lower() != "token" or not auth_token(environ):
+        missing.append("token authentication")
+    if environ.get("RAY_USE_TLS") != "1" or any(not Path(environ.get(n, "")).is_file() for n in _TLS):
+        missing.append("TLS")
+    if missing:
+        text = f"{host} is not this machine's loopback, and Ray's {' and '.join(missing)} is off: {_HOW}"
+        raise ClusterError(text, got=host, wanted=missing)
+
+
+def auth_token(environ: Mapping[str, str] = os.environ) -> str:
+    """Ray's token as the environment has it, "" where it has none. Raises ClusterError for a file that cannot
+    be read, or that others may read."""
+    if token := environ.get("RAY_AUTH_TOKEN", "").strip():
+        return token
+    path = environ.get("RAY_AUTH_TOKEN_PATH", "")
+    if not path:
+        return ""
+    try:
+        if Path(path).stat().st_mode & 0o077:
+            raise ClusterError(f"{path} may be read by others: chmod 600 {path}", got=path)
+        return Path(path).read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"RAY_AUTH_TOKEN_PATH: {error}", got=path) from None
+
+
+def tls_files(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
+    """Ray's certificate and its key, where TLS is on."""
+    return (environ[_TLS[0]], environ[_TLS[1]]) if environ.get("RAY_USE_TLS") == "1" else None
+
+
+def join(address: str = LOCAL, cores: int | None = None) -> Any:
+    """Ray's module, connected: to a Ray of this machine's own, which is started with ``cores``, or to the
+    cluster at HOST:PORT. Raises ClusterError."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    if address != LOCAL:
+        host, colon, port = address.rpartition(":")
+        if not colon or not port.isdecimal():
+            raise ClusterError(f"an address is 'local' or HOST:PORT, got {address!r}", got=address)
+        require_closed(host)
+    elif not os.environ.get("RAY_AUTH_MODE"):
+        if "ray" in sys.modules:
+            text = "Ray is imported already and reads its token then: set RAY_AUTH_MODE=token before"
+            raise ClusterError(text, got="ray")
+        os.environ["RAY_AUTH_MODE"] = "token"
+        if not auth_token():
+            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    ray = import_ray()
+    own: dict[str, Any] = {"num_cpus": cores, "object_store_memory": _STORE, "include_dashboard": False}
+    try:
+        ray.init(
+            address=address,
+            namespace="graph_runtime",
+            log_to_driver=False,
+            logging_level="ERROR",
+            **(own if address == LOCAL else {}),
+        )
+    except Exception as error:
+        text = f"Ray at {address}: {type(error).__name__}: {error}"
+        raise ClusterError(text, got=address) from error
+    return ray
+
+
+def leave() -> None:
+    """Disconnect; a Ray that was started here ends."""
+    import_ray().shutdown()

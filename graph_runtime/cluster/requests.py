@@ -1,0 +1,268 @@
+"""From the bytes of an inference request to arrays. Whatever the bytes are, the outcome is a Request,
+or a RequestError that says what, where and what would fit. Work and memory are bounded by the bytes' number.
+
+    parse_request(body, header_length, served) -> Request
+
+The protocol is the Open Inference Protocol, version 2, with the binary tensor data extension: a JSON object
+of ``header_length`` bytes, and behind it the raw little-endian values of those tensors that say
+``binary_data_size``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+
+from ..base import dtypes
+from ..base.errors import DocumentError, RequestError, did_you_mean
+from ..base.json_text import brief, json_path, parse_text, tells_all, without_repeats
+from .datatypes import BY_DATATYPE, DATATYPES
+from .ports import Port, Served
+
+__all__ = ["Asked", "Request", "parse_request"]
+
+_MOST_JSON = 16 << 20  # bytes of the JSON part; larger tensors are sent as binary
+_MOST_RANK = 32
+_MOST_SIZE = 1 << 31  # of one dimension
+_MOST_ID = 256  # characters
+_MOST_TIMEOUT = 3600.0  # seconds
+# parameters of other servers that would change what is computed
+_REFUSED = ("shared_memory_region", "sequence_id", "classification")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """An output that is asked for; ``binary``: as raw bytes behind the answer's JSON."""
+
+    name: str
+    binary: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``inputs``: every input of the model by name, read-only arrays. ``outputs``: those asked for, in order.
+    ``timeout``: seconds in which the client wants an answer, None where it does not say."""
+
+    id: str
+    inputs: Mapping[str, np.ndarray]
+    outputs: tuple[Asked, ...]
+    timeout: float | None = None
+
+
+def parse_request(body: bytes | bytearray, header_length: int | None, served: Served) -> Request:
+    """A Request for a model. ``header_length``: the value of ``Inference-Header-Content-Length``, None where
+    the body is JSON alone. Raises RequestError with status 400, 413."""
+    size = len(body) if header_length is None else header_length
+    if not 0 <= size <= len(body):
+        _refuse(f"the JSON part has {size} bytes, the body {len(body)}", got=size, wanted=len(body))
+    if size > _MOST_JSON:
+        text = f"the JSON part has {size} bytes, at most {_MOST_JSON} are read: send tensors as binary data"
+        raise RequestError(text, status=413, got=size, wanted=_MOST_JSON)
+    try:
+        raw = _parsed(bytes(memoryview(body)[:size]))
+    except DocumentError as error:
+        raise RequestError(str(error), **error.fields) from None
+    if not isinstance(raw, dict):
+        _refuse(f"a request is a JSON object, this is {_kind(raw)}", path="$")
+    parameters = _parameters(raw, [])
+    named, binary = _tensors(raw, memoryview(body)[size:], served)
+    if binary != len(body) - size:
+        _refuse(
+            f"{len(body) - size} bytes follow the JSON part, binary_data_size are {binary} in all",
+            got=len(body) - size,
+            wanted=binary,
+        )
+    return Request(
+        _id(raw),
+        named,
+        _outputs(raw, served, parameters.get("binary_data_output", False) is True),
+        _timeout(parameters),
+    )
+
+
+def _parsed(text: bytes) -> Any:
+    """The value of JSON text, with no key twice. Numbers may be many: that is what tensors are."""
+    raw, text = parse_text(text, "the request")
+    return raw if tells_all(text, raw) else without_repeats(text, "the request")
+
+
+def _id(raw: Mapping[str, Any]) -> str:
+    found = raw.get("id", "")
+    if not isinstance(found, str) or len(found) > _MOST_ID:
+        _refuse(f"an id is a text of at most {_MOST_ID} characters", path="$.id", got=brief(found))
+    return found
+
+
+def _timeout(parameters: Mapping[str, Any]) -> float | None:
+    """The parameter ``timeout``, microseconds as Triton has it, in seconds; 0 means none."""
+    found = parameters.get("timeout", 0)
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= _MOST_TIMEOUT * 1e6:
+        text = f"timeout is an integer of microseconds, at most {_MOST_TIMEOUT * 1e6:.0f}; got {brief(found)}"
+        _refuse(text, path="$.parameters.timeout")
+    return found / 1e6 if found else None
+
+
+def _parameters(raw: Mapping[str, Any], path: Sequence[str | int]) -> Mapping[str, Any]:
+    found = raw.get("parameters", {})
+    if not isinstance(found, dict):
+        _refuse(
+            f"parameters are a JSON object, these are {_kind(found)}", path=json_path([*path, "parameters"])
+        )
+    for name in _REFUSED:
+        if name in found and found[name] not in (0, "", None):
+            text = f"{name} is not served: models here have no state and no shared memory, and give tensors"
+            _refuse(text, path=json_path([*path, "parameters", name]))
+    return found
+
+
+def _rows(raw: Mapping[str, Any], key: str, most: int) -> list[tuple[dict[str, Any], list[str | int]]]:
+    """The objects of a list, with their paths; each has a name of its own."""
+    found = raw.get(key)
+    if not isinstance(found, list):
+        _refuse(f"{key} is a list of objects, got {_kind(found)}", path=f"$.{key}")
+    if len(found) > most:
+        _refuse(f"{key} has {len(found)} entries, the model has {most}", path=f"$.{key}", wanted=most)
+    seen: set[str] = set()
+    for at, one in enumerate(found):
+        if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+            _refuse(f"each of {key} is an object with a name", path=f"$.{key}[{at}]")
+        if one["name"] in seen:
+            _refuse(f"{brief(one['name'])!r} stands twice in {key}", path=f"$.{key}[{at}].name")
+        seen.add(one["name"])
+    return [(one, [key, at]) for at, one in enumerate(found)]
+
+
+def _outputs(raw: Mapping[str, Any], served: Served, binary: bool) -> tuple[Asked, ...]:
+    if raw.get("outputs") in (None, []):
+        return tuple(Asked(port.name, binary) for port in served.outputs)
+    known, asked = [port.name for port in served.outputs], []
+    for one, path in _rows(raw, "outputs", len(known)):
+        if one["name"] not in known:
+            name = brief(one["name"])
+            _refuse(
+                f"there is no output {name!r}{did_you_mean(name, known)}", path=json_path([*path, "name"])
+            )
+        wanted = _parameters(one, path).get("binary_data", binary)
+        asked.append(Asked(one["name"], wanted is True))
+    return tuple(asked)
+
+
+# **************** tensors ****************
+
+
+def _tensors(raw: Mapping[str, Any], rest: memoryview, served: Served) -> tuple[dict[str, np.ndarray], int]:
+    """The inputs by name, and how many bytes of ``rest`` they took."""
+    ports, found, taken = served.input_named(), {}, 0
+    for one, path in _rows(raw, "inputs", len(ports)):
+        name = one["name"]
+        if name not in ports:
+            text = f"there is no input {brief(name)!r}{did_you_mean(brief(name), ports)}"
+            _refuse(text, path=json_path([*path, "name"]))
+        shape = _shape(one, path, ports[name])
+        size = _parameters(one, path).get("binary_data_size")
+        if size is None:
+            found[name] = _values(one, path, ports[name], shape)
+        else:
+            found[name] = _binary(
+                size, [*path, "parameters", "binary_data_size"], rest[taken:], ports[name], shape
+            )
+            taken += found[name].nbytes
+        if size is not None and "data" in one:
+            _refuse("it has data and binary_data_size: give one of them", path=json_path(path))
+    if missing := [name for name in ports if name not in found]:
+        _refuse(f"inputs without a value: {', '.join(missing)}", path="$.inputs", wanted=missing)
+    return found, taken
+
+
+def _shape(one: Mapping[str, Any], path: Sequence[str | int], port: Port) -> tuple[int, ...]:
+    """The shape that an input says it has, which its port takes; its datatype is the port's."""
+    datatype, shape = one.get("datatype"), one.get("shape")
+    if datatype != DATATYPES[port.dtype]:
+        known = "" if brief(datatype) in BY_DATATYPE else did_you_mean(brief(datatype), BY_DATATYPE)
+        text = f"input {port.name!r} is {DATATYPES[port.dtype]}, got {brief(datatype)}{known}"
+        _refuse(text, path=json_path([*path, "datatype"]), got=brief(datatype), wanted=DATATYPES[port.dtype])
+    if not isinstance(shape, list) or len(shape) > _MOST_RANK or not all(map(_is_size, shape)):
+        text = f"a shape is a list of at most {_MOST_RANK} integers, 0 to {_MOST_SIZE}; got {brief(shape)}"
+        _refuse(text, path=json_path([*path, "shape"]))
+    if not port.takes(tuple(shape)):
+        text = f"input {port.name!r} is {list(port.shape)} ({-1}: any), got {shape}"
+        _refuse(text, path=json_path([*path, "shape"]), got=shape, wanted=list(port.shape))
+    return tuple(shape)
+
+
+def _is_size(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_SIZE
+
+
+def _binary(
+    size: object, path: Sequence[str | int], rest: memoryview, port: Port, shape: tuple[int, ...]
+) -> np.ndarray:
+    dtype = dtypes.to_numpy(port.dtype)
+    wanted = math.prod(shape) * dtype.itemsize
+    if isinstance(size, bool) or not isinstance(size, int) or size != wanted:
+        text = f"{DATATYPES[port.dtype]} {list(shape)} has {wanted} bytes, binary_data_size is {brief(size)}"
+        _refuse(text, path=json_path(path), got=brief(size), wanted=wanted)
+    if size > len(rest):
+        text = f"{size} bytes are said to follow, {len(rest)} do"
+        _refuse(text, path=json_path(path), got=len(rest), wanted=size)
+    if port.dtype == "bool" and size and np.frombuffer(rest[:size], np.uint8).max() > 1:
+        _refuse("a BOOL is a byte 0 or 1", path=json_path(path))
+    return np.frombuffer(rest[:size], dtype).reshape(shape)
+
+
+def _values(
+    one: Mapping[str, Any], path: Sequence[str | int], port: Port, shape: tuple[int, ...]
+) -> np.ndarray:
+    """The array of ``data``: numbers nested as the shape, or flat in row-major order."""
+    where = json_path([*path, "data"])
+    data = one.get("data")
+    if not isinstance(data, list):
+        _refuse(f"data is a list of numbers, got {_kind(data)}", path=where)
+    array = np.array(data, object)  # a text would make an array as wide as the longest one
+    if array.size != math.prod(shape) or (array.ndim > 1 and array.shape != shape):
+        text = f"data has {array.size} values, nested as {list(array.shape)}; the shape says {list(shape)}"
+        _refuse(text, path=where, got=list(array.shape), wanted=list(shape))
+    found = _as_dtype(array.reshape(-1), port.dtype)
+    if found is None:
+        text = f"data of {DATATYPES[port.dtype]} are {_wanted(port.dtype)}, nested as the shape or flat"
+        _refuse(text, path=where)
+    return found.reshape(shape)
+
+
+def _as_dtype(flat: np.ndarray, name: str) -> np.ndarray | None:
+    """The values of an array of objects in a dtype, None where one does not fit it."""
+    dtype, values = dtypes.to_numpy(name), flat.tolist()
+    kinds = set(map(type, values))
+    if name == "bool":
+        return flat.astype(dtype) if kinds <= {bool} else None
+    if dtypes.is_integer(name):
+        info = np.iinfo(dtype)
+        fits = kinds <= {int} and (not values or (info.min <= min(values) and max(values) <= info.max))
+        return flat.astype(dtype) if fits else None
+    if not kinds <= {int, float}:
+        return None
+    with np.errstate(over="ignore"):
+        found = flat.astype(np.float64).astype(dtype)
+    return found if bool(np.isfinite(found.astype(np.float64)).all()) else None
+
+
+def _wanted(name: str) -> str:
+    if name == "bool":
+        return "true and false"
+    if dtypes.is_integer(name):
+        info = np.iinfo(dtypes.to_numpy(name))
+        return f"integers from {info.min} to {info.max}"
+    return "numbers that it can hold; others are sent as binary data"
+
+
+def _kind(value: object) -> str:
+    kinds = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "nothing"}
+    return kinds.get(type(value), "a number")
+
+
+def _refuse(text: str, **fields: Any) -> NoReturn:
+    raise RequestError(text, **fields)

@@ -1,0 +1,217 @@
+"""A bundle that answers batches, in the process that opened it: what a replica does, without Ray.
+
+runner = Runner(BundleSource("net.bundle"))
+runner.served                     what it takes, and which rows may run together
+runner.run(batch) -> Reply
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+import orjson
+
+from ..base.errors import DocumentError, GraphRuntimeError, InputError, KernelError, as_path
+from ..build.bundles.bundle import Bundle, BundleProgram
+from ..run.loading import load, open_program, read_runnable
+from ..run.module import GraphModule
+from ..run.tensors import journal
+from .batch_rows import pad
+from .batcher import RowBatch
+from .datatypes import DATATYPES
+from .independent_rows import RowProgram, Shapes, find_rows
+from .ports import OPEN, Port, Served
+
+__all__ = ["BundleSource", "Reply", "Runner", "bundle_hash", "read_source"]
+
+
+@dataclass(frozen=True, slots=True)
+class BundleSource:
+    """What is served: a bundle by its ``path``, of which ``program`` (None: all that take the same inputs as
+    its first), on ``devices`` (None: those it was compiled for). ``threads``: of the pool of a replica;
+    ``libraries``: whether native code of the bundle runs."""
+
+    path: str
+    program: str | None = None
+    devices: tuple[str, ...] | None = None
+    threads: int | None = None
+    libraries: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What came of a batch. ``outputs`` by name, or ``error``, a text; ``kernel``: a kernel refused values,
+    so that other requests of the batch may be well. ``seconds``: what the run took; ``fallbacks``: operations
+    that a host did in a device's stead."""
+
+    outputs: dict[str, np.ndarray]
+    error: str = ""
+    kernel: bool = False
+    seconds: float = 0.0
+    fallbacks: int = 0
+
+
+def read_source(source: BundleSource) -> Bundle:
+    """The bundle of a source; nothing of it runs, and what would be refused later is refused now. Raises
+    DocumentError, LibraryError, UntrustedLibraryError."""
+    bundle = read_runnable(as_path(source.path, "a bundle"), libraries=source.libraries)
+    if source.program is not None:
+        bundle.program(source.program)
+    return bundle
+
+
+def bundle_hash(bundle: Bundle) -> str:
+    """The sha256 of what a bundle holds: of the hashes of its files, and of what it says of its programs."""
+    said = [(p.name, p.inputs, p.outputs, sorted(p.params.items())) for p in bundle.programs]
+    return hashlib.sha256(orjson.dumps([sorted(bundle.files.items()), bundle.devices, said])).hexdigest()
+
+
+class Runner:
+    """See the module. One batch at a time: another thread waits. Raises, when made, what gr.load raises, and
+    InputError for a model that the protocol cannot serve."""
+
+    def __init__(self, source: BundleSource):
+        bundle = read_source(source)
+        if bundle.flow is not None and source.program is None:
+            inputs, outputs, programs = _of_flow(source)
+        else:
+            inputs, outputs, programs = _of_programs(bundle, source)
+        for port in (*inputs, *outputs):
+            if port.dtype not in DATATYPES:
+                text = (
+                    f"{source.path}: {port.name!r} is {port.dtype or 'of any type'}, which cannot be served"
+                )
+                raise InputError(text, got=port.dtype, wanted=list(DATATYPES))
+        self._lock = threading.Lock()
+        names = [port.name for port in inputs]
+        self._by_rows, why = find_rows(programs, names, [port.dtype for port in inputs])
+        self._by_shapes = {program.shapes: program for program in programs}
+        self.served = Served(
+            tuple(inputs) if not self._by_rows else tuple(map(_by_row, inputs)),
+            tuple(outputs) if not self._by_rows else tuple(map(_by_row, outputs)),
+            tuple(self._by_rows),
+            tuple(self._by_shapes),
+            why,
+            source.devices or bundle.devices,
+            bundle_hash(bundle),
+        )
+
+    def run(self, batch: RowBatch) -> Reply:
+        """Run a batch. What its values cause is not raised, but in the reply."""
+        with self._lock:
+            start, fell = time.perf_counter(), _fallbacks()
+            try:
+                outputs = self._run(batch)
+            except GraphRuntimeError as error:
+                return Reply({}, str(error), isinstance(error, KernelError), time.perf_counter() - start)
+            return Reply(outputs, "", False, time.perf_counter() - start, _fallbacks() - fell)
+
+    def _run(self, batch: RowBatch) -> dict[str, np.ndarray]:
+        if batch.size:
+            padded = {name: pad(array, batch.size) for name, array in batch.inputs.items()}
+            found = [array[: batch.filled] for array in self._by_rows[batch.size].run(padded)]
+        else:
+            shapes = tuple(batch.inputs[port.name].shape for port in self.served.inputs)
+            found = self._by_shapes[shapes].run(batch.inputs)
+        return {port.name: array for port, array in zip(self.served.outputs, found, strict=True)}
+
+
+def _fallbacks() -> int:
+    return sum(journal.totals()[0].values())
+
+
+def _by_row(port: Port) -> Port:
+    """The port with as many rows as a request likes."""
+    return Port(port.name, port.dtype, (OPEN, *port.shape[1:]))
+
+
+# **************** programs of a bundle ****************
+
+
+def _of_programs(bundle: Bundle, source: BundleSource) -> tuple[list[Port], list[Port], list[RowProgram]]:
+    """The ports and programs of a bundle whose programs differ in sizes only."""
+    entries = bundle.programs if source.program is None else (bundle.program(source.program),)
+    opened = [_open(bundle, entry, source) for entry in entries]
+    (inputs, outputs), *others = [
+        _ports(module, entry) for module, entry in zip(opened, entries, strict=True)
+    ]
+    for entry, ports in zip(entries[1:], others, strict=True):
+        if [_signature(p) for p in ports] != [_signature(p) for p in (inputs, outputs)]:
+            first = entries[0].name
+            raise DocumentError(
+                f"{source.path}: program {entry.name!r} takes other inputs than {first!r}, so it is another "
+                f"model: name each by its program, as PATH#{first} and PATH#{entry.name}",
+                got=entry.name,
+            )
+    programs = [
+        RowProgram(tuple(port.shape for port in ports[0]), _runs(module))
+        for ports, module in zip([(inputs, outputs), *others], opened, strict=True)
+    ]
+    both = [(inputs, outputs), *others]
+    return _merged([p[0] for p in both]), _merged([p[1] for p in both]), programs
+
+
+def _open(bundle: Bundle, entry: BundleProgram, source: BundleSource) -> GraphModule:
+    return open_program(bundle, entry, source.devices, threads=source.threads, unset_inputs="refuse")
+
+
+def _ports(module: GraphModule, entry: BundleProgram) -> tuple[list[Port], list[Port]]:
+    shapes, kinds = module.get_input_info()
+    made_shapes, made_kinds = module.get_output_info()
+    return (
+        [Port(name, kinds[name], shapes[name]) for name in entry.inputs],
+        [Port(name, made_kinds[name], made_shapes[name]) for name in entry.outputs],
+    )
+
+
+def _signature(ports: Sequence[Port]) -> list[tuple[str, str, int]]:
+    return [(port.name, port.dtype, len(port.shape)) for port in ports]
+
+
+def _merged(ports: Sequence[Sequence[Port]]) -> list[Port]:
+    """The ports of all programs: sizes in which they differ are open."""
+    found = []
+    for same in zip(*ports, strict=True):
+        sizes = [set(size) for size in zip(*(port.shape for port in same), strict=True)]
+        shape = tuple(size.pop() if len(size) == 1 else OPEN for size in sizes)
+        found.append(Port(same[0].name, same[0].dtype, shape))
+    return found
+
+
+def _runs(module: GraphModule) -> Any:
+    count = module.get_num_outputs()
+
+    def run(inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        module.run(**inputs)
+        return [module.get_output(at).numpy() for at in range(count)]
+
+    return run
+
+
+def _of_flow(source: BundleSource) -> tuple[list[Port], list[Port], list[RowProgram]]:
+    """The ports of a bundle with a flow, and a program for each of the sizes that it was compiled at."""
+    made = load(source.path, source.devices, threads=source.threads, libraries=source.libraries)
+    module = cast("Any", made)  # a FlowModule: the only thing that it lacks here is a session
+    for info in (*module.inputs, *module.outputs):
+        if info.sequence or info.optional:
+            raise InputError(f"{source.path}: {info.name!r} is {info}, which cannot be served", got=str(info))
+    run = _runs(module)
+    shapes: list[Shapes] = [tuple(kind[0] for kind in kinds) for kinds in module.flow.steps]
+    inputs = _merged(
+        [
+            [Port(i.name, i.dtype, shape) for i, shape in zip(module.inputs, one, strict=True)]
+            for one in shapes
+        ]
+    )
+    outputs = [Port(info.name, info.dtype, _open_sizes(info.shape or ())) for info in module.outputs]
+    return inputs, outputs, [RowProgram(one, run) for one in shapes]
+
+
+def _open_sizes(shape: Sequence[int | str]) -> tuple[int, ...]:
+    return tuple(size if isinstance(size, int) else OPEN for size in shape)

@@ -1,0 +1,224 @@
+"""``graph-runtime serve``: models deployed, HTTP begun, updates and the end.
+
+One process has the HTTP and the queues; replicas are processes of their own. SIGHUP reads all sources again:
+what has changed is deployed beside the old, gets the requests as soon as it answers, and the old ends after
+the requests that it has. SIGINT and SIGTERM refuse what comes, answer what is there, and end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .. import __version__
+from ..base.errors import GraphRuntimeError, InputError
+from . import rays
+from .batcher import Batcher, Limits
+from .catalog import Catalog, ServedModel
+from .front import DEADLINE, Front
+from .http_server import listen, make_server
+from .metrics import ServingMetrics
+from .request_bodies import Bodies
+from .runner import BundleSource, bundle_hash, read_source
+
+if TYPE_CHECKING:
+    from .deployment import Scale, Workers
+
+__all__ = ["Named", "Serving", "serve_models"]
+
+_DRAIN_SECONDS = 20.0  # that a server which ends waits for answers
+_LOOK_SECONDS = 2.0  # between two counts of replicas
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A source under a name and version; ``make`` gives it, anew on each update."""
+
+    name: str
+    version: str
+    make: Callable[[], BundleSource]
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """How models are served. ``replicas``: of each, None for as many as the queue asks for, one a core at
+    most. ``cores``: of this machine; ``threads``: of a replica, None shares the cores out. ``address``: of
+    Ray, as rays.join. ``queued``: requests of a model that wait at most; ``delay``: seconds that one waits
+    for others while a replica is free; ``deadline``: seconds in which it is answered."""
+
+    replicas: int | None = 1
+    cores: int = 1
+    threads: int | None = None
+    address: str = rays.LOCAL
+    host: str = "127.0.0.1"
+    port: int = 8000
+    queued: int = 256
+    delay: float = 0.0
+    deadline: float = DEADLINE
+    most_body: int = 256 << 20
+
+    @property
+    def most_replicas(self) -> int:
+        """Of a model."""
+        return self.replicas or max(1, self.cores // (self.threads or 1))
+
+    @property
+    def replica_threads(self) -> int:
+        """Of each replica."""
+        return self.threads or max(1, self.cores // self.most_replicas)
+
+
+def serve_models(
+    models: Sequence[Named],
+    serving: Serving,
+    tell: Callable[[str], None],
+    environ: Mapping[str, str] = os.environ,
+) -> None:
+    """Serve until SIGINT or SIGTERM. ``tell`` hears, in a line each, what is served and where.
+
+    Raises, before anything is started, ClusterError for an address that is open to strangers or taken,
+    InputError, and what reading a source raises; later ClusterError where Ray or a replica cannot start."""
+    rays.require_closed(serving.host, environ)
+    seen: set[tuple[str, str]] = set()
+    for one in models:
+        if (one.name, one.version) in seen:
+            text = f"model {one.name} is given twice in version {one.version}: NAME:VERSION=PATH says another"
+            raise InputError(text, got=one.name)
+        seen.add((one.name, one.version))
+    rays.require_ray()
+    with contextlib.closing(listen(serving.host, serving.port)) as listening:
+        sources = [one.make() for one in models]
+        for source in sources:
+            read_source(source)
+        # twice what runs: an update has its replicas beside the old ones
+        cores = 2 * serving.most_replicas * serving.replica_threads * len(models)
+        ray = rays.join(serving.address, cores)
+        try:
+            asyncio.run(_Server(ray, models, serving, tell).run(sources, listening))
+        finally:
+            rays.leave()
+
+
+class _Server:
+    def __init__(self, ray: Any, models: Sequence[Named], serving: Serving, tell: Callable[[str], None]):
+        from .deployment import Scale  # imports Ray, whose token is in the environment by now
+
+        self.ray, self.models, self.serving, self.tell = ray, models, serving, tell
+        most, cores = serving.most_replicas, serving.replica_threads
+        self.scale: Scale = Scale(most if serving.replicas else 1, most, cores)
+        self.catalog = Catalog()
+        self.workers: dict[tuple[str, str], Workers] = {}
+        self.numbers: dict[str, int] = {}  # of deployments, by name and version
+
+    async def run(self, sources: Sequence[BundleSource], listening: socket.socket) -> None:
+        serve = rays.import_ray("ray.serve")
+        logging.getLogger("ray.serve").setLevel(logging.ERROR)
+        serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
+        for one, source in zip(self.models, sources, strict=True):
+            await self._add(one, source)
+        local = rays.is_loopback(self.serving.host)
+        front = Front(
+            self.catalog,
+            Bodies(self.serving.most_body, seconds=self.serving.deadline),
+            token=None if local else rays.auth_token(),
+            deadline=self.serving.deadline,
+            version=__version__,
+            status=self._status,
+        )
+        server = make_server(front, None if local else rays.tls_files())
+        loop, asked = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_signal_handler(signal.SIGHUP, asked.set)
+        others = [loop.create_task(self._update_when(asked)), loop.create_task(self._look())]
+        try:
+            await self._serve(server, listening, "http" if local else "https")
+        finally:
+            for task in others:
+                task.cancel()
+
+    async def _serve(self, server: Any, listening: socket.socket, scheme: str) -> None:
+        """HTTP until a signal; then the requests that are there are answered."""
+        loop, ending = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, ending.set)
+        host, port = listening.getsockname()[:2]
+        running, waiting = loop.create_task(server.serve([listening])), loop.create_task(ending.wait())
+        self.tell(f"serving on {scheme}://{host}:{port}")
+        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        for model in self.catalog:
+            model.ready = False
+        await asyncio.gather(*(model.batcher.close(_DRAIN_SECONDS) for model in self.catalog))
+        server.should_exit = True
+        await running
+
+    # **************** models ****************
+
+    async def _deploy(self, one: Named, source: BundleSource, metrics: ServingMetrics) -> Workers:
+        from .deployment import deploy
+
+        name = f"{one.name}-{one.version}"
+        self.numbers[name] = self.numbers.get(name, 0) + 1
+        source = replace(source, threads=self.serving.replica_threads)
+        return await deploy(source, f"{name}-{self.numbers[name]}", self.scale, metrics)
+
+    async def _add(self, one: Named, source: BundleSource) -> None:
+        metrics = ServingMetrics(one.name, one.version)
+        workers = await self._deploy(one, source, metrics)
+        limits = Limits(self.serving.queued, self.scale.batches, self.serving.delay)
+        batcher = Batcher(workers.served, workers.run, limits, metrics)
+        self.catalog.add(ServedModel(one.name, one.version, batcher, metrics))
+        self.workers[one.name, one.version] = workers
+        served = workers.served
+        rows = f"up to {served.rows[-1]} rows a run" if served.rows else f"one request a run: {served.why}"
+        self.tell(f"model {one.name}, version {one.version}: {rows}, on {', '.join(served.devices)}")
+
+    async def _update_when(self, asked: asyncio.Event) -> None:
+        while True:
+            await asked.wait()
+            asked.clear()
+            for one in self.models:
+                try:
+                    await self._update(one)
+                except (GraphRuntimeError, OSError) as error:
+                    self.tell(f"model {one.name}, version {one.version} stays as it is: {error}")
+
+    async def _update(self, one: Named) -> None:
+        """Put what has changed in place of what is served. Raises what cannot be served; the old stays."""
+        old, model = self.workers[one.name, one.version], self.catalog.find(one.name, one.version)
+        source = await asyncio.to_thread(one.make)
+        if bundle_hash(read_source(source)) == old.served.sha256:
+            self.tell(f"model {one.name}, version {one.version} has not changed")
+            return
+        new = await self._deploy(one, source, model.metrics)
+        self.workers[one.name, one.version] = new
+        left = model.batcher
+        model.batcher = Batcher(new.served, new.run, left.limits, model.metrics)
+        self.tell(f"model {one.name}, version {one.version} is now {new.served.sha256[:12]}")
+        await left.close(self.serving.deadline)
+        await old.stop()
+
+    async def _look(self) -> None:
+        """Count replicas now and then, for callers that ask."""
+        while True:
+            for key, workers in list(self.workers.items()):
+                self.catalog.find(*key).workers = await asyncio.to_thread(workers.count)
+            await asyncio.sleep(_LOOK_SECONDS)
+
+    def _status(self) -> dict[str, Any]:
+        nodes = [
+            {
+                "name": node["NodeName"],
+                "alive": bool(node["Alive"]),
+                "cores": node["Resources"].get("CPU", 0),
+                "object_store_bytes": int(node["Resources"].get("object_store_memory", 0)),
+            }
+            for node in self.ray.nodes()
+        ]
+        return {"version": __version__, "ray": self.ray.__version__, "nodes": nodes}

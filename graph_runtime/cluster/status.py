@@ -1,0 +1,92 @@
+"""What a server says of itself at ``/v2/cluster``, read and shown as lines. No Ray is needed for that."""
+
+from __future__ import annotations
+
+import http.client
+import ssl
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..base.errors import ClusterError, DocumentError
+from ..base.json_text import parse_json
+from .rays import auth_token
+
+__all__ = ["read_status", "status_lines"]
+
+_SECONDS = 10.0
+_MOST = 8 << 20  # bytes of an answer
+
+
+def read_status(url: str) -> dict[str, Any]:
+    """The status of the server at a URL; with Ray's token, where the environment has one and the way is
+    encrypted or ends on this machine. Raises ClusterError."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ClusterError(f"{url!r} is no URL, as http://127.0.0.1:8000", got=url)
+    connection = None
+    try:
+        connection = _connect(parts.scheme, parts.hostname, parts.port)
+        token = auth_token() if parts.scheme == "https" else ""
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        connection.request("GET", "/v2/cluster", headers=headers)
+        answer = connection.getresponse()
+        body = answer.read(_MOST)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        text = f"no server of graph-runtime at {url} ({error}): graph-runtime serve starts one"
+        raise ClusterError(text, got=url) from None
+    finally:
+        if connection is not None:
+            connection.close()
+    try:
+        found = parse_json(body, url)
+    except DocumentError:
+        found = None
+    if answer.status != 200 or not isinstance(found, dict) or "models" not in found:
+        said = found.get("error", "") if isinstance(found, dict) else "no JSON"
+        raise ClusterError(f"{url} answers {answer.status}: {said}", got=answer.status)
+    return found
+
+
+def _connect(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
+    if scheme == "http":
+        return http.client.HTTPConnection(host, port, timeout=_SECONDS)
+    return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=ssl.create_default_context())
+
+
+def status_lines(
+    found: dict[str, Any], before: dict[str, Any] | None = None, seconds: float = 1.0
+) -> list[str]:
+    """Nodes, then models. ``before``: the status ``seconds`` ago, for rates."""
+    lines = [f"graph-runtime {found.get('version', '')}, Ray {found.get('ray', '')}"]
+    for node in found.get("nodes", []):
+        state = "" if node["alive"] else ", gone"
+        lines.append(f"node {node['name']}: {node['cores']:g} cores{state}")
+    earlier = {(m["name"], m["version"]): m for m in before["models"]} if before else {}
+    head = f"{'model':20} {'version':8} {'replicas':>8} {'queued':>6} {'running':>7} {'answered':>9}"
+    rates = f" {'answers/s':>9} {'runs/s':>7}" if before else ""
+    lines.append(f"{head} {'refused':>8} {'replayed':>8}{rates}")
+    for model in found["models"]:
+        good, bad = _answers(model)
+        row = (
+            f"{model['name']:20} {model['version']:8} {model['workers']:8} {model['queued']:6} "
+            f"{model['running']:7} {good:9} {bad:8} {sum(model['replays'].values()):8}"
+        )
+        if (old := earlier.get((model["name"], model["version"]))) is not None:
+            row += (
+                f" {(good - _answers(old)[0]) / seconds:9.1f} {(model['runs'] - old['runs']) / seconds:7.1f}"
+            )
+        lines.append(row if model["ready"] else f"{row}  not ready")
+        lines.append(
+            f"    on {', '.join(model['devices'])}; sha256 {model['sha256'][:12]}; {_rows(model['rows'])}"
+        )
+    return lines
+
+
+def _answers(model: dict[str, Any]) -> tuple[int, int]:
+    counts = model["requests"]
+    good = counts.get("200", 0)
+    return good, sum(counts.values()) - good
+
+
+def _rows(rows: list[int]) -> str:
+    return f"{', '.join(map(str, rows))} rows a run" if rows else "one request a run"

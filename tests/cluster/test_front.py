@@ -1,0 +1,205 @@
+"""The HTTP front as an ASGI server calls it: routes, bounds, statuses; no Ray and no sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+from graph_runtime.cluster.batcher import Batcher, Limits, RowBatch
+from graph_runtime.cluster.catalog import Catalog, ServedModel
+from graph_runtime.cluster.front import Front
+from graph_runtime.cluster.metrics import ServingMetrics
+from graph_runtime.cluster.ports import OPEN, Port, Served
+from graph_runtime.cluster.request_bodies import Bodies
+
+SERVED = Served((Port("x", "int64", (OPEN, 2)),), (Port("y", "int64", (OPEN, 2)),), (1, 4), ((((1, 2),),)))
+GOOD = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [1, 2], "data": [1, 2]}], "id": "q"}
+
+
+def make_front(run=None, versions=("1",), bodies=None, **words) -> Front:
+    async def doubled(batch: RowBatch):
+        return {"y": 2 * batch.inputs["x"]}
+
+    catalog = Catalog()
+    for version in versions:
+        metrics = ServingMetrics("m", version)
+        batcher = Batcher(SERVED, run or doubled, Limits(workers=1), metrics)
+        catalog.add(ServedModel("m", version, batcher, metrics))
+    return Front(catalog, bodies or Bodies(), **words)
+
+
+def call(front, path, body=None, method=None, headers=(), chunks=None):
+    """(status, the JSON or text of the answer)."""
+    data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+    given = {b"content-length": str(len(data)).encode(), **dict(headers)}
+    parts = iter(chunks if chunks is not None else [data])
+    sent = []
+
+    async def receive():
+        try:
+            return {"type": "http.request", "body": next(parts), "more_body": chunks is not None}
+        except StopIteration:
+            if chunks is None:
+                return {"type": "http.disconnect"}
+            await asyncio.sleep(60)
+
+    async def send(message):
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": method or ("GET" if body is None else "POST"),
+        "path": path,
+        "headers": [(k, v) for k, v in given.items() if v is not None],
+    }
+    asyncio.run(front(scope, receive, send))
+    if not sent:
+        return None, None
+    text = b"".join(message.get("body", b"") for message in sent[1:])
+    length = dict(sent[0]["headers"])[b"content-length"]
+    assert int(length) == len(text)
+    try:
+        return sent[0]["status"], json.loads(text)
+    except ValueError:
+        return sent[0]["status"], text.decode()
+
+
+INFER = "/v2/models/m/infer"
+
+
+def test_an_inference():
+    front = make_front()
+    status, found = call(front, INFER, GOOD)
+    assert (status, found["id"], found["model_version"]) == (200, "q", "1")
+    assert found["outputs"] == [{"name": "y", "datatype": "INT64", "shape": [1, 2], "data": [2, 4]}]
+    text = call(front, "/metrics")[1]
+    assert 'gr_requests_total{model="m",version="1",status="200"} 1' in text
+    assert 'gr_request_seconds_count{model="m",version="1"} 1' in text
+    assert 'gr_bytes_total{model="m",version="1",direction="in"}' in text
+
+
+def test_health_metadata_and_versions():
+    front = make_front(versions=("2", "10"), version="0.2")
+    assert call(front, "/v2/health/live") == (200, {"live": True})
+    assert call(front, "/v2/health/ready") == (200, {"ready": True})
+    assert call(front, "/v2")[1]["name"] == "graph_runtime"
+    found = call(front, "/v2/models/m")[1]
+    assert found["versions"] == ["2", "10"]
+    assert found["inputs"] == [{"name": "x", "datatype": "INT64", "shape": [-1, 2]}]
+    assert call(front, INFER, GOOD)[1]["model_version"] == "10"
+    assert call(front, "/v2/models/m/versions/2/infer", GOOD)[1]["model_version"] == "2"
+    assert call(front, "/v2/models/m/versions/3/infer", GOOD)[0] == 404
+    assert call(front, "/v2/models/m/config")[1]["max_batch_size"] == 4
+    assert [row["version"] for row in call(front, "/v2/repository/index", {})[1]] == ["2", "10"]
+    assert call(front, "/v2/cluster")[1]["models"][0]["name"] == "m"
+    front.catalog.find("m").ready = False
+    assert call(front, "/v2/health/ready")[0] == 503
+    assert call(front, "/v2/models/m/ready")[0] == 503
+    assert call(front, INFER, GOOD)[0] == 503
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "headers", "status", "text"),
+    [
+        ("/", None, (), 404, "nothing"),
+        ("/v2/models/mm/infer", GOOD, (), 404, "did you mean 'm'"),
+        ("/v2/models/m/nothing", GOOD, (), 404, "nothing"),
+        (INFER, None, (), 405, "POST"),
+        (INFER, b"{", (), 400, "JSON"),
+        (INFER, b"", (), 400, "empty"),
+        (INFER, GOOD, [(b"content-length", None)], 411, "Content-Length"),
+        (INFER, GOOD, [(b"content-length", b"-1")], 400, "Content-Length"),
+        (INFER, GOOD, [(b"content-length", b"9" * 5000)], 400, "Content-Length"),
+        (INFER, GOOD, [(b"content-length", b"99999999999")], 413, "at most"),
+        (INFER, GOOD, [(b"content-length", b"3")], 400, "longer"),
+        (INFER, GOOD, [(b"content-length", b"9999")], 400, "shorter"),
+        (INFER, GOOD, [(b"content-encoding", b"gzip")], 415, "gzip"),
+        (INFER, GOOD, [(b"inference-header-content-length", b"1e3")], 400, "number"),
+        (INFER, GOOD, [(b"inference-header-content-length", "²".encode("latin-1"))], 400, "number"),
+    ],
+)
+def test_what_is_refused_says_why_and_the_server_goes_on(path, body, headers, status, text):
+    front = make_front()
+    got, found = call(front, path, body, headers=headers)
+    assert (got, text in found["error"]) == (status, True), found
+    assert call(front, INFER, GOOD)[0] == 200
+    assert front.bodies.held == 0
+
+
+def test_bodies_are_bounded_together_and_in_time():
+    front = make_front(bodies=Bodies(most_held=10))
+    assert call(front, INFER, GOOD)[0] == 429
+    front = make_front(bodies=Bodies(seconds=0.05))
+    assert call(front, INFER, GOOD, chunks=[b"{"])[0] == 408
+    assert front.bodies.held == 0
+
+
+def test_a_client_that_goes_away_gets_no_answer():
+    front = make_front()
+
+    async def receive():
+        return {"type": "http.disconnect"}
+
+    async def go():
+        scope = {"type": "http", "method": "POST", "path": INFER, "headers": [(b"content-length", b"5")]}
+        await front(scope, receive, None)
+
+    asyncio.run(go())
+    assert front.bodies.held == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (gr.KernelError("an index is -1"), 422),
+        (gr.GraphRuntimeError("a replica has no memory"), 500),
+        (ZeroDivisionError("a mistake"), 500),
+    ],
+)
+def test_what_fails_in_a_run(error, status):
+    async def run(batch: RowBatch):
+        raise error
+
+    got, found = call(make_front(run), INFER, GOOD)
+    assert got == status
+    assert ("internal" if isinstance(error, ZeroDivisionError) else str(error)) in found["error"]
+    assert "mistake" not in found["error"]
+
+
+def test_workers_that_are_all_lost_are_a_503():
+    async def run(batch: RowBatch):
+        raise gr.WorkerLost("lost", worker="w", cause="killed")
+
+    status, found = call(make_front(run), INFER, GOOD)
+    assert status == 503
+    assert "killed" in found["error"]
+
+
+def test_a_clients_timeout_is_kept():
+    async def run(batch: RowBatch):
+        await asyncio.sleep(60)
+
+    status, found = call(make_front(run), INFER, {**GOOD, "parameters": {"timeout": 20_000}})
+    assert (status, "deadline" in found["error"]) == (504, True)
+
+
+def test_nothing_but_liveness_is_told_without_the_token():
+    front = make_front(token="secret")
+    assert call(front, "/v2/health/live")[0] == 200
+    for path in ("/v2", "/metrics", "/v2/cluster", "/v2/models/m", "/nothing"):
+        assert call(front, path)[0] == 401
+    for given in (b"Bearer secre", b"Bearer secret2", b"secret", "Bearer sécret".encode()):
+        assert call(front, INFER, GOOD, headers=[(b"authorization", given)])[0] == 401
+    assert call(front, INFER, GOOD, headers=[(b"authorization", b"Bearer secret")])[0] == 200
+
+
+def test_values_larger_than_the_largest_program_are_cut_and_joined():
+    x = np.arange(18).reshape(9, 2)
+    raw = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [9, 2], "data": x.tolist()}]}
+    status, found = call(make_front(), INFER, raw)
+    assert status == 200
+    assert found["outputs"][0]["data"] == (2 * x).reshape(-1).tolist()

@@ -1,0 +1,285 @@
+"""Models served on Ray as a user does it: Triton's own client, replicas that are killed and paused under
+load, a model replaced while it answers, a stranger at the door.
+
+Needs the extra ``cluster`` and tritonclient[http].
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(170),
+    pytest.mark.filterwarnings("ignore"),
+    pytest.mark.skipif(find_spec("ray") is None, reason="the extra cluster is not installed"),
+]
+SIZE = 64
+
+
+def weights(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal((SIZE, SIZE)).astype(np.float32) / 8
+
+
+def make_bundle(path: Path, seed: int) -> None:
+    def program(rows: int) -> gr.GraphBuilder:
+        builder = gr.GraphBuilder()
+        x, w = builder.input("x", (rows, SIZE)), builder.param("w", weights(seed))
+        builder.output(builder.op("tanh", builder.op("matmul", x, w)))
+        return builder
+
+    gr.build_bundle({f"b{rows}": program(rows) for rows in (1, 4, 8)}, "cpu:0", path, compile=False)
+
+
+def _processes() -> list[list[str]]:
+    """[pid, parent's pid, command] of all."""
+    done = subprocess.run(["ps", "-wweo", "pid,ppid,args"], capture_output=True, text=True, check=True)
+    return [line.split(None, 2) for line in done.stdout.splitlines()[1:]]
+
+
+class Server:
+    """A ``graph-runtime serve`` in a process of its own. ``lines``: what it has said."""
+
+    def __init__(self, folder: Path, *arguments: str):
+        self.folder, self.log = folder, folder / "serve.log"
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+        self.temporary = Path(f"/tmp/gr-{os.getpid()}")  # Ray's sockets need short paths
+        environ["RAY_TMPDIR"] = str(self.temporary)
+        command = [sys.executable, "-m", "graph_runtime.cli", "serve", *arguments, "--port", "0"]
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(command, env=environ, stdout=log, stderr=log, cwd=folder)
+
+    def wait_for(self, pattern: str, seconds: float = 60) -> str:
+        """What the first group of a line is that it says."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if found := re.search(pattern, self.log.read_text()):
+                return found[1]
+            assert self.process.poll() is None, self.log.read_text()
+            time.sleep(0.1)
+        raise AssertionError(f"no {pattern} in {self.log.read_text()}")
+
+    def replicas(self) -> list[int]:
+        """The processes of its replicas: children of its own raylet."""
+        raylet = self.raylet(r"^(\d+) ")
+        found = [row for row in _processes() if row[1] == raylet and "ServeReplica:demo" in row[2]]
+        return [int(pid) for pid, _, _ in found]
+
+    def raylet(self, pattern: str) -> str:
+        """The first group of a pattern in the line of Ray's process for this machine."""
+        own = str(self.process.pid)
+        (line,) = [" ".join(row) for row in _processes() if row[1] == own and "/raylet " in row[2]]
+        return re.search(pattern, line)[1]
+
+    def stop(self) -> None:
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(60)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("serve")
+    make_bundle(folder / "net.bundle", 0)
+    made = Server(folder, "demo=net.bundle", "--replicas", "2", "--threads", "1", "--deadline", "60")
+    try:
+        made.url = made.wait_for(r"serving on http://(\S+)", 90)
+        yield made
+        made.stop()
+        assert made.process.returncode == 0, made.log.read_text()
+    finally:
+        made.process.kill()
+
+
+def ask(client, x: np.ndarray, binary: bool = True) -> np.ndarray:
+    import tritonclient.http as triton
+
+    tensor = triton.InferInput("x", list(x.shape), "FP32")
+    tensor.set_data_from_numpy(x, binary_data=binary)
+    output = triton.InferRequestedOutput("tanh", binary_data=binary)
+    return client.infer("demo", [tensor], outputs=[output], request_id="q").as_numpy("tanh")
+
+
+class Load:
+    """Threads that ask, and compare each answer: with the weights of any of ``seeds``."""
+
+    def __init__(self, url: str, seeds: tuple[int, ...] = (0,), threads: int = 4):
+        self.answers, self.errors, self.seconds = 0, [], []
+        self.seen: set[int] = set()
+        self._url, self._seeds, self._end = url, seeds, threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=(seed,)) for seed in range(threads)]
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._end.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, seed: int) -> None:
+        import tritonclient.http as triton
+
+        client = triton.InferenceServerClient(self._url, connection_timeout=90, network_timeout=90)
+        rng = np.random.default_rng(seed)
+        while not self._end.is_set():
+            x = rng.standard_normal((int(rng.integers(1, 6)), SIZE)).astype(np.float32)
+            begin = time.monotonic()
+            try:
+                got = ask(client, x)
+            except Exception as error:
+                self.errors.append(repr(error))
+                continue
+            self.seconds.append(time.monotonic() - begin)
+            right = [s for s in self._seeds if np.allclose(got, np.tanh(x @ weights(s)), 1e-4, 1e-5)]
+            if len(right) != 1:
+                self.errors.append(f"a wrong answer to {x.shape}")
+            self.seen.update(right)
+            self.answers += 1
+
+
+def metric(url: str, name: str) -> float:
+    text = urllib.request.urlopen(f"http://{url}/metrics", timeout=10).read().decode()
+    return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+
+def test_tritons_client_works_as_it_is(server):
+    triton = pytest.importorskip("tritonclient.http")
+    client = triton.InferenceServerClient(server.url)
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("demo")
+    assert client.get_server_metadata()["name"] == "graph_runtime"
+    assert client.get_model_metadata("demo")["inputs"][0]["shape"] == [-1, SIZE]
+    assert client.get_model_config("demo")["max_batch_size"] == 8
+    assert client.get_model_repository_index()[0]["state"] == "READY"
+    rng = np.random.default_rng(0)
+    for rows in (1, 3, 8, 21):
+        for binary in (True, False):
+            x = rng.standard_normal((rows, SIZE)).astype(np.float32)
+            np.testing.assert_allclose(ask(client, x, binary), np.tanh(x @ weights(0)), 1e-4, 1e-5)
+    with pytest.raises(Exception, match="shape"):
+        ask(client, np.zeros((1, 3), np.float32))
+
+
+def test_status_of_another_process(server):
+    command = [sys.executable, "-m", "graph_runtime.cli", "cluster", "status", "--url"]
+    done = subprocess.run([*command, f"http://{server.url}", "--json"], capture_output=True, text=True)
+    found = json.loads(done.stdout)
+    assert found["models"][0]["rows"] == [1, 4, 8]
+    assert [node["alive"] for node in found["nodes"]] == [True]
+    done = subprocess.run([*command, "http://127.0.0.1:9"], capture_output=True, text=True)
+    assert (done.returncode, "no server" in done.stderr) == (2, True)
+
+
+def test_replicas_that_are_killed_lose_nothing(server):
+    pytest.importorskip("tritonclient.http")
+    rng, before, killed = np.random.default_rng(7), metric(server.url, "gr_replays_total"), 0
+    with Load(server.url) as load:
+        for _ in range(4):
+            time.sleep(2)
+            if found := server.replicas():  # else both are being replaced
+                os.kill(int(rng.choice(found)), signal.SIGKILL)
+                killed += 1
+        time.sleep(2)
+    assert killed > 1
+    assert load.errors == []
+    assert load.answers > 20
+    assert max(load.seconds) < 60
+    assert metric(server.url, "gr_replays_total") > before
+
+
+def test_a_replica_that_is_paused_delays_nothing_beyond_the_deadline(server):
+    pytest.importorskip("tritonclient.http")
+    wait_for_replicas(server, 2)
+    with Load(server.url) as load:
+        time.sleep(1)
+        paused = server.replicas()[0]
+        os.kill(paused, signal.SIGSTOP)
+        time.sleep(20)
+        with contextlib.suppress(ProcessLookupError):  # Ray Serve has put another in its place
+            os.kill(paused, signal.SIGCONT)
+        time.sleep(2)
+    assert load.errors == []
+    assert load.answers > 20
+    assert max(load.seconds) < 60
+
+
+def wait_for_replicas(server: Server, count: int) -> None:
+    end = time.monotonic() + 60
+    while len(server.replicas()) != count and time.monotonic() < end:
+        time.sleep(0.5)
+    assert len(server.replicas()) == count
+
+
+def test_a_model_is_replaced_while_it_answers(server):
+    pytest.importorskip("tritonclient.http")
+    with Load(server.url, seeds=(0, 1)) as load:
+        make_bundle(server.folder / "net.bundle", 1)
+        server.process.send_signal(signal.SIGHUP)
+        server.wait_for("(is now)")
+        time.sleep(2)
+    assert load.errors == []
+    assert load.seen == {0, 1}
+    with Load(server.url, seeds=(1,), threads=1) as load:
+        time.sleep(1)
+    assert load.errors == []
+    (server.folder / "net.bundle" / "bundle.json").write_text("{")
+    server.process.send_signal(signal.SIGHUP)
+    server.wait_for("(stays as it is)")
+    with Load(server.url, seeds=(1,), threads=1) as load:
+        time.sleep(1)
+    assert (load.errors, load.answers > 0) == ([], True)
+
+
+def test_a_stranger_without_the_token_is_refused(server):
+    """Ray listens on all interfaces, so its token is what keeps others out."""
+    address = server.raylet(r"--gcs-address=(\S+)")
+    program = f"import ray; ray.init(address={address!r}, log_to_driver=False); print('let in')"
+    ways = ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64})
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    command = [sys.executable, "-c", program]
+    pipe = subprocess.PIPE
+    tried = [subprocess.Popen(command, env=clean | own, stdout=pipe, stderr=pipe, text=True) for own in ways]
+    for process in tried:
+        out, err = process.communicate(timeout=120)
+        assert process.returncode != 0
+        assert "let in" not in out
+        assert re.search("[Aa]uthenticat|token", err), err[-500:]
+
+
+def test_what_is_open_to_others_does_not_start(tmp_path):
+    make_bundle(tmp_path / "net.bundle", 0)
+    command = [sys.executable, "-m", "graph_runtime.cli", "serve", "net.bundle", "--port", "0"]
+    for more in (["--host", "0.0.0.0"], ["--address", "192.0.2.1:6379"]):
+        done = subprocess.run([*command, *more], cwd=tmp_path, capture_output=True, text=True)
+        assert done.returncode == 2
+        assert "RAY_AUTH_MODE=token" in done.stderr
+
+
+def test_requests_that_are_none_get_a_reason(server):
+    url = f"http://{server.url}/v2/models/demo/infer"
+    for body in (b"", b"{", b'{"inputs": []}', b"\0" * 100):
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(urllib.request.Request(url, body), timeout=10)
+        assert error.value.code == 400
+        assert json.loads(error.value.read())["error"]
