@@ -26,7 +26,7 @@ from .installation import Installation, this_installation
 from .metrics import ServingMetrics
 from .ports import Served
 from .rays import import_ray
-from .runner import BundleSource, Reply, Runner
+from .runner import Reply, Runner, ServedSource
 from .travel import pack, unpack
 
 __all__ = ["Scale", "Workers", "deploy"]
@@ -60,7 +60,7 @@ class Replica:
     """The process of a replica. ``sender``: what the machine that serves is, which this one has to equal;
     ``packed``: the bundle's files, None where all machines see its path."""
 
-    def __init__(self, source: BundleSource, sender: Installation, packed: Mapping[str, Any] | None):
+    def __init__(self, source: ServedSource, sender: Installation, packed: Mapping[str, Any] | None):
         if (here := this_installation()) != sender:
             text = f"{os.uname().nodename} has {here}, what serves has {sender}: install the same"
             raise ClusterError(text, got=str(here), wanted=str(sender))
@@ -114,7 +114,7 @@ class Workers:
 
 
 async def deploy(
-    source: BundleSource, name: str, scale: Scale, metrics: ServingMetrics | None = None
+    source: ServedSource, name: str, scale: Scale, metrics: ServingMetrics | None = None
 ) -> Workers:
     """Start replicas, and wait until one answers. Raises ClusterError with what it said where it does not."""
     try:
@@ -151,7 +151,7 @@ def _running(application: Any) -> int:
     return sum(int(state.get("RUNNING", 0)) for state in states)
 
 
-def _run(source: BundleSource, name: str, scale: Scale) -> Any:
+def _run(source: ServedSource, name: str, scale: Scale) -> Any:
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     own: dict[str, Any] = {"num_replicas": scale.most}
     if scale.least != scale.most:

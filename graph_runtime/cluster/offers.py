@@ -22,7 +22,7 @@ from ..base.options import Options
 from ..build.prepare import read_model
 from ..frontends import is_model_file
 from ..ir.documents.loader import load_graph
-from .runner import BundleSource
+from .runner import ServedSource
 
 __all__ = ["Making", "Offer", "make_source", "parse_offer"]
 
@@ -65,7 +65,7 @@ def parse_offer(text: str) -> Offer:
     return Offer(name, found["version"] or "1", path, found["program"])
 
 
-def make_source(offer: Offer, making: Making) -> BundleSource:
+def make_source(offer: Offer, making: Making) -> ServedSource:
     """The bundle of an offer, in a folder of its own. Raises as gr.build_bundle."""
     number = next(n for n in itertools.count(1) if not (making.folder / str(n)).exists())
     into = making.folder / str(number)
@@ -79,7 +79,7 @@ def make_source(offer: Offer, making: Making) -> BundleSource:
         path = _compile(offer, making, into / f"{offer.path.stem}.bundle")
     else:
         raise DocumentError(f"there is no file {offer.path}", got=str(offer.path))
-    return BundleSource(str(path), offer.program, making.devices, libraries=making.native)
+    return ServedSource(str(path), offer.program, making.devices, libraries=making.native)
 
 
 def _is_source(path: Path) -> bool:

@@ -1,6 +1,6 @@
 """A bundle that answers batches, in the process that opened it: what a replica does, without Ray.
 
-runner = Runner(BundleSource("net.bundle"))
+runner = Runner(ServedSource("net.bundle"))
 runner.served                     what it takes, and which rows may run together
 runner.run(batch) -> Reply
 """
@@ -28,11 +28,11 @@ from .datatypes import DATATYPES
 from .independent_rows import RowProgram, Shapes, find_rows
 from .ports import OPEN, Port, Served
 
-__all__ = ["BundleSource", "Reply", "Runner", "bundle_hash", "read_source"]
+__all__ = ["Reply", "Runner", "ServedSource", "bundle_hash", "read_source"]
 
 
 @dataclass(frozen=True, slots=True)
-class BundleSource:
+class ServedSource:
     """What is served: a bundle by its ``path``, of which ``program`` (None: all that take the same inputs as
     its first), on ``devices`` (None: those it was compiled for). ``threads``: of the pool of a replica;
     ``libraries``: whether native code of the bundle runs."""
@@ -57,7 +57,7 @@ class Reply:
     fallbacks: int = 0
 
 
-def read_source(source: BundleSource) -> Bundle:
+def read_source(source: ServedSource) -> Bundle:
     """The bundle of a source; nothing of it runs, and what would be refused later is refused now. Raises
     DocumentError, LibraryError, UntrustedLibraryError."""
     bundle = read_runnable(as_path(source.path, "a bundle"), libraries=source.libraries)
@@ -76,7 +76,7 @@ class Runner:
     """See the module. One batch at a time: another thread waits. Raises, when made, what gr.load raises, and
     InputError for a model that the protocol cannot serve."""
 
-    def __init__(self, source: BundleSource):
+    def __init__(self, source: ServedSource):
         bundle = read_source(source)
         if bundle.flow is not None and source.program is None:
             inputs, outputs, programs = _of_flow(source)
@@ -134,15 +134,13 @@ def _by_row(port: Port) -> Port:
 # **************** programs of a bundle ****************
 
 
-def _of_programs(bundle: Bundle, source: BundleSource) -> tuple[list[Port], list[Port], list[RowProgram]]:
+def _of_programs(bundle: Bundle, source: ServedSource) -> tuple[list[Port], list[Port], list[RowProgram]]:
     """The ports and programs of a bundle whose programs differ in sizes only."""
     entries = bundle.programs if source.program is None else (bundle.program(source.program),)
     opened = [_open(bundle, entry, source) for entry in entries]
-    (inputs, outputs), *others = [
-        _ports(module, entry) for module, entry in zip(opened, entries, strict=True)
-    ]
-    for entry, ports in zip(entries[1:], others, strict=True):
-        if [_signature(p) for p in ports] != [_signature(p) for p in (inputs, outputs)]:
+    ports = [_ports(module, entry) for module, entry in zip(opened, entries, strict=True)]
+    for entry, own in zip(entries, ports, strict=True):
+        if list(map(_signature, own)) != list(map(_signature, ports[0])):
             first = entries[0].name
             raise DocumentError(
                 f"{source.path}: program {entry.name!r} takes other inputs than {first!r}, so it is another "
@@ -150,14 +148,13 @@ def _of_programs(bundle: Bundle, source: BundleSource) -> tuple[list[Port], list
                 got=entry.name,
             )
     programs = [
-        RowProgram(tuple(port.shape for port in ports[0]), _runs(module))
-        for ports, module in zip([(inputs, outputs), *others], opened, strict=True)
+        RowProgram(tuple(port.shape for port in inputs), _runs(module))
+        for (inputs, _), module in zip(ports, opened, strict=True)
     ]
-    both = [(inputs, outputs), *others]
-    return _merged([p[0] for p in both]), _merged([p[1] for p in both]), programs
+    return _merged([own[0] for own in ports]), _merged([own[1] for own in ports]), programs
 
 
-def _open(bundle: Bundle, entry: BundleProgram, source: BundleSource) -> GraphModule:
+def _open(bundle: Bundle, entry: BundleProgram, source: ServedSource) -> GraphModule:
     return open_program(bundle, entry, source.devices, threads=source.threads, unset_inputs="refuse")
 
 
@@ -194,7 +191,7 @@ def _runs(module: GraphModule) -> Any:
     return run
 
 
-def _of_flow(source: BundleSource) -> tuple[list[Port], list[Port], list[RowProgram]]:
+def _of_flow(source: ServedSource) -> tuple[list[Port], list[Port], list[RowProgram]]:
     """The ports of a bundle with a flow, and a program for each of the sizes that it was compiled at."""
     made = load(source.path, source.devices, threads=source.threads, libraries=source.libraries)
     module = cast("Any", made)  # a FlowModule: the only thing that it lacks here is a session

@@ -26,7 +26,7 @@ from .front import DEADLINE, Front
 from .http_server import listen, make_server
 from .metrics import ServingMetrics
 from .request_bodies import Bodies
-from .runner import BundleSource, bundle_hash, read_source
+from .runner import ServedSource, bundle_hash, read_source
 
 if TYPE_CHECKING:
     from .deployment import Scale, Workers
@@ -43,7 +43,7 @@ class Named:
 
     name: str
     version: str
-    make: Callable[[], BundleSource]
+    make: Callable[[], ServedSource]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class _Server:
         self.workers: dict[tuple[str, str], Workers] = {}
         self.numbers: dict[str, int] = {}  # of deployments, by name and version
 
-    async def run(self, sources: Sequence[BundleSource], listening: socket.socket) -> None:
+    async def run(self, sources: Sequence[ServedSource], listening: socket.socket) -> None:
         serve = rays.import_ray("ray.serve")
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
         serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
@@ -160,7 +160,7 @@ class _Server:
 
     # **************** models ****************
 
-    async def _deploy(self, one: Named, source: BundleSource, metrics: ServingMetrics) -> Workers:
+    async def _deploy(self, one: Named, source: ServedSource, metrics: ServingMetrics) -> Workers:
         from .deployment import deploy
 
         name = f"{one.name}-{one.version}"
@@ -168,7 +168,7 @@ class _Server:
         source = replace(source, threads=self.serving.replica_threads)
         return await deploy(source, f"{name}-{self.numbers[name]}", self.scale, metrics)
 
-    async def _add(self, one: Named, source: BundleSource) -> None:
+    async def _add(self, one: Named, source: ServedSource) -> None:
         metrics = ServingMetrics(one.name, one.version)
         workers = await self._deploy(one, source, metrics)
         limits = Limits(self.serving.queued, self.scale.batches, self.serving.delay)

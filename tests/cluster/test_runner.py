@@ -9,7 +9,7 @@ import graph_runtime as gr
 from graph_runtime.cluster import rays
 from graph_runtime.cluster.batcher import RowBatch
 from graph_runtime.cluster.offers import Making, make_source, parse_offer
-from graph_runtime.cluster.runner import BundleSource, Runner, bundle_hash, read_source
+from graph_runtime.cluster.runner import Runner, ServedSource, bundle_hash, read_source
 from graph_runtime.cluster.status import status_lines
 from graph_runtime.cluster.travel import content_hash, pack, unpack
 
@@ -35,7 +35,7 @@ def expected(x: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("devices", ["cpu:0", "tt:0"])
 def test_programs_of_several_sizes_serve_rows_of_any_number(tmp_path, devices):
     path = bundle(tmp_path, {f"b{n}": dense(n) for n in (4, 1, 8)}, devices)
-    runner = Runner(BundleSource(path))
+    runner = Runner(ServedSource(path))
     assert (runner.served.rows, runner.served.why) == ((1, 4, 8), "")
     assert runner.served.inputs[0].shape == (-1, 6)
     x = np.random.default_rng(1).standard_normal((3, 6)).astype(np.float32)
@@ -46,7 +46,7 @@ def test_programs_of_several_sizes_serve_rows_of_any_number(tmp_path, devices):
 
 
 def test_rows_that_depend_on_each_other_run_alone(tmp_path):
-    runner = Runner(BundleSource(bundle(tmp_path, {"main": dense(4, axis=0)})))
+    runner = Runner(ServedSource(bundle(tmp_path, {"main": dense(4, axis=0)})))
     assert runner.served.rows == ()
     assert "depend on the other rows" in runner.served.why
     x = np.ones((4, 6), np.float32)
@@ -54,7 +54,7 @@ def test_rows_that_depend_on_each_other_run_alone(tmp_path):
 
 
 def test_outputs_without_rows_run_alone(tmp_path):
-    runner = Runner(BundleSource(bundle(tmp_path, {"main": _sum()})))
+    runner = Runner(ServedSource(bundle(tmp_path, {"main": _sum()})))
     assert (runner.served.rows, "in common" in runner.served.why) == ((), True)
 
 
@@ -67,17 +67,17 @@ def _sum() -> gr.GraphBuilder:
 def test_programs_that_take_other_inputs_are_other_models(tmp_path):
     path = bundle(tmp_path, {"one": dense(1), "other": _sum()})
     with pytest.raises(gr.DocumentError, match="PATH#other"):
-        Runner(BundleSource(path))
-    assert Runner(BundleSource(path, "one")).served.rows == (1,)
+        Runner(ServedSource(path))
+    assert Runner(ServedSource(path, "one")).served.rows == (1,)
     with pytest.raises(gr.DocumentError, match="did you mean 'other'"):
-        read_source(BundleSource(path, "othre"))
+        read_source(ServedSource(path, "othre"))
 
 
 def test_what_values_cause_is_in_the_reply(tmp_path):
     builder = gr.GraphBuilder()
     table, at = builder.param("table", W), builder.input("i", (2,), "int32")
     builder.output(builder.op("take", table, at, axis=0))
-    runner = Runner(BundleSource(bundle(tmp_path, builder)))
+    runner = Runner(ServedSource(bundle(tmp_path, builder)))
     assert runner.served.rows == (2,)
     reply = runner.run(RowBatch(("a",), 2, 2, {"i": np.array([0, 99], np.int32)}))
     assert (reply.kernel, reply.outputs) == (True, {})
@@ -128,7 +128,7 @@ def test_bundles_travel_by_content(tmp_path, name):
     packed = pack(tmp_path / name, bytes)
     there = unpack(packed, bytes, tmp_path / "there")
     assert there.name == content_hash(packed)
-    assert bundle_hash(read_source(BundleSource(str(there)))) == bundle_hash(read_source(BundleSource(path)))
+    assert bundle_hash(read_source(ServedSource(str(there)))) == bundle_hash(read_source(ServedSource(path)))
     assert unpack(packed, lambda _: pytest.fail("it is there"), tmp_path / "there") == there
 
 

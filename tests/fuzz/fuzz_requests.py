@@ -29,7 +29,7 @@ from graph_runtime.cluster.batcher import Batcher, RowBatch
 from graph_runtime.cluster.catalog import Catalog, ServedModel
 from graph_runtime.cluster.front import Front
 from graph_runtime.cluster.metrics import ServingMetrics
-from graph_runtime.cluster.runner import BundleSource, Runner
+from graph_runtime.cluster.runner import Runner, ServedSource
 
 SECONDS_OF_TEST = 1.0
 INFER = "/v2/models/m/infer"
@@ -123,7 +123,7 @@ def front() -> Front:
         path = gr.build_bundle(
             {f"b{n}": program(n) for n in (1, 4)}, "cpu:0", Path(folder) / "m", compile=False
         )
-        runner = Runner(BundleSource(str(path)))
+        runner = Runner(ServedSource(str(path)))
 
     async def answer(batch: RowBatch):
         reply = runner.run(batch)
