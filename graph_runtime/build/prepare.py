@@ -101,8 +101,14 @@ def prepare(
     }
     model, asked = imported, options
     if options.fuse:
-        model, own["placed"] = _rewritten(imported, devices, options, own["kernels"], measure, tell)
-        asked = replace(options, place={})  # it has been followed
+        from ..rewrite.store_weights import split_formats
+        from ..rewrite.target import target
+
+        weights, tensors = split_formats(parse_list(devices), options.formats)
+        asked = replace(options, formats=tensors)
+        model, placement = _rewritten(imported, devices, asked, own["kernels"], tell)
+        model, own["placed"] = target(model, placement, measure, weights)
+        asked = replace(asked, place={})  # it has been followed
     tell("planning", 0, 0)
     try:
         planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
@@ -161,13 +167,11 @@ def _rewritten(
     devices: str | Device | Sequence[str | Device],
     options: Options,
     kernels: Mapping[str, Collection[str]],
-    measure: Measure | None,
     tell: Tell,
 ) -> tuple[Model, Placement]:
-    """The model, simplified and fused, then as the devices that its nodes are placed on want it."""
+    """The model, simplified and fused, and where its nodes are placed."""
     from .. import rewrite  # rewrites are loaded where nodes may be rewritten only
     from ..plan import placement as placing
-    from ..rewrite.target import target
 
     tell("simplifying", 0, 0)
     model = rewrite.simplify(model, devices, options.place)
@@ -175,7 +179,7 @@ def _rewritten(
     tell("fusing", 0, 0)
     model = rewrite.fuse(model, devices)
     tell("placing", 0, 0)
-    placement = placing.place(
+    return model, placing.place(
         model.graph,
         devices,
         pins=_pins(model, options.place),
@@ -194,7 +198,6 @@ def _rewritten(
         numerics=options.numerics,
         constants=model.constants,
     )
-    return target(model, placement, measure)
 
 
 def _set_inputs(model: Model) -> Sequence[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from ..base.dtypes import FORMATS, ROWS, TILED, format_of
 from ..base.errors import PlanError, did_you_mean
 from ..base.machine.descriptors import Descriptor
-from ..base.machine.devices import Device
+from ..base.machine.devices import HOST_KERNELS, Device, kernels_of
 from ..base.machine.layout import ROW_MAJOR, TILE, Layout, host_layout
 from ..ir.graph import TensorType
 
@@ -69,7 +69,8 @@ def read_formats(devices: Sequence[Device], formats: Mapping[str, str]) -> list[
         known = [f for f in owners[0].descriptor.formats if FORMATS[f].kind == "float"]
         if owners[0].descriptor.layouts == (ROW_MAJOR,):
             raise PlanError(
-                f"format {name}={fmt}: {name} stores tensors in their own dtype; cast them in the graph",
+                f"format {name}={fmt}: {name} stores tensors in their own dtype; cast them in the graph"
+                + _of_weights(owners[0]),
                 got=fmt,
                 device=name,
             )
@@ -81,6 +82,14 @@ def read_formats(devices: Sequence[Device], formats: Mapping[str, str]) -> list[
                 device=name,
             )
     return [formats.get(str(d), formats.get(d.kind)) for d in devices]
+
+
+def _of_weights(device: Device) -> str:
+    if kernels_of(device.kind) != HOST_KERNELS:
+        return ""
+    return (
+        " (bf16 of a host is for weights of products, where a model is rewritten: an ONNX file, or with fuse)"
+    )
 
 
 def _fill(shape: tuple[int, ...]) -> float:

@@ -1,11 +1,13 @@
 """Model + Placement -> what one kind of device wants of its nodes only: on cpu volumes as images, images with
-their channels last, constant weights in panels, and one of several kernels (docs/cpu.md).
+their channels last, constant weights in panels, one of several kernels, and weights in the format that the
+caller asks for (docs/cpu.md).
 
 Nodes stay where they were placed; what is added runs where the node that needs it runs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +19,7 @@ from .choose_kernels import Measure, choose_kernels
 from .net import Net
 from .pack_weights import pack_recurrent_weights, pack_weights
 from .resampling import resampling
+from .store_weights import store_weights
 from .transposed import transposed_convolutions
 from .volumes import volumes_as_images
 
@@ -25,10 +28,16 @@ __all__ = ["target"]
 _ADDED = "made for the nodes around it, which run here"
 
 
-def target(model: Model, placement: Placement, measure: Measure | None = None) -> tuple[Model, Placement]:
+def target(
+    model: Model,
+    placement: Placement,
+    measure: Measure | None = None,
+    formats: Mapping[str, str] | None = None,
+) -> tuple[Model, Placement]:
     """The model and its placement as the devices want them.
 
     ``placement``: one of ``model.graph``. ``measure``: times kernels where an op has several; None: by rule.
+    ``formats``: host -> format of the weights of its products (split_formats), by default float32.
     Both come back as they were where there is nothing to do.
     """
     names = [str(device) for device in placement.devices]
@@ -41,6 +50,7 @@ def target(model: Model, placement: Placement, measure: Measure | None = None) -
     pack_weights(net, measure)
     pack_recurrent_weights(net)
     choose_kernels(net, measure)
+    store_weights(net, formats or {})
     net.prune()
     made = net.model()
     if made.graph is model.graph:

@@ -1,5 +1,9 @@
 /* panels.h: C = A B in float32, B constant and packed, the inner loop of the cpu's dense and conv2d.
  *
+ * B may be stored in bf16, pairs of two rows of k: then A is rounded to bf16, too, as it is gathered, and sums are
+ * float32. Machines with the instruction multiply pairs; others shift the elements of B to floats, whose products are
+ * fused into the sums as ever, so that last bits differ between the two.
+ *
  * B lies in panels of 32 columns, [ceil(n / 32)][k][32] padded with zeros, the same for every instruction
  * set. A is gathered block by block into rows of a fixed distance that the nearest cache holds, so that it may
  * lie anyhow: rows of a matrix, or an image under a window (cpu/conv_packed.h). The widest instruction set that
@@ -40,6 +44,7 @@ struct gr_panels {
   int (*in_place)(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found);
   const void *image;                   /* gather's own, and in_place's */
   const float *b;                      /* [ceil(n / 32)][k][32] */
+  int pairs;                           /* b is bf16 [ceil(n / 32)][ceil(k / 2)][32][2], as four bytes each */
   float *c;                            /* c[row * c_row + column] */
   int64_t c_row;
   const float *bias;                   /* NULL or [n] */
@@ -92,29 +97,57 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
 
 /* ---------------------------------------------------------------- one a machine */
 
+#define GR_B_FLOATS 0                  /* forms of B: panels_isa.h */
+#define GR_B_PAIRS 1
+#define GR_B_DOTS 2
+
 #include "isa/any.h"
 #define GR_ISA_ROWS 4
+#define GR_B_FORM GR_B_FLOATS
+#include "panels_isa.h"
+#include "isa/any.h"
+#define GR_ISA_ROWS 4
+#define GR_B_FORM GR_B_PAIRS
 #include "panels_isa.h"
 
 #if defined(__x86_64__)
 #include "isa/avx2.h"
 #define GR_ISA_ROWS 6
+#define GR_B_FORM GR_B_FLOATS
+#include "panels_isa.h"
+#include "isa/avx2.h"
+#define GR_ISA_ROWS 6
+#define GR_B_FORM GR_B_PAIRS
 #include "panels_isa.h"
 
 #include "isa/avx512.h"
 #define GR_ISA_ROWS 14
+#define GR_B_FORM GR_B_FLOATS
+#include "panels_isa.h"
+#include "isa/avx512.h"
+#define GR_ISA_ROWS 14
+#define GR_B_FORM GR_B_PAIRS
+#include "panels_isa.h"
+#include "isa/avx512bf16.h"
+#define GR_ISA_ROWS 14
+#define GR_B_FORM GR_B_DOTS
 #include "panels_isa.h"
 #elif defined(__aarch64__)
 #include "isa/neon.h"
 #define GR_ISA_ROWS 12
+#define GR_B_FORM GR_B_FLOATS
+#include "panels_isa.h"
+#include "isa/neon.h"
+#define GR_ISA_ROWS 12
+#define GR_B_FORM GR_B_PAIRS
 #include "panels_isa.h"
 #endif
 
 /* ---------------------------------------------------------------- which instruction set */
 
-/* Rows row .. row_end-1 of panels panel .. panel_end-1. */
-static inline void gr_panels_block(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
-                                   int64_t panel_end) {
+/* Rows row .. row_end-1 of panels panel .. panel_end-1, B in floats. */
+static inline void gr_panels_floats(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
+                                    int64_t panel_end) {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) {
     gr_panels_block_avx512(p, row, row_end, panel, panel_end);
@@ -131,6 +164,36 @@ static inline void gr_panels_block(const gr_panels *p, int64_t row, int64_t row_
   }
 #endif
   gr_panels_block_any(p, row, row_end, panel, panel_end);
+}
+
+/* The same, B in pairs of bf16. */
+static inline void gr_panels_pairs(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
+                                   int64_t panel_end) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bf16")) {
+    gr_panels_block_pairs_avx512bf16(p, row, row_end, panel, panel_end);
+    return;
+  }
+  if (__builtin_cpu_supports("avx512f")) {
+    gr_panels_block_pairs_avx512(p, row, row_end, panel, panel_end);
+    return;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    gr_panels_block_pairs_avx2(p, row, row_end, panel, panel_end);
+    return;
+  }
+#elif defined(__aarch64__)
+  if (GR_NEON) {
+    gr_panels_block_pairs_neon(p, row, row_end, panel, panel_end);
+    return;
+  }
+#endif
+  gr_panels_block_pairs_any(p, row, row_end, panel, panel_end);
+}
+
+static inline void gr_panels_block(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
+                                   int64_t panel_end) {
+  (p->pairs ? gr_panels_pairs : gr_panels_floats)(p, row, row_end, panel, panel_end);
 }
 
 /* ---------------------------------------------------------------- all of C */

@@ -1,25 +1,78 @@
-/* panels_isa.h: panels.h for one instruction set; included once for each, and by panels.h only.
+/* panels_isa.h: panels.h for one instruction set and one form of B; included once for each, and by panels.h only.
  *
- * GR_ISA(name) names the functions. A register tile is up to GR_ISA_ROWS rows of two vectors of GR_ISA_LANES
+ * GR_OF(name) names the functions. A register tile is up to GR_ISA_ROWS rows of two vectors of GR_ISA_LANES
  * floats: as many sums as the registers hold beside two vectors of B and one splat of A.
  *
- * defines: GR_ISA(gr_panels_block)
+ * The forms: GR_B_FLOATS, GR_B_PAIRS, whose elements are shifted out of their pair, and GR_B_DOTS, where the
+ * instruction set multiplies pairs (GR_ISA_DOT). Each is B in units of four bytes; a unit is a float of B or two
+ * bf16 of k, one after the other.
+ *
+ * defines: GR_OF(gr_panels_block)
  */
 
 #define GR_WIDTH (2 * GR_ISA_LANES)    /* columns of a tile */
 
+#if GR_B_FORM == GR_B_FLOATS
+#define GR_OF(name) GR_ISA(name)
+#define GR_UNIT 1                      /* elements of k of a unit of B */
+#define GR_HALVES 1                    /* steps that multiply a unit, each with a float of A */
+#define GR_B_LOAD(b, half) (*(const GR_V *)(b))
+#define GR_STEP(x, y, z) GR_ISA_FUSED(x, y, z)
+#else
+#define GR_OF_(name) GR_ISA(name)
+#define GR_OF(name) GR_OF_(name##_pairs)
+#define GR_UNIT 2
+#if GR_B_FORM == GR_B_DOTS
+#define GR_HALVES 1
+#define GR_B_LOAD(b, half) (*(const GR_V *)(b))
+#define GR_STEP(x, y, z) GR_ISA(gr_dot)(x, y, z)
+#else
+#define GR_HALVES 2
+#define GR_B_LOAD(b, half) GR_OF(gr_panels_half)(b, half)
+#define GR_STEP(x, y, z) GR_ISA_FUSED(x, y, z)
+#endif
+#endif
+
 #define GR_AHEAD 24                    /* rows of B that are asked for before their use */
+
+/* ---------------------------------------------------------------- bf16 */
+
+#if GR_B_FORM == GR_B_PAIRS
+/* The first or the second bf16 of each pair, as a float. */
+GR_ALWAYS GR_V GR_OF(gr_panels_half)(const float *b, int half) {
+  GR_VI bits = *(const GR_VI *)b;
+  return half ? (GR_V)(bits & ~0xffff) : (GR_V)(bits << 16);
+}
+#endif
+
+#if GR_B_FORM != GR_B_FLOATS
+/* A row of A to what the steps multiply: each float rounded to bf16, and for GR_B_DOTS two of them in the place of
+ * one. Behind ``depth`` elements lies room for a vector or two. */
+GR_ALWAYS void GR_OF(gr_panels_round)(float *a, int64_t depth) {
+  a[depth] = 0;                        /* the second of the last pair */
+#if GR_B_FORM == GR_B_DOTS
+  for (int64_t i = 0; i < depth; i += 2 * GR_ISA_LANES)
+    *(GR_V *)(a + i / 2) = GR_ISA(gr_pairs)(*(const GR_V *)(a + i), *(const GR_V *)(a + i + GR_ISA_LANES));
+#else
+  for (int64_t i = 0; i < depth; i += GR_ISA_LANES) {
+    GR_VI bits = *(const GR_VI *)(a + i), nan = (bits & 0x7fffffff) > 0x7f800000;
+    GR_VI near = bits + 0x7fff + (bits >> 16 & 1);      /* ties to even */
+    *(GR_VI *)(a + i) = ((near & ~nan) | ((bits | 0x400000) & nan)) & ~0xffff;
+  }
+#endif
+}
+#endif
 
 /* ---------------------------------------------------------------- a register tile */
 
 /* A NaN stays one. */
-GR_ALWAYS GR_V GR_ISA(gr_panels_clamp)(GR_V x, float least, float most) {
+GR_ALWAYS GR_V GR_OF(gr_panels_clamp)(GR_V x, float least, float most) {
   GR_V low = GR_ISA_SPLAT(least), high = GR_ISA_SPLAT(most);
   return GR_ISA_MIN(high, GR_ISA_MAX(low, x));
 }
 
 /* Where a tile's results go is long in coming from memory: it is asked for before the sums are made. */
-GR_ALWAYS void GR_ISA(gr_panels_ask)(const gr_tile *t, int rows) {
+GR_ALWAYS void GR_OF(gr_panels_ask)(const gr_tile *t, int rows) {
   for (int64_t i = 0; i < rows; ++i) {
     __builtin_prefetch(t->c + i * t->c_row, 1);
     __builtin_prefetch(t->c + i * t->c_row + GR_WIDTH - 1, 1);
@@ -31,11 +84,11 @@ GR_ALWAYS void GR_ISA(gr_panels_ask)(const gr_tile *t, int rows) {
 }
 
 /* gathered: the distance of the rows of A is known, and they have one run. */
-GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors, int gathered) {
+GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, int gathered) {
   GR_V acc[GR_ISA_ROWS * 2], zero = {0};
   const float *a = t->a.a, *b = t->b;
   int64_t a_row = gathered ? GR_A_ROW : t->a.row;
-  GR_ISA(gr_panels_ask)(t, rows);
+  GR_OF(gr_panels_ask)(t, rows);
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
@@ -45,18 +98,21 @@ GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors, i
     }
   }
   for (int64_t left = gathered ? 1 : t->a.runs; left > 0; --left, a += t->a.step - t->a.run) {
-    for (int64_t p = t->a.run; p > 0; --p, ++a, b += GR_PANEL) {
-      GR_V in[2];
+    for (int64_t p = t->a.run; p > 0; --p, a += GR_HALVES, b += GR_PANEL) {
       __builtin_prefetch(b + GR_AHEAD * GR_PANEL);   /* which few rows use comes from memory */
       __builtin_prefetch(b + GR_AHEAD * GR_PANEL + 16);
 #pragma GCC unroll 2
-      for (int v = 0; v < vectors; ++v) in[v] = *(const GR_V *)(b + v * GR_ISA_LANES);
-#pragma GCC unroll 16
-      for (int i = 0; i < rows; ++i) {
-        float x = a[i * a_row];
-        GR_V all = GR_ISA_SPLAT(x);
+      for (int half = 0; half < GR_HALVES; ++half) {
+        GR_V in[2];
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_ISA_FUSED(all, in[v], acc[i * 2 + v]);
+        for (int v = 0; v < vectors; ++v) in[v] = GR_B_LOAD(b + v * GR_ISA_LANES, half);
+#pragma GCC unroll 16
+        for (int i = 0; i < rows; ++i) {
+          float x = a[i * a_row + half];
+          GR_V all = GR_ISA_SPLAT(x);
+#pragma GCC unroll 2
+          for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_STEP(all, in[v], acc[i * 2 + v]);
+        }
       }
     }
   }
@@ -66,7 +122,7 @@ GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors, i
     for (int v = 0; v < vectors; ++v) {
       GR_V x = acc[i * 2 + v];
       if (t->extra) x += *(const GR_V *)(t->extra + i * t->c_row + v * GR_ISA_LANES);
-      if (t->clamp) x = GR_ISA(gr_panels_clamp)(x, t->least, t->most);
+      if (t->clamp) x = GR_OF(gr_panels_clamp)(x, t->least, t->most);
       *(GR_V *)(t->c + i * t->c_row + v * GR_ISA_LANES) = x;
     }
   }
@@ -75,13 +131,13 @@ GR_ALWAYS void GR_ISA(gr_panels_tile)(const gr_tile *t, int rows, int vectors, i
 #define GR_TILE_ROWS(r)                        \
   case r:                                      \
     if (vectors == 2)                          \
-      GR_ISA(gr_panels_tile)(t, r, 2, 1);      \
+      GR_OF(gr_panels_tile)(t, r, 2, 1);      \
     else                                       \
-      GR_ISA(gr_panels_tile)(t, r, 1, 1);      \
+      GR_OF(gr_panels_tile)(t, r, 1, 1);      \
     return;
 
 /* Not inlined: it holds the loop for every number of rows. */
-static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_rows)(const gr_tile *t, int64_t rows,
+static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_rows)(const gr_tile *t, int64_t rows,
                                                                            int vectors) {
   switch (rows) {
     GR_TILE_ROWS(1)
@@ -109,15 +165,15 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_rows)(const
 #undef GR_TILE_ROWS
 
 /* A whole tile whose A lies where it is. */
-static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_in_place)(const gr_tile *t, int vectors) {
+static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_in_place)(const gr_tile *t, int vectors) {
   if (vectors == 2)
-    GR_ISA(gr_panels_tile)(t, GR_ISA_ROWS, 2, 0);
+    GR_OF(gr_panels_tile)(t, GR_ISA_ROWS, 2, 0);
   else
-    GR_ISA(gr_panels_tile)(t, GR_ISA_ROWS, 1, 0);
+    GR_OF(gr_panels_tile)(t, GR_ISA_ROWS, 1, 0);
 }
 
 /* A tile of less columns than its vectors hold: by way of buffers that are wide enough. */
-static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_edge)(const gr_tile *t, int64_t rows,
+static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_edge)(const gr_tile *t, int64_t rows,
                                                                            int64_t columns, int in_place) {
   float c[GR_ISA_ROWS * GR_WIDTH] = {0}, extra[GR_ISA_ROWS * GR_WIDTH] = {0}, bias[GR_WIDTH] = {0};
   gr_tile tile = *t;
@@ -132,9 +188,9 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_edge)(const
   tile.extra = t->extra ? extra : NULL;
   int vectors = columns > GR_ISA_LANES ? 2 : 1;
   if (in_place)
-    GR_ISA(gr_panels_in_place)(&tile, vectors);
+    GR_OF(gr_panels_in_place)(&tile, vectors);
   else
-    GR_ISA(gr_panels_rows)(&tile, rows, vectors);
+    GR_OF(gr_panels_rows)(&tile, rows, vectors);
   for (int64_t i = 0; i < rows; ++i) memcpy(t->c + i * t->c_row, c + i * GR_WIDTH, (size_t)columns * 4);
 }
 
@@ -142,42 +198,69 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_edge)(const
 
 #define GR_LINES 4                     /* sums side by side, or each would wait for the one before */
 
-/* One panel's columns of the only row. */
-GR_ALWAYS void GR_ISA(gr_panels_line)(const float *a, const float *b, int64_t k, GR_V *sums) {
+/* Sums of one panel's columns over ``units`` of the only row. */
+GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t units, GR_V *sums) {
   GR_V acc[GR_LINES][GR_PANEL / GR_ISA_LANES] = {{{0}}};
   int64_t p = 0;
-  for (; p + GR_LINES <= k; p += GR_LINES) {
+  for (; p + GR_LINES <= units; p += GR_LINES) {
 #pragma GCC unroll 4
     for (int l = 0; l < GR_LINES; ++l) {
-      float x = a[p + l];
-      GR_V all = GR_ISA_SPLAT(x);
       /* memory is far: far enough ahead to hide it, within a page so that the address is mapped mostly */
       __builtin_prefetch(b + (p + l) * GR_PANEL + 1024);
       __builtin_prefetch(b + (p + l) * GR_PANEL + 1024 + 16);
+#pragma GCC unroll 2
+      for (int half = 0; half < GR_HALVES; ++half) {
+        float x = a[(p + l) * GR_HALVES + half];
+        GR_V all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 8
-      for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
-        acc[l][v] = GR_ISA_FUSED(all, *(const GR_V *)(b + (p + l) * GR_PANEL + v * GR_ISA_LANES), acc[l][v]);
+        for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
+          acc[l][v] = GR_STEP(all, GR_B_LOAD(b + (p + l) * GR_PANEL + v * GR_ISA_LANES, half), acc[l][v]);
+      }
     }
   }
-  for (; p < k; ++p) {
-    float x = a[p];
-    GR_V all = GR_ISA_SPLAT(x);
+  for (; p < units; ++p) {
+#pragma GCC unroll 2
+    for (int half = 0; half < GR_HALVES; ++half) {
+      float x = a[p * GR_HALVES + half];
+      GR_V all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 8
-    for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
-      acc[0][v] = GR_ISA_FUSED(all, *(const GR_V *)(b + p * GR_PANEL + v * GR_ISA_LANES), acc[0][v]);
+      for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
+        acc[0][v] = GR_STEP(all, GR_B_LOAD(b + p * GR_PANEL + v * GR_ISA_LANES, half), acc[0][v]);
+    }
   }
 #pragma GCC unroll 8
   for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
     sums[v] = (acc[0][v] + acc[1][v]) + (acc[2][v] + acc[3][v]);
 }
 
-static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_vector)(const gr_panels *p, int64_t row,
-                                                                             int64_t first, int64_t last) {
+#if GR_B_FORM == GR_B_FLOATS
+#define GR_WALK(a, b, k, sums) GR_OF(gr_panels_line)(a, b, k, sums)
+#else
+#define GR_WALK(a, b, k, sums) GR_OF(gr_panels_rounded_line)(a, b, k, sums)
+/* The same over k elements that are still to be rounded. */
+GR_ALWAYS void GR_OF(gr_panels_rounded_line)(const float *a, const float *b, int64_t k, GR_V *sums) {
+  _Alignas(64) float part[GR_A_ROW];
+  GR_V more[GR_PANEL / GR_ISA_LANES], zero = {0};
+  for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v) sums[v] = zero;
+  for (int64_t first = 0; first < k; first += GR_DEPTH) {
+    int64_t depth = gr_min(GR_DEPTH, k - first);
+    gr_copy_floats(part, a + first, depth);
+    GR_OF(gr_panels_round)(part, depth);
+    GR_OF(gr_panels_line)(part, b + first / GR_UNIT * GR_PANEL, gr_ceil_div(depth, GR_UNIT), more);
+#pragma GCC unroll 8
+    for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v) sums[v] += more[v];
+  }
+}
+#endif
+
+static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_vector)(const gr_panels *p, int64_t row,
+                                                                            int64_t first, int64_t last) {
   const float *a = p->a + row * p->a_row;
+  int64_t units = gr_ceil_div(p->k, GR_UNIT);
   for (int64_t panel = first; panel < last; ++panel) {
     GR_V sums[GR_PANEL / GR_ISA_LANES];
     float line[GR_PANEL];
-    GR_ISA(gr_panels_line)(a, p->b + panel * p->k * GR_PANEL, p->k, sums);
+    GR_WALK(a, p->b + panel * units * GR_PANEL, p->k, sums);
     memcpy(line, sums, sizeof line);
     int64_t column = panel * GR_PANEL, columns = gr_min(GR_PANEL, p->n - column);
     float *c = p->c + row * p->c_row + column;
@@ -196,11 +279,12 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_vector)(con
 /* ---------------------------------------------------------------- blocks */
 
 /* Rows of A, elements first .. first+depth-1 of k, times panels panel .. panel_end-1. */
-GR_ALWAYS void GR_ISA(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_place, int64_t row, int64_t rows,
+GR_ALWAYS void GR_OF(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_place, int64_t row, int64_t rows,
                                        int64_t first, int64_t depth, int64_t panel, int64_t panel_end) {
   int last = first + depth == p->k;
+  int64_t units = gr_ceil_div(p->k, GR_UNIT);
   for (; panel < panel_end; ++panel) {
-    const float *b = p->b + (panel * p->k + first) * GR_PANEL;
+    const float *b = p->b + (panel * units + first / GR_UNIT) * GR_PANEL;
     for (int64_t half = 0; half < GR_PANEL; half += GR_WIDTH) {
       int64_t column = panel * GR_PANEL + half, columns = gr_min(GR_WIDTH, p->n - column);
       if (columns <= 0) break;
@@ -208,28 +292,28 @@ GR_ALWAYS void GR_ISA(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_p
                    p->extra && last ? p->extra + row * p->c_row + column : NULL,
                    p->c + row * p->c_row + column, first > 0, p->clamp && last, p->least, p->most};
       if (columns % GR_ISA_LANES != 0)
-        GR_ISA(gr_panels_edge)(&t, rows, columns, in_place);
+        GR_OF(gr_panels_edge)(&t, rows, columns, in_place);
       else if (in_place)
-        GR_ISA(gr_panels_in_place)(&t, (int)(columns / GR_ISA_LANES));
+        GR_OF(gr_panels_in_place)(&t, (int)(columns / GR_ISA_LANES));
       else
-        GR_ISA(gr_panels_rows)(&t, rows, (int)(columns / GR_ISA_LANES));
+        GR_OF(gr_panels_rows)(&t, rows, (int)(columns / GR_ISA_LANES));
     }
   }
 }
 
-static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_block)(const gr_panels *p, int64_t row,
+static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const gr_panels *p, int64_t row,
                                                                             int64_t row_end, int64_t panel,
                                                                             int64_t panel_end) {
   if (p->rows == 1 && p->gather == NULL) {
-    GR_ISA(gr_panels_vector)(p, row, panel, panel_end);
+    GR_OF(gr_panels_vector)(p, row, panel, panel_end);
     return;
   }
   _Alignas(64) float a[GR_ISA_ROWS * GR_A_ROW];
   /* Where enough panels of all of k fit into the second cache, k runs inside of the rows, and C is written
    * once; else a depth of k passes all rows before the next. */
-  int64_t group = gr_max(1, GR_GROUP_BYTES / (4 * GR_PANEL * gr_max(p->k, 1)));
+  int64_t group = gr_max(1, GR_GROUP_BYTES / (4 * GR_PANEL * gr_max(gr_ceil_div(p->k, GR_UNIT), 1)));
   int inside = group >= gr_min(4, panel_end - panel);
-  if (!inside) group = GR_GROUP_BYTES / (4 * GR_PANEL * GR_DEPTH);
+  if (!inside) group = GR_GROUP_BYTES / (4 * GR_PANEL * GR_DEPTH / GR_UNIT);
   int64_t turn = inside ? GR_ISA_ROWS : row_end - row;
   for (int64_t from = panel; from < panel_end; from += group) {
     int64_t to = gr_min(panel_end, from + group), column = from * GR_PANEL;
@@ -239,10 +323,14 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_block)(cons
         int64_t depth = gr_min(GR_DEPTH, p->k - first);
         for (int64_t i = top; i < bottom; i += GR_ISA_ROWS) {
           int64_t rows = gr_min(GR_ISA_ROWS, bottom - i);
-          gr_a_rows found = {a, GR_A_ROW, 1, depth, depth};
-          int in_place = p->in_place && rows == GR_ISA_ROWS && depth == p->k && p->in_place(p, i, rows, &found);
+          int64_t units = gr_ceil_div(depth, GR_UNIT);
+          gr_a_rows found = {a, GR_A_ROW, 1, units, units};
+          int in_place = GR_B_FORM == GR_B_FLOATS && p->in_place && rows == GR_ISA_ROWS && depth == p->k && p->in_place(p, i, rows, &found);
           if (!in_place) (p->gather ? p->gather : gr_gather_rows)(p, i, rows, first, first + depth, a);
-          GR_ISA(gr_panels_strip)(p, found, in_place, i, rows, first, depth, from, to);
+#if GR_B_FORM != GR_B_FLOATS
+          for (int64_t r = 0; r < rows; ++r) GR_OF(gr_panels_round)(a + r * GR_A_ROW, depth);
+#endif
+          GR_OF(gr_panels_strip)(p, found, in_place, i, rows, first, depth, from, to);
           if (p->after && first + depth == p->k)
             p->after(p, i, rows, column, gr_min(p->n, to * GR_PANEL) - column);
         }
@@ -255,5 +343,13 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_panels_block)(cons
 #undef GR_WIDTH
 #undef GR_LINES
 #undef GR_AHEAD
+#undef GR_WALK
+#undef GR_OF
+#undef GR_OF_
+#undef GR_UNIT
+#undef GR_HALVES
+#undef GR_B_LOAD
+#undef GR_STEP
+#undef GR_B_FORM
 #undef GR_ISA_ROWS
 #include "isa/end.h"

@@ -1,7 +1,7 @@
 """Latency of ONNX models here and in other runtimes, in one run, as JSON lines.
 
     python tests/bench/bench_peers.py --models DIR [--names mlp,resnet50,...] [--threads 1,2] [--seconds 20]
-        [--peers onnxruntime,openvino]
+        [--peers onnxruntime,openvino] [--format bf16]
     python tests/bench/bench_peers.py --zoo DIR ...      every NAME.onnx of DIR, and a line that sums them up
 
 DIR has NAME.onnx beside NAME.npz, whose arrays in_<input> are what is run. Each runtime and number of threads
@@ -14,7 +14,9 @@ Every line has the machine: CPU family and model, instruction set, load at that 
 model has the median and the least ms of each runtime, our ratios to the others (of medians, of least, and
 the 95 % interval of the mean ratio of turns next to each other), and how far our outputs are from the first
 peer's, relative to its greatest value. The last line of a zoo has the median and the worst of the ratios to
-the fastest peer. A peer that is not installed is left out; a model that a runtime refuses is a line that says
+the fastest peer. With --format bf16 we store weights in bf16 (``formats={"cpu": "bf16"}``), OpenVINO computes
+in it, and ONNX Runtime, which has no arithmetic in bf16, in float32; ``error`` has how far each is from it
+then. A peer that is not installed is left out; a model that a runtime refuses is a line that says
 so.
 """
 
@@ -43,7 +45,9 @@ TURN = 0.02  # seconds of a turn, or one run
 # **************** one runtime in a process ****************
 
 
-def _ours(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[[], list[np.ndarray]]:
+def _ours(
+    model: Path, inputs: dict[str, np.ndarray], threads: int, format: str
+) -> Callable[[], list[np.ndarray]]:
     from graph_runtime.codegen.build import cached_library
 
     from graph_runtime.build.prepare import prepare
@@ -52,7 +56,7 @@ def _ours(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[
     from graph_runtime.run.library import load_library
 
     core.pool_set_threads(threads)
-    prepared = prepare(model, ["cpu:0"])
+    prepared = prepare(model, ["cpu:0"], formats={"cpu": format})
     built = cached_library([prepared.plan])
     module = create(prepared.plan, [load_library(built)] if built else None)
     set_constants(module, prepared.model.constants)
@@ -65,7 +69,9 @@ def _ours(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[
     return run
 
 
-def _onnxruntime(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[[], list[np.ndarray]]:
+def _onnxruntime(
+    model: Path, inputs: dict[str, np.ndarray], threads: int, format: str
+) -> Callable[[], list[np.ndarray]]:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -74,7 +80,9 @@ def _onnxruntime(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Ca
     return lambda: session.run(None, inputs)
 
 
-def _openvino(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Callable[[], list[np.ndarray]]:
+def _openvino(
+    model: Path, inputs: dict[str, np.ndarray], threads: int, format: str
+) -> Callable[[], list[np.ndarray]]:
     import openvino
 
     options = {
@@ -82,7 +90,7 @@ def _openvino(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Calla
         "PERFORMANCE_HINT": "LATENCY",
         "NUM_STREAMS": 1,
         "ENABLE_CPU_PINNING": False,
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": format,
     }
     core = openvino.Core()
     compiled = core.compile_model(core.read_model(str(model)), "CPU", options)
@@ -100,14 +108,14 @@ def _openvino(model: Path, inputs: dict[str, np.ndarray], threads: int) -> Calla
 MAKERS = {OURS: _ours, "onnxruntime": _onnxruntime, "openvino": _openvino}
 
 
-def _work(runtime: str, model: Path, threads: int) -> None:
+def _work(runtime: str, model: Path, threads: int, format: str) -> None:
     """Answer each line of stdin: "run" with the seconds of each run of a turn, a path with the outputs
     written there."""
     answer = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print is no answer
     with np.load(model.with_suffix(".npz")) as file:
         inputs = {key.removeprefix("in_"): file[key] for key in file.files if key.startswith("in_")}
-    run = MAKERS[runtime](model, inputs, threads)
+    run = MAKERS[runtime](model, inputs, threads, format)
     clock = time.perf_counter
     for _ in range(3):
         run()
@@ -132,7 +140,7 @@ def _work(runtime: str, model: Path, threads: int) -> None:
 class Worker:
     """A process that runs one model in one runtime. Raises RuntimeError where it does not take the model."""
 
-    def __init__(self, runtime: str, model: Path, threads: int):
+    def __init__(self, runtime: str, model: Path, threads: int, format: str):
         self.runtime, self.turns = runtime, list[list[float]]()
         command = [
             sys.executable,
@@ -143,6 +151,8 @@ class Worker:
             str(model),
             "--threads",
             str(threads),
+            "--format",
+            format,
         ]
         cores = sorted(os.sched_getaffinity(0))[:threads]
         self.process = subprocess.Popen(
@@ -187,14 +197,16 @@ class Worker:
         self.process.wait()
 
 
-def compare(model: Path, peers: list[str], threads: int, seconds: float, scratch: Path) -> dict:
+def compare(
+    model: Path, peers: list[str], threads: int, seconds: float, scratch: Path, format: str = "f32"
+) -> dict:
     """One line of the result."""
-    line = {"model": model.stem, "threads": threads}
+    line = {"model": model.stem, "threads": threads, "format": format}
     workers, refused = [], {}
     try:
         for runtime in (OURS, *peers):
             try:
-                workers.append(Worker(runtime, model, threads))
+                workers.append(Worker(runtime, model, threads, format))
             except RuntimeError as error:
                 refused[runtime] = str(error)
         if refused:
@@ -206,7 +218,7 @@ def compare(model: Path, peers: list[str], threads: int, seconds: float, scratch
             for worker in workers:
                 worker.time()
         scratch.mkdir(parents=True, exist_ok=True)
-        results = [w.outputs(scratch / f"{os.getpid()}_{i}.npz") for i, w in enumerate(workers[:2])]
+        results = [w.outputs(scratch / f"{os.getpid()}_{i}.npz") for i, w in enumerate(workers)]
     finally:
         for worker in workers:
             worker.close()
@@ -219,7 +231,13 @@ def compare(model: Path, peers: list[str], threads: int, seconds: float, scratch
     for worker in workers[1:]:
         line[f"ratio_to_{worker.runtime}"] = _ratios(line, workers[0], worker)
     if len(workers) > 1:
-        line["greatest_difference"] = max(map(_difference, *results), default=0.0)
+        line["greatest_difference"] = max(map(_difference, *results[:2]), default=0.0)
+        if format != "f32" and workers[1].runtime == "onnxruntime":
+            line["error"] = {
+                worker.runtime: max(map(_difference, result, results[1]), default=0.0)
+                for worker, result in zip(workers, results, strict=True)
+                if worker is not workers[1]
+            }
         line["ratio_to_fastest"] = max(line[f"ratio_to_{w.runtime}"]["least_ms"] for w in workers[1:])
     return line
 
@@ -269,11 +287,12 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2")
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--peers", default="onnxruntime,openvino")
+    parser.add_argument("--format", default="f32", choices=("f32", "bf16"))
     parser.add_argument("--scratch", type=Path, default=Path("/tmp"))
     parser.add_argument("--work", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
-        _work(given.work, given.models, int(given.threads))
+        _work(given.work, given.models, int(given.threads), given.format)
         return
     if (given.models is None) == (given.zoo is None):
         parser.error("one of --models and --zoo")
@@ -286,7 +305,9 @@ def main() -> None:
     lines = []
     for name in names:
         for threads in map(int, given.threads.split(",")):
-            line = compare(folder / f"{name}.onnx", peers, threads, given.seconds, given.scratch)
+            line = compare(
+                folder / f"{name}.onnx", peers, threads, given.seconds, given.scratch, given.format
+            )
             line["machine"] = machine(*packages)
             lines.append(line)
             print(json.dumps(line), flush=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from graph_runtime.codegen.shared_library import native_folder
 
+from graph_runtime.base import dtypes
 from graph_runtime.base.machine import devices
 from graph_runtime.build.libraries import isa
 from graph_runtime.ir import ops
@@ -17,12 +18,13 @@ from graph_runtime.ir.ops.select import select
 from graph_runtime.run import core
 
 pytestmark = pytest.mark.slow
-# what the compiler is told, on each machine; x86: what stands for __builtin_cpu_supports, no feature or all
-# but AVX-512's
+# what the compiler is told, on each machine; x86: what stands for __builtin_cpu_supports, no feature, all
+# but AVX-512's, or all but AVX-512's products of bf16
 PRETEND = {
     "x86_64": {
         "any": "-D__builtin_cpu_supports(name)=0",
         "avx2": "-D__builtin_cpu_supports(name)=(name[3] != '5')",
+        "avx512f": "-D__builtin_cpu_supports(name)=(name[3] != '5' || name[6] != 'b')",
     },
     "aarch64": {"any": "-DGR_NEON=0", "neon": "-DGR_NEON=1"},
 }.get(isa.host_arch(), {"any": "-DGR_ANY"})
@@ -43,8 +45,9 @@ KERNELS = (
 @pytest.fixture(scope="module", params=PRETEND)
 def library(request, tmp_path_factory):
     compiler = shutil.which("gcc")
-    if compiler is None or (request.param == "avx2" and "avx2" not in (isa.host_features() or ())):
-        pytest.skip("no gcc, or no AVX2")
+    needed = {"avx2": "avx2", "avx512f": "avx512f"}.get(request.param)
+    if compiler is None or (needed and needed not in (isa.host_features() or ())):
+        pytest.skip(f"no gcc, or no {needed}")
     folder = tmp_path_factory.mktemp("panels")
     lines = [f'#include "cpu/{name}.h"' for name in ("begin_f32", *HEADERS, "end")]
     functions = [f"int32_t k_{k}(const gr_call *call) {{ return gr_cpu_{k}__f32(call); }}" for k in KERNELS]
@@ -81,6 +84,7 @@ def run(function, op, attrs, arrays, types, outputs):
     for arg, array in zip(args, [*arrays, out], strict=True):
         shapes.append(ffi.new("int64_t[]", list(array.shape)))
         arg.addr, arg.shape, arg.ndim = array.ctypes.data, shapes[-1], array.ndim
+        arg.dtype = arg.format = dtypes.format_of(dtypes.from_numpy(array.dtype)).code
     words = ffi.new("int64_t[]", op.words(types, outputs, attrs) if op.words else [])
     scratch = np.empty(select(op, attrs, "cpu", types, outputs).scratch + 64, np.uint8)
     env = core.open_device(devices.cpu()).env

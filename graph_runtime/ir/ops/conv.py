@@ -7,8 +7,9 @@ Attribute words:
     [7] dilation_w
               [8] group; with NHWC [9] kernel_h [10] kernel_w; x, y are [N,H,W,C] and w is in panels
               (packed.py), a panel's k = (kernel_h, kernel_w, channels of the groups that share it: bundle_of,
-              which are one group then; of depthwise weights none), or with winograd=1 one tap of each of the
-              36 places of a tile (winograd.py); then those of the epilogue (steps.py)
+              which are one group then; of depthwise weights none), of one group also of bfloat16 beside an x
+              of float32, or with winograd=1 one tap of each of the 36 places of a tile (winograd.py); then
+              those of the epilogue (steps.py)
 y[n,o,i,j] = bias[o] + sum over c,p,q of w[o,c,p,q] * x[n, g*C/group + c, i*stride_h - pad_top + p*dilation_h,
 j*...], where g = o / (O / group) and x is 0 outside of the image.
 On tt it reads the words of numerics.py after these.
@@ -27,15 +28,19 @@ from .epilogue import own_inputs, register_product
 from .linear import gemm_scratch
 from .numerics import ATTRS, STREAM_DIRS
 from .packed import (
+    PAIRED,
     bundle_of,
     grouped_panel_type,
+    is_paired,
     packed_attr,
+    paired_type,
     panel_type,
     refuse_packed,
     refuse_panels,
     takes_packed,
     unpack,
     unpack_grouped,
+    unpair,
 )
 from .registry import Attr, Body, Case, Op
 from .winograd import WINOGRAD, by_tiles, check_winograd, winograd_cases, winograd_pays, winograd_type
@@ -105,9 +110,11 @@ def _check_panels(inputs, attrs):
         wanted = winograd_type(o, c // group, group)
     else:
         wanted = _panel_type(o, c // group, math.prod(kernel), group)
+        if is_paired(w, attrs) and x.dtype == "float32" and group == 1:
+            wanted = paired_type(wanted)
     if w != wanted:
         rules.fail(
-            "conv2d", f"packed={o}: the weight must be {wanted}, got {w}", got=w.shape, wanted=wanted.shape
+            "conv2d", f"packed={o}: the weight must be {wanted}, got {w}", got=str(w), wanted=str(wanted)
         )
 
 
@@ -125,7 +132,8 @@ def _panel_type(o, channels, taps, group):
 
 def _infer(inputs, attrs):
     x, w = inputs[:2]
-    dtype = rules.one_dtype("conv2d", inputs, _TYPES)
+    alike = (x, *inputs[2:]) if is_paired(w, attrs) else inputs
+    dtype = rules.one_dtype("conv2d", alike, _TYPES)
     (group,) = rules.limit("conv2d", "group", (attrs["group"],), 1, 1)
     rules.rank("conv2d", "input 0 (image)", x, 4, "N,C,H,W" if attrs["layout"] == "NCHW" else "N,H,W,C")
     if not attrs["packed"]:
@@ -179,6 +187,8 @@ def _plain(arrays, attrs):
     if attrs["layout"] == "NCHW":
         return x, w
     o, group, kernel = attrs["packed"], attrs["group"], attrs["kernel_shape"]
+    if w.dtype != x.dtype:
+        x, w = rules.narrow(x, PAIRED), unpair(w, math.prod(kernel) * x.shape[3])
     if _is_depthwise(o, x.shape[3] // group, group):
         oihw = unpack(w, o).T.reshape(o, 1, *kernel)
     else:
@@ -290,6 +300,9 @@ def _cases():
             packed = {"layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
             inputs = (("float32", (x[0], *x[2:], x[1])), ("float32", panels.shape), *tail)
             yield Case(f"packed_{name}", inputs, attrs | packed, nmse=_NMSE)
+            if "group" not in attrs:
+                pairs = (inputs[0], (PAIRED, paired_type(panels).shape), *tail)
+                yield Case(f"bf16_{name}", pairs, attrs | packed, nmse=_NMSE)
     yield from winograd_cases(_NMSE)
     for t in _TYPES[1:]:
         yield Case(
@@ -321,6 +334,10 @@ def _epilogue_cases():
         own = (("float32", last), ("float32", panels.shape), ("float32", w[:1]))
         packed = {**more, "layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
         image = ("float32", (x[0], *x[2:], w[0]))
+        if "group" not in more:
+            pairs = (own[0], (PAIRED, paired_type(panels).shape), own[2])
+            extras = (image, ("float32", w[:1]), ("float32", ()))
+            yield Case(f"bf16_{name}", (*pairs, *extras), {**packed, "epilogue": steps}, nmse=_NMSE)
         yield Case(
             f"packed_{name}",
             (*own, image, ("float32", w[:1]), ("float32", ())),

@@ -2,7 +2,7 @@
 
 C contract (args are the inputs, then the output). Attribute words; those of the epilogue (steps.py) follow:
     dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
-              with packed: [0] N; w is in panels (packed.py)
+              with packed: [0] N; w is in panels (packed.py), also of bfloat16 beside an x of float32
     matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped
               before the product; the dimensions before them broadcast as in numpy; optional bias [N]
 Products and sums of integers wrap; matmul takes all of them, dense int32. On tt dense and matmul read the
@@ -18,7 +18,19 @@ from ..graph import TensorType
 from . import rules
 from .epilogue import own_inputs, register_product
 from .numerics import ATTRS, STREAM_DIRS
-from .packed import PANEL_ROWS, packed_attr, panel_type, refuse_packed, refuse_panels, takes_packed, unpack
+from .packed import (
+    PAIRED,
+    PANEL_ROWS,
+    is_paired,
+    packed_attr,
+    paired_type,
+    panel_type,
+    refuse_packed,
+    refuse_panels,
+    takes_packed,
+    unpack,
+    unpair,
+)
 from .registry import Attr, Body, Case, Op
 from .work import Product, with_bias
 
@@ -42,24 +54,25 @@ def gemm_scratch(m: int, n: int, k: int, dtype: str) -> int:
 
 def _dense_sizes(inputs, attrs):
     """N and K."""
-    w = inputs[1].shape
-    return (attrs["packed"], w[1]) if attrs["packed"] else w
+    return (attrs["packed"], inputs[0].shape[-1]) if attrs["packed"] else inputs[1].shape
 
 
 def _dense_infer(inputs, attrs):
     x, w = inputs[:2]
-    dtype = rules.one_dtype("dense", inputs, _TYPES)
+    paired = is_paired(w, attrs)
+    dtype = rules.one_dtype("dense", (x, *inputs[2:]) if paired else inputs, _TYPES)
     if not x.shape:
         rules.fail("dense", f"input 0 must have at least 1 dimension [..,K], got {x}", got=x.shape)
     if attrs["packed"]:
         (columns,) = rules.limit("dense", "packed", (attrs["packed"],), 1, 1)
         wanted = panel_type(columns, x.shape[-1])
+        wanted = paired_type(wanted) if paired and dtype == "float32" else wanted
         if w != wanted:
             rules.fail(
                 "dense",
                 f"packed={attrs['packed']}: the weight must be {wanted}, got {w}",
-                got=w.shape,
-                wanted=wanted.shape,
+                got=str(w),
+                wanted=str(wanted),
             )
     else:
         rules.rank("dense", "input 1 (weight)", w, 2, "N,K")
@@ -83,9 +96,12 @@ def _dense_infer(inputs, attrs):
 
 def _dense(arrays, attrs):
     x, w, *bias = arrays
+    name = x.dtype.name
+    if attrs["packed"] and w.dtype != x.dtype:
+        x, w = rules.narrow(x, PAIRED), unpair(w, x.shape[-1])
     w = unpack(w, attrs["packed"]) if attrs["packed"] else w.T
     y = rules.wide(x) @ rules.wide(w)
-    return [rules.narrow(y + rules.wide(bias[0]) if bias else y, x.dtype.name)]
+    return [rules.narrow(y + rules.wide(bias[0]) if bias else y, name)]
 
 
 def _dense_flops(i, o, a):
@@ -152,6 +168,8 @@ def _dense_cases():
                 {"packed": n},
                 nmse=_NMSE,
             )
+            pairs = (PAIRED, paired_type(panels).shape)
+            yield Case(f"bf16_{name}", (("float32", x), pairs, *tail), {"packed": n}, nmse=_NMSE)
     for t in _TYPES[1:]:
         yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=_TYPED[t])
 
@@ -173,6 +191,9 @@ def _dense_epilogue_cases():
         own = (("float32", x), ("float32", panel_type(n, x[-1]).shape), ("float32", (n,)))
         yield Case(f"packed_{name}", (*own, *extra), {"packed": n, "epilogue": scaled}, nmse=_NMSE)
         bounded = {"packed": n, "epilogue": [["add", [-1, 3], {}], ["relu", [-2], {}]]}
+        pairs = (PAIRED, paired_type(panel_type(n, x[-1])).shape)
+        in_pairs = (own[0], pairs, own[2], *extra)
+        yield Case(f"bf16_{name}", in_pairs, {"packed": n, "epilogue": scaled}, nmse=_NMSE)
         yield Case(f"packed_{name}_bounds", (*own, ("float32", (*x[:-1], n))), bounded, nmse=_NMSE)
     yield Case(
         "epilogue_bf16",

@@ -2,6 +2,9 @@
 
 A panel is 32 output columns: float32 [ceil(n / 32), k, 32], padded with zeros, k = taps x channels, the
 channels inside. It is the same for every instruction set, so it is made once, when a model is compiled.
+Panels are also stored in bfloat16, two rows of k beside each other: [ceil(n / 32), ceil(k / 2), 64], element
+(p, c) of a panel at [p // 2, 2 * c + p % 2], which is how the instructions that multiply bfloat16 read them.
+A product with such a weight rounds its other operand to bfloat16, too, and sums in float32.
 
 C contract (args: w, then the panels). Attribute words:
     pack_panels   [0] transpose: w is [n, channels, taps ..], or with 1 [k, n]
@@ -18,21 +21,27 @@ from . import rules
 from .registry import KERNEL, Attr, Body, Case, Op, register
 
 __all__ = [
+    "PAIRED",
     "PANEL",
     "PANEL_ROWS",
     "bundle_of",
     "grouped_panel_type",
+    "is_paired",
     "pack_grouped",
     "packed_attr",
+    "pair",
+    "paired_type",
     "panel_type",
     "refuse_packed",
     "refuse_panels",
     "takes_packed",
     "unpack",
     "unpack_grouped",
+    "unpair",
 ]
 
 PANEL = 32  # GR_PANEL of native/kernels/panels.h
+PAIRED = "bfloat16"  # dtype of panels whose rows lie in pairs
 PANEL_ROWS = 12  # of the left operand, from which putting the right one into panels pays in each run
 
 
@@ -44,6 +53,33 @@ def packed_attr(what: str) -> Attr:
 def panel_type(n: int, k: int) -> TensorType:
     """The type of a weight of ``n`` output columns and ``k`` products each, in panels."""
     return TensorType("float32", (-(-n // PANEL), k, PANEL))
+
+
+def is_paired(weight: TensorType, attrs) -> bool:
+    """Whether a weight is in panels whose rows lie in pairs."""
+    return bool(attrs["packed"]) and weight.dtype == PAIRED
+
+
+def paired_type(panels: TensorType) -> TensorType:
+    """The type of panels [.., k, 32] of float32 when their rows lie in pairs of bfloat16."""
+    *count, k, width = panels.shape
+    return TensorType(PAIRED, (*count, -(-k // 2), 2 * width))
+
+
+def pair(panels: np.ndarray) -> np.ndarray:
+    """Panels [.., k, 32] of float32 with their rows in pairs, rounded to bfloat16: paired_type."""
+    *count, k, width = panels.shape
+    rows = np.zeros((*count, -(-k // 2) * 2, width), panels.dtype)
+    rows[..., :k, :] = panels
+    pairs = rows.reshape(*count, -1, 2, width).swapaxes(-1, -2)
+    return rules.narrow(pairs.reshape(*count, -1, 2 * width), PAIRED)
+
+
+def unpair(pairs: np.ndarray, k: int) -> np.ndarray:
+    """Panels [.., k, 32] of ``pair``, in float64."""
+    *count, half, width = pairs.shape
+    rows = rules.wide(pairs).reshape(*count, half, width // 2, 2).swapaxes(-1, -2)
+    return rows.reshape(*count, 2 * half, width // 2)[..., :k, :]
 
 
 def bundle_of(group: int, columns: int) -> int:

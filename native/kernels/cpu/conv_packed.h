@@ -1,4 +1,4 @@
-/* conv_packed.h: conv2d over NHWC images with weights in panels, float32 only.
+/* conv_packed.h: conv2d over NHWC images with weights in panels, float32; those of one group also of bf16.
  *
  * Groups of one channel (depthwise) run over channels (images.h); one group is a product of panels.h whose rows
  * are the windows of output pixels, gathered from the image block by block: where the taps of a kernel row lie
@@ -151,7 +151,7 @@ static inline int32_t GR_BODY(conv2d_packed)(const gr_call *call) {
   gr_finish finish;
   gr_finish_open(&finish, call, words + 11, 3);
   if (group > 1 && group == pixel && group == out->shape[3]) return gr_depthwise(call, bias, &finish);
-  int64_t channels = w->shape[1] / (kh * kw); /* of all groups, or of a bundle of them */
+  int64_t channels = group == 1 ? pixel : w->shape[1] / (kh * kw); /* of all groups, or of a bundle of them */
   int apart = words[7] != 1 || channels != pixel;
   gr_windows windows = {x->shape[1], x->shape[2], pixel, out->shape[1], out->shape[2], channels, 0, words[0],
                         words[1], words[2], words[3], words[6], words[7], apart ? kw : 1, apart ? 1 : kw};
@@ -160,7 +160,7 @@ static inline int32_t GR_BODY(conv2d_packed)(const gr_call *call) {
   gr_panels p = {.rows = gr_span(out, 0, 3), .n = out->shape[3], .k = kh * kw * channels, .a = gr_ptr(x),
                  .a_row = pixel, .gather = plain ? NULL : gr_gather_windows,
                  .in_place = plain ? NULL : gr_windows_inside, .image = &windows, .b = gr_ptr(w),
-                 .c = gr_ptr(out), .c_row = out->shape[3], .bias = bias, .extra = finish.extra,
+                 .pairs = w->dtype == GR_BF16, .c = gr_ptr(out), .c_row = out->shape[3], .bias = bias, .extra = finish.extra,
                  .clamp = finish.clamp, .least = finish.least, .most = finish.most,
                  .after = finish.steps.count ? gr_after_conv : NULL, .steps = &finish.steps};
   return channels == pixel ? gr_panels_run(call->env, &p) : gr_bundles_run(call, &p, &windows);

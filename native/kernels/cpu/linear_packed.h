@@ -1,4 +1,5 @@
-/* linear_packed.h: dense with weights in panels, and dense and matmul by OpenBLAS; float32 only.
+/* linear_packed.h: dense with weights in panels, and dense and matmul by OpenBLAS; float32, weights in
+ * panels also of bf16.
  *
  * defines: gr_cpu_dense_packed__f32, gr_cpu_dense_blas__f32, gr_cpu_matmul_blas__f32
  */
@@ -13,12 +14,12 @@ static void gr_after_dense(const gr_panels *p, int64_t row, int64_t rows, int64_
 /* gr-kernel: cpu/dense_packed : f32 */
 static inline int32_t GR_BODY(dense_packed)(const gr_call *call) {
   const gr_arg *x = &call->args[0], *w = &call->args[1], *out = &call->args[call->nargs - 1];
-  int64_t k = w->shape[1], n = call->attrs[0];
+  int64_t k = x->shape[x->ndim - 1], n = call->attrs[0];
   const int64_t *words = call->attrs + 1;
   gr_finish finish;
   gr_finish_open(&finish, call, words, out->ndim - 1);
   gr_panels p = {.rows = gr_span(x, 0, x->ndim - 1), .n = n, .k = k, .a = gr_ptr(x), .a_row = k, .b = gr_ptr(w),
-                 .c = gr_ptr(out), .c_row = n,
+                 .pairs = w->dtype == GR_BF16, .c = gr_ptr(out), .c_row = n,
                  .bias = gr_steps_own(call, words) == 3 ? gr_ptr(&call->args[2]) : NULL, .extra = finish.extra,
                  .clamp = finish.clamp, .least = finish.least, .most = finish.most,
                  .after = finish.steps.count ? gr_after_dense : NULL, .steps = &finish.steps};

@@ -1,0 +1,161 @@
+"""Weights of a host in bfloat16: what is stored so, what it computes, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graph_runtime as gr
+from graph_runtime.base.errors import PlanError
+from graph_runtime.build.prepare import prepare
+from graph_runtime.ir.model import Model
+from graph_runtime.ir.ops import registry
+from graph_runtime.ir.ops.packed import pair, paired_type, panel_type, unpair
+from graph_runtime.ir.ops.rules import narrow
+
+RNG = np.random.default_rng(23)
+
+
+def array(*shape):
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def rounded(x):
+    """To bfloat16 and back."""
+    return narrow(x, "bfloat16").astype(np.float32)
+
+
+def network():
+    """A convolution, one of groups, one of channels, a product."""
+    b = gr.GraphBuilder()
+    x = b.input("x", (2, 8, 9, 7))
+    y = b.op("conv2d", x, b.param("w1", array(40, 8, 3, 3)), pads=(1, 1, 1, 1), name="conv")
+    y = b.op("conv2d", y, b.param("w2", array(40, 20, 1, 1)), group=2, name="groups")
+    y = b.op("conv2d", y, b.param("w3", array(40, 1, 3, 3)), group=40, name="channels")
+    y = b.op("flatten", y)
+    b.output(b.op("dense", y, b.param("w4", array(5, 40 * 7 * 5)), name="product"))
+    return Model.from_builder(b)
+
+
+def weights(prepared):
+    """dtype of the weight of each product, in order."""
+    graph = prepared.plan.graph
+    found = []
+    for nid, fid in enumerate(graph.func_id.tolist()):
+        if fid >= 0 and graph.funcs[fid].op in ("conv2d", "dense"):
+            found.append(graph.entry_type(int(graph.in_eid[graph.in_ptr[nid] + 1])).dtype)
+    return found
+
+
+def test_products_of_one_group_are_stored_so_and_the_notes_say_it():
+    made = prepare(network(), "cpu:0", formats={"cpu": "bf16"})
+    assert weights(made) == ["bfloat16", "float32", "float32", "bfloat16"]
+    assert [n.text for n in made.model.notes if n.rule == "store_weights"] == [
+        "weights of 2 products on cpu are stored in bf16"
+    ]
+    assert weights(prepare(network(), "cpu:0")) == ["float32"] * 4
+    assert weights(prepare(network(), "cpu:0", formats={"cpu": "f32"})) == ["float32"] * 4
+
+
+def test_a_devices_own_entry_comes_before_its_kinds():
+    made = prepare(network(), ["cpu:0"], formats={"cpu": "bf16", "cpu:0": "f32"})
+    assert weights(made) == ["float32"] * 4
+
+
+def test_other_devices_keep_their_own_formats():
+    made = prepare(
+        network(), ["cpu:0", "tt:0"], formats={"cpu": "bf16", "tt": "bf16"}, place={"conv": "tt:0"}
+    )
+    assert weights(made)[0] == "float32"  # stored in tt's format, in the dtype of the graph
+    assert weights(made)[-1] == "bfloat16"
+    plan = made.plan
+    conv = plan.graph.names.index("conv")
+    assert plan.layout(int(plan.graph.row_ptr[conv])).format == "bf16"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rows=st.integers(1, 33),
+    k=st.integers(0, 900),
+    n=st.integers(1, 70),
+    special=st.sampled_from((None, np.inf, np.nan, 3.4e38, 1e-41)),
+)
+def test_a_product_rounds_both_operands_and_sums_in_float32(rows, k, n, special):
+    rng = np.random.default_rng([rows, k, n])
+    x, w = (rng.standard_normal((count, k)).astype(np.float32) for count in (rows, n))
+    if special is not None and k:
+        x[0, k - 1] = special
+    b = gr.GraphBuilder()
+    b.output(b.op("dense", b.input("x", x.shape), b.param("w", w), name="y"))
+    module = gr.create(Model.from_builder(b), devices="cpu:0", formats={"cpu": "bf16"})
+    module.run(x=x)
+    got = module.get_output(0).numpy()
+    with np.errstate(all="ignore"):
+        wanted = rounded(x).astype(np.float64) @ rounded(w).astype(np.float64).T
+        size = np.abs(rounded(x).astype(np.float64)) @ np.abs(rounded(w).astype(np.float64)).T
+    finite = np.isfinite(wanted) & (np.abs(wanted) < 3e38)
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+    # each of k products and sums rounds once; values below the normal ones may count as zero
+    error = np.abs(got[finite] - wanted[finite])
+    assert (error <= (k + 2) * 2.0**-23 * size[finite] + 1e-36).all()
+
+
+@given(k=st.integers(0, 9), n=st.integers(1, 40))
+@settings(max_examples=20, deadline=None)
+def test_pairs_hold_what_panels_do(k, n):
+    panels = RNG.standard_normal(panel_type(n, k).shape).astype(np.float32)
+    pairs = pair(panels)
+    assert pairs.shape == paired_type(panel_type(n, k)).shape
+    np.testing.assert_array_equal(unpair(pairs, k), rounded(panels))
+
+
+def test_a_bundle_holds_them_and_is_half_as_large(tmp_path):
+    b = gr.GraphBuilder()
+    y = b.input("x", (3, 256))
+    for i in range(3):
+        y = b.op("relu", b.op("dense", y, b.param(f"w{i}", array(256, 256) / 16), name=f"d{i}"))
+    b.output(y)
+    model = Model.from_builder(b)
+    sizes, x, results = [], array(3, 256), []
+    for name, formats in (("plain", {}), ("bf16", {"cpu": "bf16"})):
+        gr.build_bundle(model, "cpu:0", tmp_path / name, formats=formats)
+        sizes.append(sum(p.stat().st_size for p in (tmp_path / name).rglob("*") if p.is_file()))
+        module = gr.load(tmp_path / name)
+        module.run(x=x)
+        results.append(module.get_output(0).numpy())
+    assert sizes[1] < 0.6 * sizes[0]
+    assert 0 < np.abs(results[0] - results[1]).max() < 0.02 * np.abs(results[0]).max()
+
+
+@pytest.mark.parametrize(
+    ("formats", "says"),
+    [
+        ({"cpu": "bf61"}, r"f32 or bf16 \(did you mean 'bf16'"),
+        ({"cpu": "bfp8_b"}, "f32 or bf16"),
+        ({"cpu:3": "bf16"}, "no such device"),
+    ],
+)
+def test_other_formats_are_refused(formats, says):
+    with pytest.raises(PlanError, match=says):
+        prepare(network(), "cpu:0", formats=formats)
+
+
+def test_a_graph_that_is_run_as_it_is_written_refuses_it():
+    with pytest.raises(PlanError, match="where a model is rewritten"):
+        prepare(network(), "cpu:0", formats={"cpu": "bf16"}, fuse=False)
+
+
+def test_a_weight_of_pairs_has_the_type_that_its_product_says():
+    op = registry.require("dense")
+    from graph_runtime.base.errors import GraphError
+    from graph_runtime.ir.graph import TensorType
+
+    x, attrs = TensorType("float32", (2, 5)), op.decode({"packed": 3})
+    assert op.infer([x, TensorType("bfloat16", (1, 3, 64))], attrs)[0].shape == (2, 3)
+    for wrong in (TensorType("bfloat16", (1, 5, 32)), TensorType("float16", (1, 3, 64))):
+        with pytest.raises(GraphError):
+            op.infer([x, wrong], attrs)
+    with pytest.raises(GraphError, match="the weight must be float32"):
+        op.infer([TensorType("bfloat16", (2, 5)), TensorType("bfloat16", (1, 3, 64))], attrs)
