@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +34,10 @@ from ..plan.types import SAFE, SERIAL, Placement, Plan
 from .libraries.offered import inplace_rules, library_kernels
 
 if TYPE_CHECKING:
+    from ..frontends.onnx.begun import Begun
     from ..rewrite.choose_kernels import Measure
 
-__all__ = ["Prepared", "prepare", "read_model"]
+__all__ = ["Prepared", "begin_onnx", "prepare", "read_model"]
 
 _POLICY = "mincut"
 
@@ -237,12 +238,8 @@ def read_model(source: Any, options: Options | None = None, tell: Tell = silent)
         from ..frontends.onnx import load_model
 
         tell("importing", 0, 0)
-        try:
+        with _naming(source):
             return load_model(source, dims=options.dims, batch=options.batch, values=options.values)
-        except DocumentError as error:
-            if not isinstance(source, (str, os.PathLike)):
-                raise
-            raise DocumentError(f"{source}: {error}", **error.fields) from None
     if is_stablehlo(source) and not (options.dims or options.batch or options.values):
         from ..frontends.stablehlo import load_model as load_stablehlo
 
@@ -264,6 +261,25 @@ def read_model(source: Any, options: Options | None = None, tell: Tell = silent)
     if isinstance(source, GraphBuilder):
         return Model.from_builder(source)
     return Model(source if isinstance(source, Graph) else load_graph(source))
+
+
+def begin_onnx(source: Any, options: Options) -> Model | Begun:
+    """As read_model, of an ONNX file; what is there of one that its runs complete. Without ``batch``."""
+    from ..frontends.onnx.begun import begin_model
+
+    with _naming(source):
+        return begin_model(source, options.dims, options.values)
+
+
+@contextlib.contextmanager
+def _naming(source: Any) -> Iterator[None]:
+    """Puts a file's path before what is wrong with it."""
+    try:
+        yield
+    except DocumentError as error:
+        if not isinstance(source, (str, os.PathLike)):
+            raise
+        raise DocumentError(f"{source}: {error}", **error.fields) from None
 
 
 def _with_params(model: Model, params: Any) -> Model:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from ..base.errors import PlanError, did_you_mean
 from ..ir.graph import Graph
 
-__all__ = ["EXACTLY", "matching"]
+__all__ = ["EXACTLY", "matching", "naming"]
 
 EXACTLY = "node:"
 
@@ -20,14 +22,7 @@ def matching(graph: Graph, glob: str, what: str) -> np.ndarray:
 
     Raises PlanError ("``what`` 'glob' matches no ...") where there is none.
     """
-    if glob.startswith(EXACTLY):
-        hit = np.fromiter((n == glob[len(EXACTLY) :] for n in graph.names), bool, graph.num_nodes)
-    else:
-        match = re.compile(fnmatch.translate(glob)).match
-        by_func = np.array([bool(match(f.name) or (f.op and match(f.op))) for f in graph.funcs] + [False])
-        hit = by_func[graph.func_id] | np.fromiter(
-            (match(n) is not None for n in graph.names), bool, graph.num_nodes
-        )
+    hit = _hits(graph, glob)
     if not hit.any():
         known = [*graph.names, *(f.op or f.name for f in graph.funcs)]
         raise PlanError(
@@ -35,3 +30,17 @@ def matching(graph: Graph, glob: str, what: str) -> np.ndarray:
             got=glob,
         )
     return hit
+
+
+def naming(graph: Graph, table: Mapping[str, Any]) -> dict[str, Any]:
+    """The rows of {glob: ...} whose glob names a node."""
+    return {glob: value for glob, value in table.items() if _hits(graph, glob).any()}
+
+
+def _hits(graph: Graph, glob: str) -> np.ndarray:
+    if glob.startswith(EXACTLY):
+        return np.fromiter((n == glob[len(EXACTLY) :] for n in graph.names), bool, graph.num_nodes)
+    match = re.compile(fnmatch.translate(glob)).match
+    by_func = np.array([bool(match(f.name) or (f.op and match(f.op))) for f in graph.funcs] + [False])
+    by_name = np.fromiter((match(n) is not None for n in graph.names), bool, graph.num_nodes)
+    return by_func[graph.func_id] | by_name

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +16,7 @@ from ..base.garbage import gc_paused
 from ..base.machine.devices import Device
 from ..base.options import Options
 from ..base.progress import Tell, silent
-from ..build.prepare import Prepared, prepare
+from ..build.prepare import Prepared, begin_onnx, prepare
 from ..frontends import is_onnx, is_stablehlo
 from ..ir.builder import GraphBuilder
 from ..ir.documents.loader import load_graph
@@ -137,12 +138,12 @@ def create(
             name, graph = name or _name_of(graph), read_source(graph)
             if params is None and not libraries and stays_open(graph):
                 return cast("GraphModule", create_flow(graph, devices, chosen, name))
-        try:
-            prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
-        except GraphRuntimeError as error:
-            if params is not None or libraries or chosen.batch or not waits_for_runs(graph, error):
-                raise
-            return cast("GraphModule", create_flow(graph, devices, chosen, name))
+        elif is_onnx(graph) and params is None and not (libraries or chosen.batch):
+            name, graph = name or _name_of(graph), begin_onnx(graph, chosen)
+            if not isinstance(graph, Model):
+                return cast("GraphModule", create_flow(graph, devices, chosen, name))
+            chosen = replace(chosen, dims=graph.dims)
+        prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
         if not isinstance(graph, Plan):
             warn_of(prepared.plan)
         return open_prepared(prepared, libraries, name or _name_of(graph))

@@ -44,12 +44,13 @@ class Failure:
 
 @dataclass(eq=False)
 class Importer:
-    """Converts one file."""
+    """Converts one file. ``scope``: the values of names of its graph, once model() has come to its nodes."""
 
     source: ParsedFile
     tape: Tape = field(default_factory=Tape)
     notes: list[Note] = field(default_factory=list)
     failures: list[Failure] = field(default_factory=list)
+    scope: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.tape.strings = self.source.file.strings
@@ -70,6 +71,7 @@ class Importer:
                 self._plain(info, f"$.graph.input.{info.name}", "input")
                 scope[info.name] = TapeValue(self.source.types[info.name], info.name)
                 inputs.append(scope[info.name])
+        self.scope = scope
         self.nodes(graph, scope, "$.graph")
         self.refuse()
         outputs = {}

@@ -76,7 +76,10 @@ def parse_file(
 
 
 def checked_file(source: Any, onnx: Any, folder: Path | None) -> ModelFile:
-    """The file with its nodes in order and its functions inlined, whatever its inputs are."""
+    """The file with its nodes in order and its functions inlined, whatever its inputs are. ``source``: as
+    open_model's, or such a file."""
+    if isinstance(source, ModelFile):
+        return source
     file = open_model(source, onnx, folder)
     check_text(file.proto)
     free_dims(file.proto.graph)

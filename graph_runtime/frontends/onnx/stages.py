@@ -28,7 +28,18 @@ from .parse import ParsedFile
 from .sorting import names_read
 from .tape import TapeSequence, TapeValue
 
-__all__ = ["Known", "Read", "Stage", "StagedNode", "Type", "first_nodes", "next_stage"]
+__all__ = [
+    "Known",
+    "Read",
+    "Stage",
+    "StagedNode",
+    "Type",
+    "first_nodes",
+    "names_wanted",
+    "next_stage",
+    "reads_of",
+    "stage_of",
+]
 
 Known = TapeValue | TapeSequence
 # of a sequence: of each of its values; None: an optional without a value
@@ -96,6 +107,12 @@ def next_stage(
     return _Cutter(file, known, types).cut(nodes, outputs)
 
 
+def stage_of(begun: Importer, nodes: Iterable[StagedNode], outputs: Sequence[str]) -> Stage | None:
+    """The first stage of a graph that an importer went through in vain: its nodes that are converted are not
+    converted again. None where it has unrolled a loop that a stage would keep. Raises as next_stage."""
+    return _Cutter.resumed(begun).cut_rest(nodes, outputs)
+
+
 class _Cutter:
     """One stage in the making."""
 
@@ -112,6 +129,25 @@ class _Cutter:
         self.queue: deque[StagedNode] = deque()
         self.spliced = 0
 
+    @classmethod
+    def resumed(cls, importer: Importer) -> _Cutter:
+        cutter = cls(importer.source, {}, {})
+        names = importer.source.types.keys() - importer.source.given.keys()
+        cutter.given = {name: importer.scope[name] for name in importer.source.types if name in names}
+        cutter.importer, cutter.scope = importer, importer.scope
+        importer.failures.clear()
+        return cutter
+
+    def cut_rest(self, nodes: Iterable[StagedNode], outputs: Sequence[str]) -> Stage | None:
+        """As cut, of the nodes that have no values yet."""
+        waiting = []
+        for path, node in nodes:
+            if any(self.scope[name] is UNKNOWN for name in node.output if name):
+                waiting.append((path, node))
+            elif node.op_type in self.loop_ops and node.domain in ("", "ai.onnx") and self._stays(node):
+                return None
+        return self.cut(waiting, outputs)
+
     def cut(self, nodes: Iterable[StagedNode], outputs: Sequence[str]) -> Stage:
         self.queue.extend(nodes)
         while self.queue:
@@ -119,11 +155,8 @@ class _Cutter:
             if not self._splice(path, node):
                 self._node(path, node)
         self._refuse()
-        wanted = dict.fromkeys(outputs)
-        for _, node in self.rest:
-            wanted |= dict.fromkeys(sorted(names_read(node)))
         asks = self._asks()
-        return self._stage(list(wanted | dict.fromkeys(asks)), asks)
+        return self._stage(names_wanted(outputs, [names_read(node) for _, node in self.rest], asks), asks)
 
     # ---------------------------------------------------------------- nodes
 
@@ -221,7 +254,7 @@ class _Cutter:
                 stack += value.node.inputs
         return tuple(sorted(found))
 
-    def _stage(self, wanted: Sequence[str], asks: tuple[str, ...]) -> Stage:
+    def _stage(self, wanted: Iterable[str], asks: tuple[str, ...]) -> Stage:
         makes: dict[str, str | tuple[str, ...] | None] = {}
         bounds: dict[str, tuple[str, int]] = {}
         outputs: dict[str, TapeValue] = {}
@@ -241,7 +274,7 @@ class _Cutter:
                 if value.bound:
                     bounds[name] = (f"{name}#size", value.bound.axis)
                     outputs[f"{name}#size"] = value.bound.count
-        reads = self._reads(outputs.values())
+        reads = reads_of(outputs.values(), self.given)
         inputs = [_element(self.given[read.name], read.index) for read in reads]
         tape, notes = self.importer.tape, self.importer.notes
         elements = {name: value.element for name, value in outputs.items() if value.element is not None}
@@ -249,23 +282,32 @@ class _Cutter:
         loops, rest = tuple(self.loops), tuple(self.rest)
         return Stage(model, reads, makes, bounds, elements, loops, asks, known, rest)
 
-    def _reads(self, values: Iterable[TapeValue]) -> tuple[Read, ...]:
-        """What of the values that are there these are computed from."""
-        needed, stack = set(), list(values)
-        while stack:
-            value = stack.pop()
-            if id(value) not in needed:
-                needed.add(id(value))
-                stack += value.node.inputs if value.node is not None else ()
-        found = []
-        for name, given in self.given.items():
-            if isinstance(given, TapeSequence):
-                found += [
-                    Read(name, i, v.type, v.element) for i, v in enumerate(given.values) if id(v) in needed
-                ]
-            elif id(given) in needed:
-                found.append(Read(name, None, given.type, given.element))
-        return tuple(found)
+
+def names_wanted(
+    outputs: Iterable[str], rest: Iterable[Iterable[str]], asks: Iterable[str]
+) -> dict[str, None]:
+    """What a stage is to leave: outputs of the graph, what waiting nodes read, what they ask for."""
+    wanted = dict.fromkeys(outputs)
+    for names in rest:
+        wanted |= dict.fromkeys(sorted(names))
+    return wanted | dict.fromkeys(asks)
+
+
+def reads_of(values: Iterable[TapeValue], there: Mapping[str, Known]) -> tuple[Read, ...]:
+    """What of the values that are there these are computed from."""
+    needed, stack = set(), list(values)
+    while stack:
+        value = stack.pop()
+        if id(value) not in needed:
+            needed.add(id(value))
+            stack += value.node.inputs if value.node is not None else ()
+    found = []
+    for name, given in there.items():
+        if isinstance(given, TapeSequence):
+            found += [Read(name, i, v.type, v.element) for i, v in enumerate(given.values) if id(v) in needed]
+        elif id(given) in needed:
+            found.append(Read(name, None, given.type, given.element))
+    return tuple(found)
 
 
 def _given(name: str, kind: Type) -> Known:

@@ -13,7 +13,7 @@ from ...ir.graph import TensorType
 from ...ir.model import Model
 from ..onnx.dynamic import PortInfo
 from ..onnx.emit import emit
-from ..onnx.stages import Known, Read, Stage, StagedNode, Type
+from ..onnx.stages import Known, Stage, StagedNode, Type, names_wanted, reads_of
 from ..onnx.tape import TapeValue
 from .conversion import OpImporter
 from .source import Source
@@ -91,10 +91,7 @@ def _copies(names: Sequence[str]) -> int:
 
 def _stage(importer: OpImporter, walk: Walk, given: Mapping[str, TapeValue], outputs: Sequence[str]) -> Stage:
     scope = walk.scope
-    wanted = dict.fromkeys(outputs)
-    for op in walk.rest:
-        wanted |= dict.fromkeys(sorted(set(op.inputs) | free_names(op)))
-    wanted |= walk.asked
+    wanted = names_wanted(outputs, [{*op.inputs, *free_names(op)} for op in walk.rest], walk.asked)
     made: dict[str, TapeValue] = {}
     known: dict[str, Known] = {}
     for name in wanted:
@@ -102,7 +99,7 @@ def _stage(importer: OpImporter, walk: Walk, given: Mapping[str, TapeValue], out
         if value is UNKNOWN or value is given.get(name):
             continue
         (known if value.constant is not None else made)[name] = value
-    reads = _reads(made.values(), given)
+    reads = reads_of(made.values(), given)
     inputs = [given[read.name] for read in reads]
     model: Model | None = emit(importer.tape, inputs, made, (), {}) if made else None
     rest = tuple((_path(importer, op), op) for op in walk.rest)
@@ -112,16 +109,6 @@ def _stage(importer: OpImporter, walk: Walk, given: Mapping[str, TapeValue], out
 
 def _path(importer: OpImporter, op: HloOp) -> str:
     return f"line {importer.source.text.position(op.at)[0]}"
-
-
-def _reads(values: Iterable[TapeValue], given: Mapping[str, TapeValue]) -> tuple[Read, ...]:
-    needed, stack = set(), list(values)
-    while stack:
-        value = stack.pop()
-        if id(value) not in needed:
-            needed.add(id(value))
-            stack += value.node.inputs if value.node is not None else ()
-    return tuple(Read(name, None, value.type) for name, value in given.items() if id(value) in needed)
 
 
 def body_nodes(

@@ -15,7 +15,8 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import GraphError, InputError
 from ...frontends.onnx.elements import Strings
-from ...frontends.onnx.stages import Known, Stage, StagedNode
+from ...frontends.onnx.importer import Importer
+from ...frontends.onnx.stages import Known, Stage, StagedNode, stage_of
 from ...frontends.onnx.tape import TapeValue
 from ...ir.graph import TensorType
 from ...ir.model import Constant
@@ -136,6 +137,12 @@ class Flow:
             self._keep(self.steps, key, step)
         return step
 
+    def begin(self, importer: Importer, values: Mapping[str, Value]) -> None:
+        """Make the step of values of these kinds of what an importer has converted."""
+        stage = stage_of(importer, self.nodes, self.outputs)
+        if stage is not None:
+            self._keep(self.steps, tuple([kind_of(value) for value in values.values()]), self._of(stage))
+
     def _keep(self, steps: dict[Any, Step], key: Any, step: Step) -> None:
         """Remember a step; of as many as there may be programs the one that came first is forgotten."""
         while len(steps) >= self.programs.most:
@@ -197,7 +204,10 @@ class Flow:
         if self.origin is None:
             raise UnmetError(_unknown(self, values))
         types = {name: type_of(value) for name, value in values.items() if name not in known}
-        stage = self.origin.next_stage(nodes, known, types, self.outputs)
+        return self._of(self.origin.next_stage(nodes, known, types, self.outputs))
+
+    def _of(self, stage: Stage) -> Step:
+        """The step of a stage. Raises GraphError where nothing can go on."""
         if not stage.rest:
             return Step(stage, [], ())
         loops = [self._loop(path, node, stage) for path, node in stage.loops]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,8 +17,10 @@ from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...build.bundles.flow_text import flow_text
 from ...frontends import is_stablehlo
+from ...frontends.onnx.begun import Begun
 from ...frontends.onnx.dynamic import PortInfo, open_dynamic
 from ...frontends.onnx.elements import elements_of, numpy_dtype
+from ...frontends.onnx.importer import Importer
 from ...frontends.onnx.stages import first_nodes
 from ...frontends.stablehlo.op_stages import check, first_ops, ports
 from ...frontends.stablehlo.source import Source, read_source
@@ -47,11 +49,15 @@ def open_flow(source: Any, make: Make, options: Options, name: str, folder: Path
     programs = Programs(make, options, name, options.programs)
     if is_stablehlo(source):
         return _open_stablehlo(read_source(source), programs, options)
-    file = open_dynamic(source, options.dims, options.values, folder)
+    begun = source if isinstance(source, Begun) else None
+    file = open_dynamic(source if begun is None else begun.file, options.dims, options.values, folder)
     nodes = first_nodes(file.file.file.proto.graph)
     names = tuple(info.name for info in file.outputs)
     flow = Flow(OnnxOrigin(file.file), nodes, names, file.known, programs, options.most_steps)
-    return FlowModule(file.inputs, file.outputs, flow, file.check, options, file.buckets)
+    module = FlowModule(file.inputs, file.outputs, flow, file.check, options, file.buckets)
+    if begun is not None and begun.importer is not None:
+        module.begin(begun.importer)
+    return module
 
 
 def _open_stablehlo(source: Source, programs: Programs, options: Options) -> FlowModule:
@@ -115,18 +121,23 @@ class FlowModule:
         run again."""
         if inputs:
             self.set_input(**inputs)
-        with self._alone():
-            self._outputs = self._run()
-
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Keeps other threads out."""
-        if not self._lock.acquire(blocking=False):
-            raise SessionBusyError("another thread runs this module: one at a time, or a module for each")
+        self._enter()
         try:
-            yield
+            self._outputs = self._run()
         finally:
             self._lock.release()
+        if self.programs.unmatched:
+            self._warn_of_globs()
+
+    def _warn_of_globs(self) -> None:
+        """Once: a pin may be meant for a program that no run has needed yet, or be misspelt."""
+        names, self.programs.unmatched = sorted(self.programs.unmatched), set()
+        warnings.warn(f"no node of the programs so far is named by {', '.join(names)}", stacklevel=3)
+
+    def _enter(self) -> None:
+        """Keeps other threads out until the lock is released."""
+        if not self._lock.acquire(blocking=False):
+            raise SessionBusyError("another thread runs this module: one at a time, or a module for each")
 
     def _key(self, values: Mapping[str, Value]) -> Any:
         """Of what kind the inputs are. Raises InputError where one is missing or has other sizes."""
@@ -146,7 +157,7 @@ class FlowModule:
         values = {name: own[name] for name in self._index}
         if self._bucketed is not None and (found := self._bucketed.run(values, key)) is not None:
             return found
-        if key in self._unmet:
+        if self._unmet and key in self._unmet:
             return self._run_model(own)
         try:
             return self.flow.run(values, key)
@@ -207,6 +218,10 @@ class FlowModule:
         what cannot be converted is known before it. Raises as run."""
         self.flow.prepare(self._stubs({}))
 
+    def begin(self, importer: Importer) -> None:
+        """Take over what an importer has converted of the first program. Raises as run."""
+        self.flow.begin(importer, self._stubs({}))
+
     def first_model(self, dims: Mapping[str, Any]) -> Model | None:
         """What its first program is made of where open dimensions have these sizes; None where the first
         thing that runs do is a loop, and for inputs that are no tensors. Raises as run."""
@@ -239,9 +254,11 @@ class FlowModule:
         sizes; buckets are not looked at. Raises InputError for one that finds sizes or values while it runs:
         what comes next is known when those are there."""
         values = {**self._values, **self._fitted(inputs)}
-        with self._alone():
-            key = self._key(values)
-            program = self._program(values, key)
+        self._enter()
+        try:
+            program = self._program(values, self._key(values))
+        finally:
+            self._lock.release()
         graph = program.session.graph
         given = {graph.input_names[at]: values[graph.input_names[at]] for at in program.inputs}
         return program.module.run_async(out, **given)

@@ -7,15 +7,19 @@ from typing import Any
 
 import numpy as np
 
+from ...base.machine.layout import HOST
 from ...frontends.onnx.elements import Element, Strings, element_name
 from ...frontends.onnx.stages import Known
 from ...frontends.onnx.tape import TapeSequence
 from ...ir.graph import TensorType
 from ...ir.model import Constant
+from ..tensors.tensor import Tensor
+from ..tensors.transfers import duplicate
 
 __all__ = [
     "Value",
     "array_of",
+    "carried",
     "constant_of",
     "decoded",
     "encoded",
@@ -99,6 +103,15 @@ def kept(value: Value) -> Value:
     if isinstance(value, Constant):
         value = value.read()
     return np.array(value) if isinstance(value, np.ndarray) else value.numpy()
+
+
+def carried(value: Value) -> Value:
+    """A copy as ``kept``, which stays on its device."""
+    if isinstance(value, list):
+        return [carried(each) for each in value]
+    if isinstance(value, Tensor) and value.layout.memory != HOST:
+        return duplicate(value)
+    return kept(value)
 
 
 def _tensor_type(value: Any) -> TensorType:

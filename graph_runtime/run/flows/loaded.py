@@ -71,6 +71,7 @@ class _Opened(Programs):
     def __init__(self, bundle: Bundle, open_entry: Callable[..., GraphModule], options: Options):
         super().__init__(cast("Any", None), options, bundle.path.name, options.programs)
         self._open = open_entry
+        self.unmatched.clear()  # pins were followed when it was compiled
 
     def _make(self, model: Model, several: bool) -> SizedProgram:
         entry = cast("_Saved", model).entry

@@ -18,7 +18,7 @@ from ...frontends.onnx.read import dtype_name
 from ...frontends.onnx.sorting import names_read
 from ...frontends.onnx.stages import Stage, first_nodes
 from ...ir.graph import TensorType
-from .flow_values import Value, array_of, constant_of, kept, nbytes_of
+from .flow_values import Value, array_of, carried, constant_of, kept, nbytes_of
 from .resident import ResidentBody
 
 __all__ = ["Loop", "LoopBody", "LoopNode", "body_of"]
@@ -108,13 +108,15 @@ class Loop:
         self, resident: ResidentBody, most: int | None, columns: Sequence[list[Value]]
     ) -> list[Value]:
         """The iterations behind the first one; the states at the end."""
-        number, go = resident.inputs.get(self.names[0]), resident.outputs[0].reshape(-1)
+        condition = resident.outputs[0]
+        live = condition.reshape(-1) if isinstance(condition, np.ndarray) else None
         made, trip = resident.outputs[1:], 1
-        while go[0] and (most is None or trip < most):
+        while (array_of(condition).reshape(-1) if live is None else live)[0] and (
+            most is None or trip < most
+        ):
             self._bounded(trip)
             resident.hand_on()
-            if number is not None:
-                number[...] = trip
+            resident.feed(self.names[0], trip)
             resident.step()
             if columns:
                 self._collect(made, columns)
@@ -168,8 +170,7 @@ class Loop:
         """An iteration behind the first one."""
         resident.hand_on()
         for name, part in zip(self.names[self.num_states :], parts, strict=True):
-            if name in resident.inputs:
-                resident.inputs[name][...] = part
+            resident.feed(name, part)
         resident.step()
         if columns:
             self._collect(resident.outputs, columns)
@@ -207,9 +208,9 @@ class Loop:
             )
 
     def _hand_on(self, made: Sequence[Value], columns: Sequence[list[Value]]) -> list[Value]:
-        """Copies: of the states, and of what is stacked in the end."""
+        """Copies: of the states, which stay on their device, and of what is stacked in the end."""
         self._collect(made, columns)
-        return [kept(value) for value in made[: self.num_states]]
+        return [carried(value) for value in made[: self.num_states]]
 
     def _collect(self, made: Sequence[Value], columns: Sequence[list[Value]]) -> None:
         """Keep copies of what is stacked in the end. Raises DeviceMemoryError where these and the states take

@@ -14,6 +14,7 @@ from ...base.least_recent import LeastRecent
 from ...base.machine.devices import cpu
 from ...base.options import Options
 from ...ir.model import Constant, Model
+from ...plan.globs import naming
 from ..module import GraphModule
 from ..sessions.arena import Arena
 from ..sessions.constants import digest
@@ -21,7 +22,7 @@ from ..sessions.session import Session
 from ..tensors.host_values import aligned_empty
 from ..tensors.tensor import Tensor
 
-__all__ = ["Make", "Programs", "SizedProgram", "host_bytes", "sized_program"]
+__all__ = ["Make", "Programs", "SizedProgram", "host_bytes", "options_for", "sized_program"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +52,15 @@ def sized_program(module: GraphModule, inputs: Sequence[str]) -> SizedProgram:
     return SizedProgram(module, module.session, at, outputs, nbytes)
 
 
+def options_for(model: Model, options: Options) -> Options:
+    """Those of one of several programs: pins and layouts that name nodes of it, for others may be meant by
+    the rest."""
+    if not (options.place or options.layouts):
+        return options
+    place, layouts = (naming(model.graph, table) for table in (options.place, options.layouts))
+    return replace(options, place=place, layouts=layouts)
+
+
 def host_bytes() -> int:
     """What the host has for tensors."""
     return sum(memory.banks * memory.bank_bytes for memory in cpu().descriptor.memories)
@@ -77,6 +87,7 @@ class Programs:
 
     def __post_init__(self) -> None:
         self.options = replace(self.options, dims={}, batch=None, values={})
+        self.unmatched = {*self.options.place, *self.options.layouts}  # globs that have named no node yet
         # by the id of its model, which is kept beside it, so that no other has it
         self._held: LeastRecent[tuple[Model, SizedProgram]] = LeastRecent(self.most, host_bytes() // 8)
 
@@ -134,7 +145,8 @@ class Programs:
         types = zip(graph.input_names, map(graph.entry_type, graph.input_eids), strict=True)
         inputs = {name: kind for name, kind in types if name not in model.constants}
         self.sizes.append(", ".join(f"{name} {kind}" for name, kind in inputs.items()))
-        options = self.options
+        options = options_for(model, self.options)
+        self.unmatched -= options.place.keys() | options.layouts.keys()
         if (
             options.compile is None and self.made > 1 and not several
         ):  # a compiler takes longer than most sizes are worth

@@ -26,7 +26,7 @@ from .flow import Flow, Step
 from .flow_values import constant_of
 from .host_node import HostNode
 from .loops import Loop
-from .programs import Programs
+from .programs import Programs, options_for
 
 __all__ = ["flow_document", "flow_of_models", "save_flow"]
 
@@ -91,7 +91,9 @@ def save_flow(
     from ...codegen.build import prepare_programs, write_prepared  # needed where something is compiled only
 
     bound = replace(options, dims={}, values={})  # the models have sizes
-    prepared = prepare_programs(models, devices, bound, tell=tell)
+    prepared: dict[str, Any] = {}
+    for name, model in models.items():
+        prepared |= prepare_programs({name: model}, devices, options_for(model, bound), tell=tell)
     text = orjson.dumps(document)
     return write_prepared(prepared, out, options, tell=tell, flow=text, source=source, devices=devices)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...base.machine.layout import HOST
 from ..tensors.host_values import host_view, writable_view
+from ..tensors.tensor import Tensor
 from .session import Session
 
 __all__ = ["input_memory", "output_memory", "runner"]
@@ -24,6 +25,15 @@ def input_memory(session: Session, index: int) -> np.ndarray | None:
     if tensor.readonly or tensor.layout.memory != HOST:
         return None
     return writable_view(session.graph.entry_type(eid), *session.home(eid))
+
+
+def device_input(session: Session, index: int) -> Tensor | None:
+    """Graph input ``index`` where a device has it in memory of its own, to be written. None for one on the
+    host, and as input_memory."""
+    if index in session.unset or index in session.sharing or session.is_bound(index):
+        return None
+    tensor = session.input(index)
+    return None if tensor.readonly or tensor.layout.memory == HOST else tensor
 
 
 def output_memory(session: Session, index: int) -> np.ndarray | None:

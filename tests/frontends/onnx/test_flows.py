@@ -531,3 +531,59 @@ def test_branches_may_name_their_values_alike():
         module.run(x=x, c=np.array(c))
         wanted = np.abs(x) - np.exp(x) if c else np.sin(x) - np.maximum(x, 0)
         np.testing.assert_allclose(values_of(module)[0], wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_create_converts_each_node_once(monkeypatch):
+    """Of a model that a run completes: what can be converted before is, and the flow takes it over."""
+    from graph_runtime.frontends.onnx.importer import Importer
+
+    counted, convert = [], Importer.convert_node
+    nodes = [
+        node("Sin", ["x"], ["s"]),
+        node("Cos", ["s"], ["c"]),
+        node("NonZero", ["c"], ["p"]),
+        node("Transpose", ["p"], ["q"]),
+        node("Exp", ["s"], ["e"]),
+    ]
+    outputs = [value("q", None, INT), value("e", [2, 3])]
+
+    def counting(self, each, scope, path, prefix=""):
+        found = convert(self, each, scope, path, prefix)
+        counted.extend([each.op_type] if not any(v is None or type(v) is object for v in found) else [])
+        return found
+
+    monkeypatch.setattr(Importer, "convert_node", counting)
+    module = gr.create(model(nodes, [value("x", [2, 3])], outputs), compile=False)
+    x = RNG.standard_normal((2, 3)).astype(np.float32)
+    module.run(x=x)
+    np.testing.assert_array_equal(values_of(module)[0], np.argwhere(np.cos(np.sin(x))))
+    np.testing.assert_allclose(values_of(module)[1], np.exp(np.sin(x)), rtol=1e-5)
+    assert sorted(counted) == ["Cos", "Exp", "NonZero", "Sin", "Transpose"]
+    assert module.programs.made == 2
+
+
+def test_pins_go_to_the_programs_that_have_their_nodes(tmp_path):
+    """A pin that names nothing in any program is warned of, once."""
+    nodes = [
+        node("MatMul", ["x", "w"], ["first"]),
+        node("NonZero", ["first"], ["p"]),
+        node("Cast", ["p"], ["q"], to=TensorProto.FLOAT),
+        node("MatMul", ["v", "q"], ["second"]),
+    ]
+    made = model(nodes, [value("x", [2, 8])], ["second"], w=WEIGHT, v=np.ones((3, 2), np.float32))
+    pins = {"MatMul_first": "tt:0", "second": "tt:0", "third": "tt:0"}
+    module = gr.create(made, devices=["cpu:0", "tt:0"], place=pins, compile=False)
+    x = np.ones((2, 8), np.float32)
+    with pytest.warns(UserWarning, match="named by third$"):
+        module.run(x=x)
+    module.run(x=x)
+    places = {
+        name: str(program.session.plan.devices[did])
+        for program in module.programs.modules()
+        for name, did in zip(program.session.graph.names, program.session.plan.did.tolist(), strict=True)
+    }
+    assert places["MatMul_first"] == places["second"] == "tt:0"
+    wanted = values_of(module)[0]
+    loaded = gr.load(module.save(tmp_path / "net.bundle", ["cpu:0", "tt:0"]))
+    loaded.run(x=x)
+    np.testing.assert_array_equal(values_of(loaded)[0], wanted)
