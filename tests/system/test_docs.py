@@ -47,7 +47,16 @@ def test_links_lead_to_files(page):
 def _examples() -> list:
     pages = [
         ROOT / "docs" / f"{name}.md"
-        for name in ("runtime", "eager", "placement", "rewriting", "simulation", "numerics", "extending")
+        for name in (
+            "runtime",
+            "eager",
+            "placement",
+            "rewriting",
+            "simulation",
+            "numerics",
+            "extending",
+            "errors",
+        )
     ]
     return [
         pytest.param(code, id=f"{page.name}-{i}")

@@ -1,0 +1,110 @@
+"""The pages that teach: their commands run as they stand, and the index of errors has every error."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from graph_runtime.base import errors
+from graph_runtime.cli import _CODES
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ("start", "howto")
+NEEDS = {"onnx": ("onnx", "onnxruntime"), "torch": ("torch",)}  # by the word behind a block's language
+
+
+def _blocks(language: str) -> list:
+    found = []
+    for page in PAGES:
+        text = (ROOT / "docs" / f"{page}.md").read_text(encoding="utf-8")
+        for at, (word, code) in enumerate(
+            re.findall(rf"^```{language} ?(\w*)\n(.*?)^```$", text, re.M | re.S)
+        ):
+            found.append(pytest.param(word, code, id=f"{page}-{at}"))
+    return found
+
+
+def _environment(folder: Path, cache: str) -> dict[str, str]:
+    """A folder as a checkout is to a reader, with graph-runtime and python on the path."""
+    made = shutil.ignore_patterns("out", "__pycache__")
+    for name in ("examples", "tests/golden/tvm"):
+        shutil.copytree(ROOT / name, folder / name, ignore=made)
+    tools = folder / "bin"
+    tools.mkdir()
+    for name, code in (("graph-runtime", "-c 'from graph_runtime.cli import main; main()'"), ("python", "")):
+        (tools / name).write_text(f'#!/bin/sh\nexec {sys.executable} {code} "$@"\n')
+        (tools / name).chmod(0o755)
+    return {**os.environ, "GR_CACHE_DIR": cache, "PATH": f"{tools}:{os.environ['PATH']}"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("word", "script"), _blocks("sh"))
+def test_commands_run(word, script, tmp_path, kernel_cache):
+    for package in NEEDS.get(word, ()):
+        pytest.importorskip(package)
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env=_environment(tmp_path, kernel_cache),
+        timeout=110,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("word", "code"), _blocks("python"))
+def test_snippets_run(word, code, tmp_path, kernel_cache):
+    for package in NEEDS.get(word, ()):
+        pytest.importorskip(package)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env=_environment(tmp_path, kernel_cache),
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+
+
+def _rows() -> dict[str, tuple[str, str, str]]:
+    text = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (.+) \| (\d) \|$", text, re.M)
+    return {name: (meaning, remedy, code) for name, meaning, remedy, code in rows}
+
+
+def test_the_index_has_every_error_with_its_exit_code():
+    types = {
+        name: kind
+        for name in errors.__all__
+        if isinstance(kind := getattr(errors, name), type) and issubclass(kind, errors.GraphRuntimeError)
+    }
+    codes = {
+        name: str(next((code for wanted, code in _CODES if issubclass(kind, wanted)), 2))
+        for name, kind in types.items()
+    }
+    assert {name: row[2] for name, row in _rows().items()} == codes
+    assert all(len(meaning) > 15 and len(remedy) > 15 for meaning, remedy, _ in _rows().values())
+
+
+def test_the_index_names_flags_and_commands_that_exist():
+    text = " ".join(" ".join(row) for row in _rows().values())
+    flags = set(re.findall(r"(--[a-z][a-z-]*)", text))
+    known = set()
+    for path in (ROOT / "graph_runtime" / "cli").glob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        known |= set(re.findall(r"--[a-z][a-z-]*", source))
+        known |= {f"--{name}" for name in re.findall(r'^    "(\w+)": \(', source, re.M)}
+    assert flags - known == set()
