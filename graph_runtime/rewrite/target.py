@@ -1,6 +1,6 @@
-"""Model + Placement -> what one kind of device wants of its nodes only: on cpu volumes as images, images with
-their channels last, constant weights in panels, one of several kernels, and weights in the format that the
-caller asks for (docs/cpu.md).
+"""Model + Placement -> what one kind of device wants of its nodes only: on cpu float32 for 16 bits, volumes
+as images, images with their channels last, constant weights in panels, one of several kernels, and weights in
+the format that the caller asks for (docs/cpu.md).
 
 Nodes stay where they were placed; what is added runs where the node that needs it runs.
 """
@@ -22,6 +22,7 @@ from .resampling import resampling
 from .store_weights import store_weights
 from .transposed import transposed_convolutions
 from .volumes import volumes_as_images
+from .widening import compute_wide
 
 __all__ = ["target"]
 
@@ -43,6 +44,7 @@ def target(
     names = [str(device) for device in placement.devices]
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
+    compute_wide(net)
     volumes_as_images(net)
     transposed_convolutions(net)
     resampling(net)
