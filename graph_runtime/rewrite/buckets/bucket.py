@@ -319,7 +319,8 @@ class _Bucketing:
 
     def _mean(self, node: NetNode, masked: NetValue, ruling: Ruling) -> NetValue:
         """A sum of what is real, by how many these are."""
-        total = self.net.add("sum", [masked], before=node, **node.attrs)
+        attrs = node.attrs if node.op == "mean" else {"axes": (2, 3), "keepdims": True}  # of a global pool
+        total = self.net.add("sum", [masked], before=node, **attrs)
         count = None
         size = masked.type.size // max(total.type.size, 1)
         for mask in ruling.masks:

@@ -311,6 +311,38 @@ def _per_image(call: Call) -> Ruling:
     return Ruling(tuple((first, *map(plain, made.shape[1:])) for made in call.made))
 
 
+def _conv(call: Call) -> Ruling:
+    """Along a padded axis windows go one by one and there are as many as elements; zeros stand behind what is
+    real, as they do at the exact size."""
+    x, image = call.inputs[0], len(call.inputs[0]) - 2
+    padded = [at for at in range(2, len(x)) if not is_plain(x[at])]
+    if not padded or call.attrs.get("layout", "NCHW") != "NCHW":
+        return _per_image(call)
+    _no_epilogue(call, 1)
+    call.need_plain(0, [1])
+    for at in padded:
+        stride, pads, dilation = (call.attrs[name] for name in ("strides", "pads", "dilations"))
+        reach = (call.types[1].shape[at] - 1) * dilation[at - 2]
+        if not single(x[at]) or stride[at - 2] != 1 or pads[at - 2] + pads[at - 2 + image] != reach:
+            raise Crosses(f"{call.op} makes another number of elements of axis {at}, which is padded")
+    new = [x[at] if at in padded else plain(size) for at, size in enumerate(call.made[0].shape)]
+    return Ruling(((x[0], *new[1:]),), tuple(call.over(0, padded, 0)))
+
+
+def _global_pool(call: Call) -> Ruling:
+    """One element of an image, of all that is real."""
+    x = call.inputs[0]
+    if call.attrs.get("layout", "NCHW") != "NCHW":
+        return _per_image(call)
+    call.need_plain(0, [1])
+    fill = float("-inf") if call.op == "global_max_pool2d" else 0
+    masks = call.over(0, range(2, len(x)), fill)
+    if masks and fill == 0 and dtypes.parse(call.types[0].dtype).bits < 32:
+        raise Crosses(f"{call.op} of {call.types[0].dtype}, whose sum may be too large for it")
+    how = "mean" if masks and fill == 0 else ""
+    return Ruling(((x[0], *map(plain, call.made[0].shape[1:])),), tuple(masks), how)
+
+
 def _recurrent(call: Call) -> Ruling:
     """Rows of the batch are computed each by itself; it is axis 1 of gates and states, 2 of the results."""
     batch = call.inputs[0][1]
@@ -350,10 +382,11 @@ RULES: dict[str, Callable[[Call], Ruling]] = {
     **dict.fromkeys(("lstm", "gru", "rnn"), _recurrent),
     **dict.fromkeys(
         (
-            *("conv2d", "conv3d", "conv_transpose2d", "lrn", "lp_pool2d"),
+            *("conv_transpose2d", "lrn", "lp_pool2d", "max_pool2d_indices"),
             *("max_pool2d", "avg_pool2d", "max_pool3d", "avg_pool3d"),
-            *("global_max_pool2d", "global_avg_pool2d", "max_pool2d_indices"),
         ),
         _per_image,
     ),
+    **dict.fromkeys(("conv2d", "conv3d"), _conv),
+    **dict.fromkeys(("global_max_pool2d", "global_avg_pool2d"), _global_pool),
 }

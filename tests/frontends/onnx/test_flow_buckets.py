@@ -193,3 +193,54 @@ def test_counted_values_and_block_formats_have_no_buckets():
 def test_buckets_that_cannot_be_are_refused_when_the_model_is_opened(dims, text):
     with pytest.raises(InputError, match=text):
         gr.create(attention(), dims=dims, compile=False)
+
+
+def convolutions(stride=1, pads=(2, 2)):
+    """Two convolutions along the steps of b sequences, and the mean and the greatest of the steps."""
+    make = helper.make_node
+    kernels = [RNG.standard_normal(shape).astype(np.float32) / 3 for shape in ((6, 4, 3), (6, 1, 4), (6,))]
+    nodes = [
+        make("Conv", ["x", "k"], ["a"], pads=list(pads), dilations=[2], strides=[stride]),
+        make("Relu", ["a"], ["r"]),
+        make("Conv", ["r", "d", "bias"], ["c"], pads=[3, 0], group=6),
+        make("Sigmoid", ["c"], ["y"]),
+        make("GlobalAveragePool", ["y"], ["mean"]),
+        make("GlobalMaxPool", ["y"], ["most"]),
+        make("ReduceMean", ["c"], ["m"], axes=[2], keepdims=0),
+    ]
+    made = model(nodes, [value("x", ["b", 4, "n"])], ["y", "mean", "most", "m"])
+    for name, array in zip(("k", "d", "bias"), kernels, strict=True):
+        made.graph.initializer.append(numpy_helper.from_array(array, name))
+    return made
+
+
+def outputs(module, **inputs):
+    module.run(**inputs)
+    return [module.get_output(i).numpy() for i in range(module.get_num_outputs())]
+
+
+@pytest.mark.parametrize("devices", ["cpu:0", ["cpu:0", "tt:0"]], ids=str)
+def test_convolutions_along_a_padded_axis_read_zeros_behind_what_is_real(devices):
+    made = convolutions()
+    exact = gr.create(made, compile=False)
+    module = gr.create(made, devices=devices, dims={"b": [1, 4], "n": [8, 32]}, compile=False)
+    module._bucketed.fill = garbage
+    for b, n in ((1, 8), (1, 5), (3, 17), (2, 1), (4, 32), (1, 5)):
+        x = RNG.standard_normal((b, 4, n)).astype(np.float32)
+        for got, want in zip(outputs(module, x=x), outputs(exact, x=x), strict=True):
+            assert got.shape == want.shape
+            close = 1e-5 if devices == "cpu:0" else 0.05
+            np.testing.assert_allclose(got, want, rtol=close, atol=close)
+    assert module.stats()["bucket_runs"] == 6, module.stats()
+    assert module.stats()["made"] <= 4
+
+
+@pytest.mark.parametrize("wrong", [{"stride": 2}, {"pads": (0, 0)}, {"pads": (4, 2)}], ids=str)
+def test_convolutions_that_make_another_number_of_steps_run_at_their_size(wrong):
+    made = convolutions(**wrong)
+    module, exact = gr.create(made, dims={"n": [16]}, compile=False), gr.create(made, compile=False)
+    x = RNG.standard_normal((2, 4, 11)).astype(np.float32)
+    for got, want in zip(outputs(module, x=x), outputs(exact, x=x), strict=True):
+        np.testing.assert_array_equal(got, want)
+    assert module.stats()["exact_runs"] == 1
+    assert "makes another number of elements of axis" in next(iter(module.stats()["reasons"].values()))
