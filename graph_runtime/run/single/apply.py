@@ -6,6 +6,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import DeviceMemoryError, KernelError
+from ...base.machine.layout import Layout
 from ...ir.ops.inputs import nmse
 from ..tensors.tensor import Tensor
 from ..tensors.transfers import gather
@@ -39,14 +40,15 @@ def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> CachedCall 
     return call
 
 
-def apply(op: str, attrs: Attrs, *inputs: Tensor) -> Tensor:
-    """A registry op on tensors of one device; the result is there, too.
+def apply(op: str, attrs: Attrs, *inputs: Tensor, to: Layout | None = None) -> Tensor:
+    """A registry op on tensors of one device; the result is there, too, in the layout ``to``, or in the one
+    that planning would choose.
 
     Raises Refused where the device cannot (no kernel, out of memory, a run error, a result that was found
     wrong), DeviceError for inputs on several devices, InputError for attributes that the op does not have.
     """
     while True:
-        call = find(op, attrs, tuple([tensor.spec for tensor in inputs]))
+        call = find(op, attrs, tuple([tensor.spec for tensor in inputs]), to)
         try:
             return _made(call, inputs)
         except Moved:  # another thread evicted an input meanwhile

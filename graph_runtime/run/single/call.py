@@ -13,14 +13,15 @@ from ...base.errors import (
     LibraryError,
     PlanError,
 )
-from ...base.machine.devices import NO_KERNELS
-from ...base.machine.layout import same_image
+from ...base.machine.devices import NO_KERNELS, Device
+from ...base.machine.layout import Layout, same_image
 from ...ir.graph import COPY, Func, TensorType
 from ...ir.ops import registry
 from .. import core, kernels
 from ..programs.program import Kernel
 from ..tensors import journal
-from ..tensors.spec import TensorSpec, default_spec
+from ..tensors.arrays import check_layout
+from ..tensors.spec import TensorSpec, default_spec, spec_of
 from ..tensors.tensor import Tensor
 from ..tensors.transfers import gather
 from . import verification
@@ -38,7 +39,8 @@ class CachedCall:
     why), ``alias``: a reshape that leaves the bytes where they are. ``verified``: its first result was
     compared with the reference.
 
-    ``error`` is the exception behind ``reason``, if there is one.
+    ``error`` is the exception behind ``reason``, if there is one. ``to``: the layout that the output shall
+    have, None: the one that planning would choose.
     """
 
     __slots__ = (
@@ -51,6 +53,7 @@ class CachedCall:
         "op",
         "output",
         "reason",
+        "to",
         "verified",
     )
 
@@ -58,8 +61,11 @@ class CachedCall:
     verified: bool
     alias: bool
 
-    def __init__(self, op: registry.Op, given: Attrs, inputs: tuple[TensorSpec, ...]):
+    def __init__(
+        self, op: registry.Op, given: Attrs, inputs: tuple[TensorSpec, ...], to: Layout | None = None
+    ):
         self.op, self.given, self.attrs, self.inputs = op, given, op.decode(dict(given)), inputs
+        self.to = to
         self.output: TensorSpec  # _select gives it before anything reads it
         self.launcher: Launcher | None = None
         self.alias = self.verified = False
@@ -84,7 +90,7 @@ class CachedCall:
                 return again
             except Moved:  # an input was evicted meanwhile
                 specs = tuple([source.spec for source in inputs])
-                return find(self.op.name, self.given, specs).make_again(tensor, inputs)
+                return find(self.op.name, self.given, specs, self.to).make_again(tensor, inputs)
             except KernelError as error:
                 cause = error.with_traceback(None)  # it would keep this frame, and the tensors in it
         reason = f"run error: {cause}" if self.reason is None else self.reason
@@ -116,18 +122,19 @@ _calls: dict[tuple[Any, ...], CachedCall] = {}
 _MOST = 4096  # shapes that never come again must not be kept for good
 
 
-def find(op: str, attrs: Attrs, inputs: tuple[TensorSpec, ...]) -> CachedCall:
-    """The CachedCall, selected if it is new. ``attrs``: (name, value) pairs, hashable.
+def find(op: str, attrs: Attrs, inputs: tuple[TensorSpec, ...], to: Layout | None = None) -> CachedCall:
+    """The CachedCall, selected if it is new. ``attrs``: (name, value) pairs, hashable; ``to``: the layout of
+    the output, None: the one that planning would choose.
 
     Raises DeviceError where the inputs are on different devices, UnsupportedOpError for an op that the
     registry does not have; all else that is wrong becomes the call's ``reason``.
     """
-    key = (op, attrs, inputs)
+    key = (op, attrs, inputs, to)
     found = _calls.get(key)
     if found is None:
         if len(_calls) >= _MOST:
             _calls.clear()
-        found = _calls.setdefault(key, _select(op, attrs, inputs))
+        found = _calls.setdefault(key, _select(op, attrs, inputs, to))
     return found
 
 
@@ -137,12 +144,12 @@ def forget() -> None:
     verification.changed()
 
 
-def _select(name: str, attrs: Attrs, inputs: tuple[TensorSpec, ...]) -> CachedCall:
+def _select(name: str, attrs: Attrs, inputs: tuple[TensorSpec, ...], to: Layout | None) -> CachedCall:
     op = registry.require(name)
     _one_device(name, inputs)
     device = inputs[0].device
     try:
-        call = CachedCall(op, attrs, inputs)
+        call = CachedCall(op, attrs, inputs, to)
     except GraphError as error:
         raise InputError(str(error), op=name) from error
     call.verified = device.kernels == NO_KERNELS  # nothing is computed there
@@ -152,7 +159,7 @@ def _select(name: str, attrs: Attrs, inputs: tuple[TensorSpec, ...]) -> CachedCa
         if others:
             text = f"op {name} has {1 + len(others)} outputs; outside of a graph an op has one: build a graph"
             raise InputError(text, op=name)
-        call.output = default_spec(device, made, _like(inputs, made))
+        call.output = _placed(device, made, inputs, to)
         if op.is_nop:
             _select_reshape(call)
         else:
@@ -172,6 +179,16 @@ def _one_device(op: str, inputs: tuple[TensorSpec, ...]) -> None:
             device=devices[0],
             got=devices,
         )
+
+
+def _placed(
+    device: Device, made: TensorType, inputs: tuple[TensorSpec, ...], to: Layout | None
+) -> TensorSpec:
+    """Where the output goes. Raises DeviceError."""
+    if to is None:
+        return default_spec(device, made, _like(inputs, made))
+    check_layout(made, device, to)
+    return spec_of(device, made, to)
 
 
 def _like(inputs: tuple[TensorSpec, ...], made: TensorType) -> Any:

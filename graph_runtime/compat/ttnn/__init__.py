@@ -1,0 +1,130 @@
+"""ttnn's interface over tensors and ops of this package: tt-metal's scripts on a simulated board, without a
+card and without tt-metal (docs/ttnn.md).
+
+    from graph_runtime.compat import ttnn            # or: python -m graph_runtime.ttnn script.py
+    device = ttnn.open_device(device_id=0)
+    x = ttnn.from_torch(values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    ttnn.to_torch(ttnn.softmax(x + x, dim=-1))
+
+Read: values, cores, memory (plain values); devices, kernels (the one door to the device), tensor; operation,
+results, wide (what functions are made with); unary, binary and the other functions; golden (for comparison);
+modules (ttnn's submodules, install).
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from ...base.errors import did_you_mean
+from . import (
+    activations,
+    binary,
+    chips,
+    construct,
+    conversion,
+    cores,
+    creation,
+    declined,
+    devices,
+    distributed,
+    errors,
+    golden,
+    indexing,
+    kernel_configs,
+    layouts,
+    memory,
+    modules,
+    movement,
+    moving,
+    normalization,
+    operation,
+    operators,
+    padding,
+    products,
+    reduction,
+    settings,
+    shapes,
+    specs,
+    tensor,
+    ternary,
+    text,
+    traces,
+    transformer,
+    unary,
+    values,
+)
+from .names import OPERATIONS
+
+# each of these has made its operations
+_OPERATIONS = (
+    binary,
+    construct,
+    conversion,
+    creation,
+    declined,
+    indexing,
+    layouts,
+    movement,
+    moving,
+    normalization,
+    padding,
+    products,
+    reduction,
+    shapes,
+    ternary,
+    transformer,
+    unary,
+)
+_decline = operation.declined
+for _module in (activations, chips, cores, devices, distributed, golden, kernel_configs, memory):
+    globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
+for _module in (operators, settings, specs, text, traces, values):
+    globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
+
+Operation = operation.Operation
+register_pre_operation_hook = operation.register_pre_operation_hook
+register_post_operation_hook = operation.register_post_operation_hook
+Tensor, Device, Unsupported = tensor.Tensor, devices.MeshDevice, errors.Unsupported
+CONFIG = settings.SETTINGS
+bfloat16, float32 = values.DataType.BFLOAT16, values.DataType.FLOAT32
+bfloat8_b, bfloat4_b = values.DataType.BFLOAT8_B, values.DataType.BFLOAT4_B
+uint8, uint16, uint32, int32 = (
+    values.DataType.UINT8,
+    values.DataType.UINT16,
+    values.DataType.UINT32,
+    values.DataType.INT32,
+)
+int8, fp8_e4m3 = values.DataType.INT8, values.DataType.FP8_E4M3
+ROW_MAJOR_LAYOUT, TILE_LAYOUT = values.Layout.ROW_MAJOR, values.Layout.TILE
+DEVICE_STORAGE_TYPE = values.StorageType.DEVICE
+CONFIG_PATH = CONFIG_OVERRIDES = None
+
+SUBMODULES = modules.submodules()
+globals().update({name: module for name, module in SUBMODULES.items() if "." not in name})
+_ALIASES = {
+    "mul": "multiply",
+    "sub": "subtract",
+    "divide": "div",
+    "sub_": "subtract_",
+    "mul_": "multiply_",
+    "div_": "divide_",
+}
+
+
+def __getattr__(name: str) -> Any:
+    key = _ALIASES.get(name, name)
+    if key in OPERATIONS:
+        return OPERATIONS[key]
+    if name.endswith("_bw"):
+        return _decline(name, "gradients are not served")
+    raise AttributeError(f"module 'ttnn' has no attribute {name!r}{did_you_mean(name, OPERATIONS)}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ALIASES, *(name for name in OPERATIONS if "." not in name)})
+
+
+def install() -> None:
+    """Let ``import ttnn`` mean this package from now on. Raises RuntimeError where another is loaded."""
+    modules.install(sys.modules[__name__])

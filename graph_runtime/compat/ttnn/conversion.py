@@ -1,0 +1,251 @@
+"""From torch or numpy and back, files, and tensors from their parts."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from .errors import Unsupported, check, fatal
+from .memory import MemoryConfig
+from .names import SEAMS
+from .operation import operation
+from .tensor import Tensor, on_device, on_host
+from .values import DataType, Layout, Tile
+
+__all__ = ["as_numpy", "as_torch", "build", "to_torch"]
+
+_OF_NUMPY = {
+    "float32": DataType.FLOAT32,
+    "bfloat16": DataType.BFLOAT16,
+    "float16": DataType.BFLOAT16,
+    "int32": DataType.INT32,
+    "uint32": DataType.UINT32,
+    "int64": DataType.UINT32,
+    "uint16": DataType.UINT16,
+    "int16": DataType.UINT16,
+    "uint8": DataType.UINT8,
+    "bool": DataType.UINT8,
+}
+
+
+def as_numpy(value: Any) -> np.ndarray:
+    """An array of a torch tensor (bfloat16 by ml_dtypes), or of anything numpy takes."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "detach"):
+        return np.asarray(value)
+    value = value.detach().cpu().contiguous()
+    if str(value.dtype) == "torch.bfloat16":
+        import torch
+
+        return value.view(torch.int16).numpy().view(dtypes.to_numpy("bfloat16"))
+    return value.numpy()
+
+
+def as_torch(values: np.ndarray, dtype: DataType) -> Any:
+    """A torch tensor of the values of a tensor of ``dtype``: bfloat16 of bfloat16, float32 of the other
+    floats, integers as they are."""
+    import torch
+
+    made = torch.from_numpy(np.ascontiguousarray(values)).reshape(values.shape)
+    return made.to(torch.bfloat16) if dtype is DataType.BFLOAT16 else made
+
+
+def _cast(values: np.ndarray, dtype: DataType) -> np.ndarray:
+    """As C casts: integers wrap."""
+    to = dtypes.to_numpy(dtype.stored[0])
+    if dtype.is_float:
+        if dtype.is_block:  # through bfloat16, as ttnn's
+            values = values.astype(dtypes.to_numpy("bfloat16"))
+        return values.astype(to)
+    if values.dtype.kind not in "iub":
+        values = values.astype(np.float64).astype(np.int64)
+    return values.astype(to)
+
+
+def build(
+    op: str,
+    values: np.ndarray,
+    dtype: DataType | None,
+    layout: Layout | None,
+    device: Any = None,
+    config: MemoryConfig | None = None,
+    padding: float | None = None,
+) -> Tensor:
+    """A tensor of an array, on a device if one is given. Raises RuntimeError for types that do not fit."""
+    if dtype is None:
+        found = _OF_NUMPY.get(values.dtype.name)
+        check(found is not None, op, f"Unsupported data type {values.dtype.name}: give dtype=")
+        dtype = found
+    assert dtype is not None
+    if dtype.name not in ("INVALID",) and not hasattr(dtype, "stored"):
+        raise fatal(op, f"{dtype} is no data type")
+    if dtype in (DataType.INT8, DataType.FP8_E4M3):
+        raise Unsupported(f"{op}: {dtype} is not supported", op=op)
+    check(dtype is not DataType.INVALID, op, "DataType.INVALID is no data type")
+    if layout is None:
+        layout = Layout.TILE if dtype.is_block else Layout.ROW_MAJOR
+    if dtype.is_block and layout is Layout.ROW_MAJOR:
+        raise fatal(op, "Layout must be Layout::TILE for bfloat8_b or bfloat4_b!")
+    values = _cast(values, dtype)
+    padding = 0 if padding is None else padding
+    if device is None:
+        made = on_host(values, dtype, layout, padding)
+        made._config = config
+        return made
+    return on_device(op, values, dtype, layout, device, config, padding)
+
+
+@operation("from_torch")
+def from_torch(
+    tensor: Any,
+    dtype: DataType | None = None,
+    *,
+    spec: Any = None,
+    tile: Tile | None = None,
+    pad_value: float | None = None,
+    layout: Layout | None = None,
+    device: Any = None,
+    memory_config: MemoryConfig | None = None,
+    mesh_mapper: Any = None,
+    preserve_nan_values: bool = False,
+    col_tilize: bool = False,
+    enable_bfloat_opt: bool = False,
+) -> Tensor | None:
+    """A tensor of a torch tensor or an array, on the host unless ``device`` is given."""
+    if tensor is None:
+        return None
+    if spec is not None:
+        given = (dtype, layout, memory_config, tile)
+        check(
+            not any(x is not None for x in given),
+            "from_torch",
+            "spec excludes dtype, layout, memory_config and tile",
+        )
+        check(
+            spec.shape == list(tensor.shape),
+            "from_torch",
+            f"the shape of spec is {spec.shape}, of the tensor {list(tensor.shape)}",
+        )
+        dtype, layout, memory_config = spec.dtype, spec.layout, spec.memory_config
+    if tile is not None and tuple(tile.tile_shape) != (32, 32):
+        raise Unsupported(
+            "ttnn.from_torch: tiles of other sizes than 32x32 are not supported", op="ttnn.from_torch"
+        )
+    if col_tilize:
+        raise Unsupported("ttnn.from_torch: col_tilize is not supported", op="ttnn.from_torch")
+    if memory_config is not None and memory_config.is_sharded():
+        named = memory_config.shard_spec is not None or memory_config.nd_shard_spec is not None
+        if not named:
+            raise RuntimeError("ttnn.from_torch: Shard spec must not be None for sharded tensors")
+    values = as_numpy(tensor)
+    return build("ttnn.from_torch", values, dtype, layout, device, memory_config, pad_value)
+
+
+@operation("to_torch")
+def to_torch(
+    tensor: Tensor,
+    dtype: Any = None,
+    *,
+    torch_rank: int | None = None,
+    mesh_composer: Any = None,
+    device: Any = None,
+) -> Any:
+    """A torch tensor of the logical shape."""
+    made = as_torch(tensor._values(), tensor.dtype)
+    if torch_rank is not None:
+        while made.dim() > torch_rank:
+            if made.shape[0] != 1:
+                raise RuntimeError("ttnn: Unable to squeeze to desired rank!")
+            made = made.squeeze(0)
+    return made if dtype is None else made.to(dtype)
+
+
+def _cached(name: str, tensor: Any, made: Callable[[Any], Tensor], device: Any, config: Any) -> Tensor:
+    if os.path.exists(name):
+        return load_tensor.function(name, device=device)
+    built = made(tensor)
+    dump_tensor.function(name, built)
+    return built
+
+
+@operation("as_tensor")
+def as_tensor(
+    tensor: Any,
+    dtype: DataType | None = None,
+    *,
+    layout: Layout | None = Layout.ROW_MAJOR,
+    device: Any = None,
+    memory_config: MemoryConfig | None = None,
+    cache_file_name: Any = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    mesh_mapper: Any = None,
+) -> Tensor:
+    """from_torch after ``preprocess``, kept in a file where ``cache_file_name`` is given."""
+    if device is not None and memory_config is None:
+        raise RuntimeError("memory_config must be specified when device is specified")
+
+    def made(value: Any) -> Tensor:
+        value = value if preprocess is None else preprocess(value)
+        how = layout
+        return from_torch.function(value, dtype, layout=how, device=device, memory_config=memory_config)
+
+    if cache_file_name is None:
+        return made(tensor)
+    kind = "None" if dtype is None else dtype.name
+    name = f"{cache_file_name}_dtype_{kind}_layout_{layout.name if layout else None}.tensorbin"
+    return _cached(name, tensor, made, device, memory_config)
+
+
+_SUFFIX = ".tensorbin"
+
+
+@operation("dump_tensor")
+def dump_tensor(file_name: Any, tensor: Tensor, **_: Any) -> None:
+    """Write a tensor to a file of this package's own form (numpy's .npz), by ttnn's suffix."""
+    if not str(file_name).endswith(_SUFFIX):
+        raise RuntimeError(f"file name {file_name} must have {_SUFFIX} extension")
+    with open(file_name, "wb") as file:
+        np.savez(file, values=tensor._values(), kind=np.array([tensor.dtype.name, tensor.layout.name]))
+
+
+@operation("load_tensor")
+def load_tensor(file_name: Any, *, device: Any = None) -> Tensor:
+    """A tensor of a file that dump_tensor wrote."""
+    if not str(file_name).endswith(_SUFFIX):
+        raise RuntimeError(f"file name {file_name} must have {_SUFFIX} extension")
+    if not os.path.exists(file_name):
+        raise RuntimeError(f"Unable to load the tensor from {file_name}. The file does not exist.")
+    if not os.path.isfile(file_name):
+        raise RuntimeError(f"Unable to load the tensor from {file_name}. The path is not a file.")
+    try:
+        with np.load(file_name, allow_pickle=False) as found:
+            values, (dtype, layout) = found["values"], found["kind"]
+    except (ValueError, KeyError, OSError) as error:
+        raise Unsupported(
+            f"{file_name} was not written by this module: {error}", op="ttnn.load_tensor"
+        ) from error
+    return build("ttnn.load_tensor", values, DataType[str(dtype)], Layout[str(layout)], device)
+
+
+@operation("from_buffer")
+def from_buffer(
+    buffer: Sequence[Any],
+    shape: Sequence[int],
+    dtype: DataType,
+    device: Any = None,
+    layout: Layout | None = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """A tensor of a list of numbers."""
+    text = f"the buffer has {len(buffer)} elements, the shape {list(shape)} {math.prod(shape)}"
+    check(len(buffer) == math.prod(shape), "from_buffer", text)
+    kind = np.float32 if dtype.is_float else np.int64
+    values = np.asarray(buffer, kind).reshape(tuple(shape))
+    return build("ttnn.from_buffer", values, dtype, layout, device, memory_config)
+
+
+SEAMS["as_torch"] = as_torch

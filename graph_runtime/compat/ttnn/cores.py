@@ -1,0 +1,226 @@
+"""Places of cores: coordinates are (x, y) = (column, row), as ttnn has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = [
+    "CoreCoord",
+    "CoreGrid",
+    "CoreRange",
+    "CoreRangeSet",
+    "corerange_to_cores",
+    "grid_to_cores",
+    "num_cores_to_corerangeset",
+    "num_cores_to_corerangeset_in_subcoregrids",
+    "split_work_to_cores",
+]
+
+
+class CoreCoord:
+    """A core, (x, y) from the upper left."""
+
+    __slots__ = ("x", "y")
+
+    x: int
+    y: int
+
+    def __init__(self, x: Any, y: int | None = None):
+        self.x, self.y = (int(x), int(y)) if y is not None else (int(v) for v in x)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, tuple):
+            return (self.x, self.y) == other
+        return isinstance(other, CoreCoord) and (self.x, self.y) == (other.x, other.y)
+
+    def __hash__(self) -> int:
+        return hash((self.x, self.y))
+
+    def __repr__(self) -> str:
+        return f"(x={self.x},y={self.y})"
+
+
+def coord(value: Any) -> CoreCoord:
+    """A CoreCoord, or a pair as one."""
+    return value if isinstance(value, CoreCoord) else CoreCoord(value)
+
+
+class CoreRange:
+    """A rectangle of cores, both corners inside."""
+
+    __slots__ = ("end", "start")
+
+    def __init__(self, start: Any, end: Any = None):
+        self.start = coord(start)
+        self.end = self.start if end is None else coord(end)
+        if self.end.x < self.start.x or self.end.y < self.start.y:
+            raise RuntimeError(f"Invalid core range for start: {self.start}, end: {self.end}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CoreRange) and (self.start, self.end) == (other.start, other.end)
+
+    def __hash__(self) -> int:
+        return hash((self.start, self.end))
+
+    def __repr__(self) -> str:
+        return f"[{self.start} - {self.end}]"
+
+    def grid_size(self) -> CoreCoord:
+        return CoreCoord(self.end.x - self.start.x + 1, self.end.y - self.start.y + 1)
+
+    def cores(self) -> list[CoreCoord]:
+        """Row by row."""
+        return [
+            CoreCoord(x, y)
+            for y in range(self.start.y, self.end.y + 1)
+            for x in range(self.start.x, self.end.x + 1)
+        ]
+
+    def size(self) -> int:
+        size = self.grid_size()
+        return size.x * size.y
+
+    def contains(self, other: Any) -> bool:
+        inside = other if isinstance(other, CoreRange) else CoreRange(other, other)
+        return (
+            self.start.x <= inside.start.x
+            and self.start.y <= inside.start.y
+            and inside.end.x <= self.end.x
+            and inside.end.y <= self.end.y
+        )
+
+
+class CoreRangeSet:
+    """Rectangles of cores that do not overlap."""
+
+    __slots__ = ("_ranges",)
+
+    def __init__(self, ranges: Any = ()):
+        given = [ranges] if isinstance(ranges, CoreRange) else list(ranges)
+        self._ranges = tuple(sorted(given, key=lambda r: (r.start.y, r.start.x)))
+
+    def ranges(self) -> list[CoreRange]:
+        return list(self._ranges)
+
+    def cores(self) -> list[CoreCoord]:
+        return [core for found in self._ranges for core in found.cores()]
+
+    def num_cores(self) -> int:
+        return sum(found.size() for found in self._ranges)
+
+    def size(self) -> int:
+        return len(self._ranges)
+
+    def empty(self) -> bool:
+        return not self._ranges
+
+    def bounding_box(self) -> CoreRange:
+        if not self._ranges:
+            raise RuntimeError("Cannot get bounding_box of an empty CoreRangeSet!")
+        return CoreRange(
+            (min(r.start.x for r in self._ranges), min(r.start.y for r in self._ranges)),
+            (max(r.end.x for r in self._ranges), max(r.end.y for r in self._ranges)),
+        )
+
+    def contains(self, other: Any) -> bool:
+        wanted = other.cores() if isinstance(other, (CoreRange, CoreRangeSet)) else [coord(other)]
+        return set(wanted) <= set(self.cores())
+
+    def merge(self, other: CoreRangeSet | Iterable[CoreRange]) -> CoreRangeSet:
+        more = other.ranges() if isinstance(other, CoreRangeSet) else list(other)
+        return CoreRangeSet({*self._ranges, *more})
+
+    def subtract(self, other: CoreRangeSet) -> CoreRangeSet:
+        gone = set(other.cores())
+        return CoreRangeSet(CoreRange(core, core) for core in self.cores() if core not in gone)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CoreRangeSet) and set(self.cores()) == set(other.cores())
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self.cores()))
+
+    def __repr__(self) -> str:
+        return "{" + ", ".join(map(repr, self._ranges)) + "}"
+
+
+@dataclass(frozen=True)
+class CoreGrid:
+    """x columns and y rows of cores from the upper left."""
+
+    x: int
+    y: int
+
+    def __init__(self, *, x: int, y: int):
+        object.__setattr__(self, "x", int(x))
+        object.__setattr__(self, "y", int(y))
+
+    @property
+    def num_cores(self) -> int:
+        return self.x * self.y
+
+    def __repr__(self) -> str:
+        return f"ttnn.CoreGrid(x={self.x}, y={self.y})"
+
+
+def corerange_to_cores(
+    ranges: CoreRangeSet, max_cores: int | None = None, row_wise: bool = False
+) -> list[CoreCoord]:
+    """The cores of each rectangle, along rows or down columns."""
+    found = []
+    for one in ranges.ranges():
+        found += sorted(one.cores(), key=(lambda c: (c.y, c.x)) if row_wise else (lambda c: (c.x, c.y)))
+    return found[:max_cores]
+
+
+def grid_to_cores(num_cores: int, x: int, y: int, row_wise: bool = False) -> list[CoreCoord]:
+    """The first cores of an x by y grid, along rows or down columns."""
+    whole = CoreRangeSet([CoreRange((0, 0), (x - 1, y - 1))])
+    return corerange_to_cores(whole, num_cores, row_wise)
+
+
+def num_cores_to_corerangeset(num_cores: int, grid: Any, row_wise: bool = False) -> CoreRangeSet:
+    """The first cores of a grid as rectangles: whole rows (or columns), and what is left of the last one."""
+    size = coord(grid)
+    if num_cores > size.x * size.y:
+        raise RuntimeError(f"Target number of cores {num_cores} is greater than total number of cores")
+    line = size.x if row_wise else size.y
+    whole, rest = divmod(num_cores, line)
+    found = []
+    if whole:
+        found.append(CoreRange((0, 0), (line - 1, whole - 1) if row_wise else (whole - 1, line - 1)))
+    if rest:
+        found.append(
+            CoreRange((0, whole), (rest - 1, whole)) if row_wise else CoreRange((whole, 0), (whole, rest - 1))
+        )
+    return CoreRangeSet(found)
+
+
+def num_cores_to_corerangeset_in_subcoregrids(
+    start: Any, num_cores: int, ranges: CoreRangeSet, row_wise: bool = False
+) -> CoreRangeSet:
+    """``num_cores`` cores of ``ranges`` from ``start`` on."""
+    cores = corerange_to_cores(ranges, None, row_wise)
+    first = cores.index(coord(start))
+    if first + num_cores > len(cores):
+        raise RuntimeError(f"{num_cores} cores from {start} on are more than there are")
+    return CoreRangeSet(CoreRange(core, core) for core in cores[first : first + num_cores])
+
+
+def split_work_to_cores(grid: Any, units: int, row_wise: bool = False) -> tuple[Any, ...]:
+    """(cores, all of them, those with more work, those with less, units of the first, of the others)."""
+    if isinstance(grid, CoreRangeSet):
+        cores = corerange_to_cores(grid, None, row_wise)
+    else:
+        size = coord(grid)
+        cores = grid_to_cores(size.x * size.y, size.x, size.y, row_wise)
+    used = min(len(cores), units)
+    least, more = divmod(units, used) if used else (0, 0)
+    sets = [
+        CoreRangeSet(CoreRange(c, c) for c in part) for part in (cores[:used], cores[:more], cores[more:used])
+    ]
+    if not more:
+        return used, sets[0], sets[0], CoreRangeSet(), least, 0
+    return used, *sets, least + 1, least

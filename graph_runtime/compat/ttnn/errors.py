@@ -1,0 +1,50 @@
+"""What ttnn raises: RuntimeError in the form of its checks, and Unsupported for what is declined by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from ...base.errors import (
+    DeviceMemoryError,
+    GraphRuntimeError,
+    KernelError,
+    UnsupportedOpError,
+)
+
+__all__ = ["Unsupported", "check", "fatal", "guarded"]
+
+
+class Unsupported(UnsupportedOpError):
+    """A function, argument or combination of types that this module declines; ``op`` is its name in ttnn.
+    It is no RuntimeError: what a test expects to be refused is never taken for what is not there."""
+
+
+def fatal(op: str, text: str) -> RuntimeError:
+    """The error of a failed check of ``op``, as ttnn words them: the check's place, then the message."""
+    return RuntimeError(f"TT_FATAL @ {op}\ninfo:\n{text}")
+
+
+def check(held: object, op: str, text: str) -> None:
+    """Raise ttnn's RuntimeError with ``text`` unless ``held``."""
+    if not held:
+        raise fatal(op, text)
+
+
+@contextmanager
+def guarded(op: str) -> Iterator[None]:
+    """Errors of this package as ttnn's: bad input and memory that is full are RuntimeErrors; what has no
+    kernel stays Unsupported, under the name of the ttnn function."""
+    try:
+        yield
+    except Unsupported:
+        raise
+    except UnsupportedOpError as error:
+        raise Unsupported(f"{op} is not supported: {error}", op=op) from error
+    except DeviceMemoryError as error:
+        text = f"Out of Memory: Not enough space to allocate: {error}"
+        raise RuntimeError(f"TT_FATAL @ {op}\ninfo:\n{text}") from error
+    except KernelError:
+        raise
+    except GraphRuntimeError as error:
+        raise fatal(op, str(error)) from error

@@ -1,0 +1,134 @@
+"""The one door to the device: an op of the registry on tensors, or a copy into another layout. A trace that
+is being captured records what goes through it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ...base.errors import DeviceMemoryError, KernelError
+from ...base.machine.devices import Device
+from ...base.machine.layout import DRAM, TILE
+from ...base.machine.layout import Layout as Placed
+from ...ir.graph import TensorType
+from ...run.single.apply import Refused, apply
+from ...run.single.operands import on_device
+from ...run.tensors.spec import spec_of
+from ...run.tensors.tensor import Tensor
+from ...run.tensors.transfers import copy_into, duplicate
+from .errors import Unsupported
+
+__all__ = [
+    "WIDE",
+    "captured",
+    "constant",
+    "convert",
+    "copied",
+    "overwrite",
+    "recording",
+    "reinterpret",
+    "run",
+]
+
+WIDE = Placed(DRAM, TILE, "f32")  # of values between the steps of a function: rounded once, at its end
+
+_recorders: dict[Device, list[Callable[[], None]]] = {}
+
+
+def recording(device: Device, steps: list[Callable[[], None]] | None) -> None:
+    """Record what runs on a device as steps that do it again on the same memory; None: no more."""
+    if steps is None:
+        _recorders.pop(device, None)
+    else:
+        _recorders[device] = steps
+
+
+def captured(device: Device) -> bool:
+    """Whether a trace is being captured on the device."""
+    return device in _recorders
+
+
+def run(
+    op: str, inputs: Sequence[Tensor], attrs: dict[str, Any] | None = None, to: Placed | None = None
+) -> Tensor:
+    """A registry op on tensors of one device, its result in the layout ``to``.
+
+    Raises Unsupported where no kernel takes these types, DeviceMemoryError, KernelError. Nothing is ever done
+    on the host instead.
+    """
+    pairs = tuple((name, _plain(value)) for name, value in sorted((attrs or {}).items()) if value is not None)
+    made = _applied(op, pairs, inputs, to)
+    steps = _recorders.get(made.device)
+    if steps is not None:
+        steps.append(lambda: _again(made, _applied(op, pairs, inputs, to)))
+    return made
+
+
+def _applied(op: str, pairs: Any, inputs: Sequence[Tensor], to: Placed | None) -> Tensor:
+    try:
+        return apply(op, pairs, *inputs, to=to)
+    except Refused as refused:
+        if isinstance(refused.error, (DeviceMemoryError, KernelError)):
+            raise refused.error from None
+        raise Unsupported(f"op {op}: {refused.reason}", op=op) from refused
+
+
+def _plain(value: Any) -> Any:
+    return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
+
+
+def _again(target: Tensor, made: Tensor) -> None:
+    if made._owner is not target._owner:
+        copy_into(target, made)
+
+
+def convert(tensor: Tensor, to: Placed) -> Tensor:
+    """The values in another layout or format on the same device; the tensor itself where nothing changes."""
+    if tensor.layout == to:
+        return tensor
+    made = tensor.to(layout=to)
+    steps = _recorders.get(tensor.device)
+    if steps is not None:
+        steps.append(lambda: copy_into(made, tensor))
+    return made
+
+
+def copied(tensor: Tensor) -> Tensor:
+    """The values in memory of their own."""
+    made = duplicate(tensor)
+    steps = _recorders.get(tensor.device)
+    if steps is not None:
+        steps.append(lambda: copy_into(made, tensor))
+    return made
+
+
+def overwrite(target: Tensor, source: Tensor) -> None:
+    """Write the values of a tensor of the same type into the memory of another, behind its readers."""
+    copy_into(target, source)
+    steps = _recorders.get(target.device)
+    if steps is not None:
+        steps.append(lambda: copy_into(target, source))
+
+
+def constant(value: Any, device: Device, dtype: str) -> Tensor:
+    """A number as a tensor of one element on the device."""
+    return on_device(value, device, dtype)
+
+
+_STORED = {"int32": "int32", "uint32": "uint32", "float32": "f32"}
+
+
+def reinterpret(tensor: Tensor, dtype: str) -> Tensor:
+    """The same memory as elements of another dtype of 32 bits."""
+    if tensor.dtype == dtype:
+        return tensor
+    layout = Placed(tensor.layout.memory, tensor.layout.layout, _STORED[dtype], tensor.layout.shard)
+    return _viewed(tensor, spec_of(tensor.device, TensorType(dtype, tensor.shape), layout))
+
+
+def _viewed(tensor: Tensor, to: Any) -> Tensor:
+    """launch.alias keeps the layout; here its format changes with the dtype."""
+    made = tensor.wait().alias() if tensor._recipe is not None else tensor.alias()
+    view = Tensor(to.device, to.handle, to.type, to.layout, made._addr, made._owner, made.readonly)
+    view._origin = tensor if tensor._origin is None else tensor._origin
+    return view

@@ -1,0 +1,112 @@
+"""The submodules of ttnn that programs import by name, made of what is here; and ``install``."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from . import chips, conversion, cores, devices, golden, memory, values
+from .errors import Unsupported
+from .names import OPERATIONS
+
+__all__ = ["install", "submodules"]
+
+_GROUPS = ("transformer", "experimental", "kv_cache", "global_semaphore")
+
+
+def _module(name: str, doc: str, **content: Any) -> ModuleType:
+    made = ModuleType(f"ttnn.{name}", doc)
+    vars(made).update(content)
+    return made
+
+
+def _declined(what: str) -> Any:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Unsupported(f"ttnn.{what} is not supported", op=f"ttnn.{what}")
+
+    return refuse
+
+
+def _public(*modules: ModuleType) -> dict[str, Any]:
+    return {name: getattr(m, name) for m in modules for name in m.__all__}
+
+
+def submodules() -> dict[str, ModuleType]:
+    """Name below "ttnn." -> module."""
+    made = {group: _module(group, f"ttnn.{group}") for group in _GROUPS}
+    for name, function in OPERATIONS.items():
+        group, _, last = name.rpartition(".")
+        if group in made:
+            setattr(made[group], last, function)
+    made["types"] = _module("types", "value classes", **_public(values, cores, memory))
+    made["device"] = _module("device", "devices", **_public(devices, chips), Device=devices.MeshDevice)
+    made["cluster"] = _module(
+        "cluster",
+        "which machine this is",
+        ClusterType=chips.ClusterType,
+        get_cluster_type=lambda: chips.ClusterType.N150,
+    )
+    made["database"] = _module(
+        "database", "reports: none are kept", SQLITE_CONNECTION=None, DEVICE_IDS_IN_DATABASE=set()
+    )
+    tracing = {
+        name: _declined(f"tracer.{name}")
+        for name in ("trace", "visualize", "get_graph", "codegen", "enable_tracing")
+    }
+    made["tracer"] = _module(
+        "tracer", "declined", **tracing, disable_tracing=lambda: None, is_tracing_enabled=lambda: False
+    )
+    graph = (
+        "begin_graph_capture",
+        "end_graph_capture",
+        "extract_calltrace",
+        "extract_peak_L1_memory_usage",
+        "pretty_print",
+        "visualize",
+    )
+    made["graph"] = _module("graph", "declined", **{name: _declined(f"graph.{name}") for name in graph})
+    made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(memory))
+    made["model_preprocessing"] = _preprocessing()
+    pool = _module("operations.pool", "pools")
+    made["operations"] = _module(
+        "operations", "the operations", pool=pool, **{k: v for k, v in OPERATIONS.items() if "." not in k}
+    )
+    made["operations.pool"] = pool
+    made["operations.activations"] = _module(
+        "operations.activations",
+        "golden functions of activations",
+        get_golden_function_for_activation=golden.get_golden_function_for_activation,
+    )
+    return made
+
+
+def _preprocessing() -> ModuleType:
+    def weight(value: Any, *, dtype: Any, layout: Any = values.Layout.TILE, **_: Any) -> Any:
+        return conversion.from_torch(value.T.contiguous(), dtype=dtype, layout=layout)
+
+    def bias(value: Any, *, dtype: Any, layout: Any = values.Layout.TILE, **_: Any) -> Any:
+        return conversion.from_torch(value.reshape((1, -1)), dtype=dtype, layout=layout)
+
+    def table(value: Any, *, dtype: Any, layout: Any = values.Layout.ROW_MAJOR, **_: Any) -> Any:
+        return conversion.from_torch(value, dtype=dtype, layout=layout)
+
+    return _module(
+        "model_preprocessing",
+        "weights of torch's layers",
+        preprocess_linear_weight=weight,
+        preprocess_linear_bias=bias,
+        preprocess_layernorm_parameter=bias,
+        preprocess_embedding_weight=table,
+        preprocess_model_parameters=_declined("model_preprocessing.preprocess_model_parameters"),
+    )
+
+
+def install(package: ModuleType) -> None:
+    """Let ``import ttnn`` and ``import ttnn.types`` mean this package, unless a real ttnn was imported."""
+    found = sys.modules.get("ttnn")
+    if found is not None and found is not package:
+        raise RuntimeError("another ttnn has been imported already")
+    sys.modules["ttnn"] = package
+    for name, module in package.SUBMODULES.items():
+        sys.modules[f"ttnn.{name}"] = module

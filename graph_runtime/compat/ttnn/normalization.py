@@ -1,0 +1,300 @@
+"""Softmax and norms."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ...run.tensors.tensor import Tensor as Handle
+from . import kernels
+from .errors import Unsupported, check
+from .memory import DRAM_MEMORY_CONFIG, MemoryConfig
+from .operation import Operation, operation
+from .results import Target, device_tensor, target, tiled_input
+from .shapes import axis_of
+from .tensor import Tensor
+from .values import DataType, Layout
+from .wide import Wide
+
+__all__ = ["soft"]
+
+_TILES = "Inputs to softmax must be tilized"
+
+
+def soft(w: Wide, x: Handle, axis: int, stable: bool) -> Handle:
+    """softmax; not ``stable``: exp overflows where x is large, as silicon's does."""
+    if stable:
+        return w("softmax", x, axis=axis)
+    powers = w("exp", x)
+    return w("divide", powers, w("sum", powers, axes=(axis,), keepdims=True))
+
+
+@operation("softmax", "softmax")
+def softmax(
+    input_tensor: Tensor,
+    dim: int = -1,
+    *,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: Any = None,
+    numeric_stable: bool = True,
+    **_: Any,
+) -> Tensor:
+    """exp(x) over its sum along a dimension."""
+    x = tiled_input("ttnn.softmax", input_tensor, _TILES)
+    axis = axis_of("ttnn.softmax", dim, len(x.shape))
+    w = Wide(x._handle.device)
+    goal = target("ttnn.softmax", x, memory_config)
+    if not x.shape.rank:
+        return goal.wrap(w("add", w("multiply", x._handle, 0.0), 1.0))
+    return goal.wrap(soft(w, x._handle, axis, numeric_stable))
+
+
+def _scaled(
+    op: str,
+    tensor: Tensor,
+    scale: float | None,
+    mask: Tensor | None,
+    stable: bool,
+    causal: bool,
+    goal_of: Any,
+) -> Tensor:
+    x = tiled_input(op, tensor, _TILES)
+    w = Wide(x._handle.device)
+    made = x._handle if scale is None else w("multiply", x._handle, float(scale))
+    if mask is not None:
+        device_tensor(op, mask)
+        check(
+            mask.shape[-1] == x.shape[-1],
+            op,
+            f"the mask's width {mask.shape[-1]} must be the input's {x.shape[-1]}",
+        )
+        made = w("add", made, mask._handle)
+        check(tuple(made.shape) == tuple(x.shape), op, f"the mask {mask.shape} does not fit {x.shape}")
+    return goal_of(x).wrap(soft(w, made, len(x.shape) - 1, stable))
+
+
+def _masked(name: str, in_place: bool) -> Operation:
+    full = f"ttnn.{name}"
+
+    def function(
+        input_tensor: Tensor,
+        scale: float | None = None,
+        mask: Tensor | None = None,
+        *,
+        memory_config: MemoryConfig | None = None,
+        program_config: Any = None,
+        is_causal_mask: bool = False,
+        compute_kernel_config: Any = None,
+        numeric_stable: bool = not in_place,
+        **_: Any,
+    ) -> Tensor:
+        def goal_of(x: Tensor) -> Target:
+            return target(full, x, memory_config, x if in_place else None)
+
+        return _scaled(full, input_tensor, scale, mask, numeric_stable, is_causal_mask, goal_of)
+
+    function.__doc__ = "softmax of scale x + mask along the last dimension."
+    return Operation(name, function, "multiply, add, softmax")
+
+
+for _name, _into in {
+    "scale_mask_softmax": False,
+    "scale_mask_softmax_in_place": True,
+    "scale_causal_mask_hw_dims_softmax_in_place": True,
+}.items():
+    _masked(_name, _into)
+
+
+@operation("softmax_in_place", "softmax")
+def softmax_in_place(
+    input_tensor: Tensor,
+    dim: int = -1,
+    *,
+    program_config: Any = None,
+    compute_kernel_config: Any = None,
+    numeric_stable: bool = True,
+    **_: Any,
+) -> Tensor:
+    """softmax, written into its input."""
+    x = tiled_input("ttnn.softmax_in_place", input_tensor, _TILES)
+    w = Wide(x._handle.device)
+    axis = axis_of("ttnn.softmax_in_place", dim, len(x.shape))
+    return target("ttnn.softmax_in_place", x, None, x).wrap(soft(w, x._handle, axis, numeric_stable))
+
+
+# **************** norms ****************
+
+
+def _vector(w: Wide, x: Tensor | None, size: int, op: str) -> Handle | None:
+    """A weight or bias of one dimension, however it was shaped."""
+    if x is None:
+        return None
+    device_tensor(op, x)
+    check(x.logical_volume() == size, op, f"weight and bias must have {size} elements, got {x.shape}")
+    return w.reshape(w.rows(x._handle), (size,))
+
+
+def _norm(op: str, subtracts: bool, x: Tensor, given: dict[str, Any], epsilon: float) -> tuple[Wide, Handle]:
+    w, handle = Wide(x._handle.device), x._handle
+    residual = given.get("residual_input_tensor")
+    if residual is not None:
+        handle = w("add", handle, device_tensor(op, residual)._handle)
+    size = x.shape[-1]
+    weight, bias = (_vector(w, given.get(key), size, op) for key in ("weight", "bias"))
+    if subtracts:
+        ones = weight if weight is not None else _filled(w, size, 1.0)
+        zeros = bias if bias is not None else _filled(w, size, 0.0)
+        return w, w("layer_norm", handle, ones, zeros, axis=-1, epsilon=float(epsilon))
+    made = w(
+        "rms_norm",
+        handle,
+        weight if weight is not None else _filled(w, size, 1.0),
+        axis=-1,
+        epsilon=float(epsilon),
+    )
+    return w, made if bias is None else w("add", made, bias)
+
+
+def _filled(w: Wide, size: int, value: float) -> Handle:
+    return kernels.run("broadcast_to", [w.number(value)], {"shape": (size,)})
+
+
+_NORM = {"weight", "bias", "residual_input_tensor", "recip_tensor"}
+
+
+def _normalised(name: str, subtracts: bool) -> Operation:
+    full = f"ttnn.{name}"
+
+    def function(
+        input_tensor: Tensor,
+        *,
+        epsilon: float = 1e-12,
+        memory_config: MemoryConfig | None = None,
+        program_config: Any = None,
+        compute_kernel_config: Any = None,
+        dtype: DataType | None = None,
+        **given: Any,
+    ) -> Tensor:
+        unknown = given.keys() - _NORM
+        if unknown:
+            raise TypeError(f"{full}(): incompatible function arguments: unexpected {sorted(unknown)[0]!r}")
+        text = f"{full.replace('.', '::')} does not support ROW_MAJOR input tensors. Use TILE layout."
+        x = tiled_input(full, input_tensor, text)
+        goal = target(full, x, memory_config, None, dtype)
+        if not math.prod(x.shape):
+            return goal.wrap(kernels.copied(x._handle))
+        return goal.wrap(_norm(full, subtracts, x, given, epsilon)[1])
+
+    what = "minus its mean, over its standard deviation" if subtracts else "over its root mean square"
+    function.__doc__ = f"The last dimension {what}, times weight, plus bias; a residual is added before."
+    return Operation(name, function, name)
+
+
+_normalised("layer_norm", True)
+_normalised("rms_norm", False)
+
+
+@operation("batch_norm", "mean, subtract, multiply, rsqrt, add")
+def batch_norm(
+    input: Tensor,
+    *,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    training: bool = False,
+    eps: float = 1e-5,
+    momentum: float = 0.1,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: Any = None,
+    **_: Any,
+) -> Tensor:
+    """Channels of [N, C, H, W] normalised by running statistics, or by their own with ``training``, which
+    updates the running ones in place."""
+    op = "ttnn.batch_norm"
+    x = tiled_input(op, input, "batch_norm needs tiles")
+    check(len(x.shape) == 4, op, f"the input must have 4 dimensions, got {x.shape}")
+    w = Wide(x._handle.device)
+    if training:
+        middle, spread = _statistics(w, x._handle)
+        _update(w, x, middle, spread, running_mean, running_var, momentum)
+    else:
+        check(
+            running_mean is not None and running_var is not None,
+            op,
+            "running_mean and running_var must be defined in evaluation mode",
+        )
+        assert running_mean is not None
+        assert running_var is not None
+        middle, spread = running_mean._handle, running_var._handle
+    scale = w("rsqrt", w("add", spread, float(eps)))
+    made = w("multiply", w("subtract", x._handle, middle), scale)
+    made = made if weight is None else w("multiply", made, weight._handle)
+    made = made if bias is None else w("add", made, bias._handle)
+    return target(op, x, memory_config, output).wrap(made)
+
+
+def _statistics(w: Wide, x: Handle) -> tuple[Handle, Handle]:
+    """Mean and biased variance of each channel, [1, C, 1, 1]."""
+    middle = w("mean", x, axes=(0, 2, 3), keepdims=True)
+    count = x.shape[0] * x.shape[2] * x.shape[3]
+    total = w("sum_squares", w("subtract", x, middle), axes=(0, 2, 3), keepdims=True)
+    return middle, w("divide", total, float(count))
+
+
+def _update(w: Wide, x: Tensor, middle: Handle, spread: Handle, mean: Any, var: Any, momentum: float) -> None:
+    for running, batch in ((mean, middle), (var, spread)):
+        if running is not None:
+            old = w("multiply", running._handle, 1.0 - momentum)
+            made = w("add", old, w("multiply", batch, float(momentum)))
+            kernels.overwrite(running._handle, kernels.convert(made, running._handle.layout))
+
+
+@operation("group_norm", "reshape, mean, subtract, multiply")
+def group_norm(
+    input_tensor: Tensor,
+    *,
+    num_groups: int,
+    epsilon: float = 1e-12,
+    input_mask: Any = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    dtype: DataType | None = None,
+    output_layout: Layout | None = None,
+    **_: Any,
+) -> Tensor:
+    """Groups of channels of [N, 1, HW, C] minus their mean, over their standard deviation. Weight and bias
+    are those of create_group_norm_weight_bias_rm where C is a multiple of 32."""
+    op = "ttnn.group_norm"
+    x = device_tensor(op, input_tensor)
+    n, _, rows, channels = x.shape.to_rank(4)
+    check(channels % num_groups == 0, op, f"{channels} channels cannot be cut into {num_groups} groups")
+    w = Wide(x._handle.device)
+    cut = w.reshape(w.rows(x._handle), (n, rows, num_groups, channels // num_groups))
+    middle = w("mean", cut, axes=(1, 3), keepdims=True)
+    away = w("subtract", cut, middle)
+    count = rows * channels // num_groups
+    spread = w("divide", w("sum_squares", away, axes=(1, 3), keepdims=True), float(count))
+    made = w("multiply", away, w("rsqrt", w("add", spread, float(epsilon))))
+    made = w.reshape(w.rows(made), tuple(x.shape))
+    for what, operand in (("multiply", weight), ("add", bias)):
+        if operand is not None:
+            made = w(what, made, _per_channel(op, w, operand, channels))
+    goal = target(
+        op,
+        x,
+        memory_config or DRAM_MEMORY_CONFIG,
+        None,
+        dtype or DataType.BFLOAT16,
+        output_layout or Layout.TILE,
+    )
+    return goal.wrap(made)
+
+
+def _per_channel(op: str, w: Wide, x: Tensor, channels: int) -> Handle:
+    if x.logical_volume() != channels:
+        text = f"{op}: weight and bias of {x.logical_volume()} elements, not {channels}, are not supported"
+        raise Unsupported(text, op=op)
+    return w.reshape(w.rows(x._handle), (channels,))

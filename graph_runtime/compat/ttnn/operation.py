@@ -1,0 +1,163 @@
+"""Operation: a function of ttnn, with its name, its golden function, and what wraps each call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from .errors import Unsupported, guarded
+from .names import OPERATIONS
+from .settings import SETTINGS
+from .tensor import Tensor
+
+__all__ = [
+    "Operation",
+    "declined",
+    "operation",
+    "register_post_operation_hook",
+    "register_pre_operation_hook",
+]
+
+_before: list[Callable[..., Any]] = []
+_after: list[Callable[..., Any]] = []
+_depth = [0]
+
+
+class Operation:
+    """A callable. ``python_fully_qualified_name`` as "ttnn.add"; ``served``: the registry ops that it is
+    made of; ``limits``: what it does not take; ``reason``: why it is declined, "" where it is not."""
+
+    is_cpp_operation = True
+    is_experimental = False
+
+    def __init__(
+        self, name: str, function: Callable[..., Any], served: str = "", limits: str = "", reason: str = ""
+    ):
+        self.python_fully_qualified_name = f"ttnn.{name}"
+        self.__name__ = self.python_fully_qualified_name
+        self.__doc__ = function.__doc__
+        self.function, self.served, self.limits, self.reason = function, served, limits, reason
+        self.name = name
+        self._golden: Callable[..., Any] | None = None
+        self.preprocess_golden_function_inputs = self.postprocess_golden_function_outputs = None
+        functools.update_wrapper(self, function, assigned=("__doc__",), updated=())
+        OPERATIONS[name] = self
+
+    @property
+    def golden_function(self) -> Callable[..., Any] | None:
+        """A torch function for comparison; no operation computes by it."""
+        if self._golden is None:
+            from .golden import golden_of
+
+            self._golden = golden_of(self.name)
+        return self._golden
+
+    @golden_function.setter
+    def golden_function(self, function: Callable[..., Any] | None) -> None:
+        self._golden = function
+
+    def __call__(self, *args: Any, queue_id: Any = None, cq_id: Any = None, **kwargs: Any) -> Any:
+        name = self.python_fully_qualified_name
+        hooked = not SETTINGS.enable_fast_runtime_mode and not _depth[0]
+        if hooked:
+            _told(_before, "Pre", self, args, kwargs)
+        _depth[0] += 1
+        try:
+            with guarded(name):
+                made = self.function(*args, **kwargs)
+        finally:
+            _depth[0] -= 1
+        if not _depth[0]:
+            _count(self.name, args, kwargs)
+        if hooked:
+            _told(_after, "Post", self, args, kwargs, made)
+        return made
+
+    def __hash__(self) -> int:
+        return hash(self.python_fully_qualified_name)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __repr__(self) -> str:
+        return f"<ttnn operation {self.python_fully_qualified_name}>"
+
+
+def _told(hooks: list[Callable[..., Any]], when: str, *args: Any) -> None:
+    for hook in list(hooks):
+        if hook(*args) is not None:
+            raise RuntimeError(f"{when}-operation hook {hook} returned not None")
+
+
+_NO_PROGRAM = {
+    "to_torch",
+    "from_torch",
+    "as_tensor",
+    "from_device",
+    "deallocate",
+    "to_device",
+    "get_memory_config",
+}
+
+
+def _count(name: str, args: Any, kwargs: Any) -> None:
+    """A call on device tensors is a program of the device, one for all calls of equal arguments."""
+    if name in _NO_PROGRAM:
+        return
+    given = [*args, *kwargs.values()]
+    device = next((x._device for x in _tensors(given) if x._device is not None), None)
+    if device is not None and device.caches_programs:
+        device.programs.add((name, *map(_key, args), *((k, _key(v)) for k, v in sorted(kwargs.items()))))
+
+
+def _tensors(values: Any) -> Iterator[Tensor]:
+    for value in values:
+        if isinstance(value, Tensor):
+            yield value
+        elif isinstance(value, (list, tuple)):
+            yield from _tensors(value)
+
+
+def _key(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return tuple(value.shape), value.dtype, value.layout, value._config
+    if isinstance(value, (list, tuple)):
+        return tuple(map(_key, value))
+    return value if isinstance(value, (int, float, str, bool, type(None))) else repr(value)
+
+
+def operation(name: str, served: str = "", limits: str = "") -> Callable[[Callable[..., Any]], Operation]:
+    """Decorates the body of the ttnn function of that name (without "ttnn.")."""
+    return lambda function: Operation(name, function, served, limits)
+
+
+def declined(name: str, reason: str) -> Operation:
+    """A function that is there by name, so that a module which mentions it loads; a call says why it is not
+    done."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Unsupported(f"ttnn.{name} is not supported: {reason}", op=f"ttnn.{name}")
+
+    return Operation(name, refuse, reason=reason)
+
+
+@contextmanager
+def register_pre_operation_hook(hook: Callable[..., Any]) -> Iterator[None]:
+    """hook(operation, args, kwargs) before each operation of the block; not in fast runtime mode."""
+    _before.append(hook)
+    try:
+        yield
+    finally:
+        _before.remove(hook)
+
+
+@contextmanager
+def register_post_operation_hook(hook: Callable[..., Any]) -> Iterator[None]:
+    """hook(operation, args, kwargs, output) after each operation of the block; not in fast runtime mode."""
+    _after.append(hook)
+    try:
+        yield
+    finally:
+        _after.remove(hook)

@@ -1,0 +1,91 @@
+"""ttnn.CONFIG and what reads and changes it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+__all__ = [
+    "SETTINGS",
+    "Config",
+    "load_config_from_dictionary",
+    "load_config_from_json_file",
+    "manage_config",
+    "save_config_to_json_file",
+]
+
+
+@dataclass
+class _Fields:
+    cache_path: Any = Path.home() / ".cache" / "ttnn"
+    model_cache_path: Any = Path.home() / ".cache" / "ttnn" / "models"
+    tmp_dir: Any = Path("/tmp/ttnn")
+    enable_model_cache: bool = False
+    enable_fast_runtime_mode: bool = True
+    throw_exception_on_fallback: bool = False
+    enable_logging: bool = False
+    enable_graph_report: bool = False
+    enable_detailed_buffer_report: bool = False
+    enable_detailed_tensor_report: bool = False
+    enable_comparison_mode: bool = False
+    comparison_mode_should_raise_exception: bool = False
+    comparison_mode_pcc: float = 0.9999
+    root_report_path: Any = Path("generated/ttnn/reports")
+    report_name: Any = None
+
+
+class Config(_Fields):
+    """The settings of ttnn; Config(other) is a copy. Those of reports and caches are kept and have no
+    effect."""
+
+    def __init__(self, other: Config | None = None, **given: Any):
+        super().__init__(**({} if other is None else vars(other)), **given)
+
+    @property
+    def report_path(self) -> Any:
+        return None if self.report_name is None else Path(self.root_report_path) / str(hash(self.report_name))
+
+
+SETTINGS = Config()
+
+
+def set_one(name: str, value: Any) -> None:
+    """Raises ValueError for a name that is no setting."""
+    if name not in {f.name for f in fields(_Fields)}:
+        raise ValueError(f"Unknown configuration key: {name}")
+    setattr(SETTINGS, name, value)
+
+
+@contextmanager
+def manage_config(name: str, value: Any) -> Iterator[None]:
+    """A setting for a with block."""
+    before = getattr(SETTINGS, name)
+    set_one(name, value)
+    try:
+        yield
+    finally:
+        set_one(name, before)
+
+
+def load_config_from_dictionary(config: dict[str, Any], from_file: bool = False) -> None:
+    for name, value in config.items():
+        set_one(name, value)
+
+
+def load_config_from_json_file(path: Any) -> None:
+    load_config_from_dictionary(json.loads(Path(path).read_text()), True)
+
+
+def save_config_to_json_file(path: Any) -> None:
+    Path(path).write_text(
+        json.dumps({f.name: getattr(SETTINGS, f.name) for f in fields(_Fields)}, default=str)
+    )
+
+
+if text := os.environ.get("TTNN_CONFIG_OVERRIDES"):
+    load_config_from_dictionary(json.loads(text))

@@ -1,0 +1,37 @@
+"""Ops of the registry with several outputs: a graph of one node, kept for the types that it is used with."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+from ...base.machine.devices import Device
+from ...ir.builder import GraphBuilder
+from ...run.factory import create
+from ...run.tensors.tensor import Tensor as Handle
+from . import kernels
+from .errors import Unsupported
+
+__all__ = ["outputs"]
+
+
+@lru_cache(maxsize=256)
+def _session(
+    op: str, attrs: tuple[tuple[str, Any], ...], types: tuple[tuple[str, Any], ...], device: Device
+) -> Any:
+    builder = GraphBuilder(device=device)
+    inputs = [builder.input(f"x{at}", shape, dtype) for at, (dtype, shape) in enumerate(types)]
+    made = builder.op(op, *inputs, **dict(attrs))
+    builder.output(*made)
+    return create(builder, devices=[device]).session
+
+
+def outputs(op: str, inputs: list[Handle], attrs: dict[str, Any]) -> list[Handle]:
+    """All outputs of an op. Raises Unsupported while a trace is captured, GraphError for wrong types."""
+    device = inputs[0].device
+    if kernels.captured(device):
+        raise Unsupported(f"{op} inside of a trace is not supported", op=op)
+    types = tuple((x.dtype, x.shape) for x in inputs)
+    session = _session(op, tuple(sorted(attrs.items())), types, device)
+    run = session.submit({f"x{at}": x for at, x in enumerate(inputs)})
+    return list(run.outputs)

@@ -1,0 +1,52 @@
+"""Put compat.ttnn under the name ttnn, and helpers under the names that tt-metal's tests import."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from ..compat import ttnn
+from ..compat.ttnn.devices import use_board
+
+__all__ = ["install"]
+
+# names of tt-metal's tree -> modules here; "": a package that only holds others
+_HELPERS = {
+    "models": "",
+    "models.common": "",
+    "models.common.utility_functions": "utility_functions",
+    "tests": "",
+    "tests.ttnn": "",
+    "tests.ttnn.utils_for_testing": "utils_for_testing",
+}
+
+
+class _Helpers(MetaPathFinder, Loader):
+    """The last finder: it gives a helper where nothing else has a module of that name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in _HELPERS:
+            return None
+        return ModuleSpec(fullname, self, is_package=not _HELPERS[fullname])
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        name = _HELPERS[spec.name]
+        return import_module(f"{__package__}.helpers.{name}") if name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It is loaded already."""
+
+
+def install(board: str = "") -> None:
+    """From now on ``import ttnn`` is this package's, on ``board`` ("": n150). Raises RuntimeError where
+    another ttnn was imported, DeviceError for an unknown board."""
+    use_board(board)
+    ttnn.install()
+    if not any(isinstance(finder, _Helpers) for finder in sys.meta_path):
+        sys.meta_path.append(_Helpers())

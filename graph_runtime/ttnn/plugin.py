@@ -1,0 +1,182 @@
+"""The pytest plugin: fixtures of tt-metal's conftest for one device, and reports that tell what is declined
+by name (skipped, with the name) from what is wrong (failed)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ..compat import ttnn
+from ..compat.ttnn.errors import Unsupported
+
+__all__ = [
+    "device",
+    "device_params",
+    "function_level_defaults",
+    "is_ci_env",
+    "mesh_device",
+    "pytest_collection_modifyitems",
+    "pytest_configure",
+    "pytest_make_parametrize_id",
+    "pytest_runtest_makereport",
+    "reset_seeds",
+    "silicon_arch_name",
+    "silicon_arch_wormhole_b0",
+    "use_program_cache",
+]
+
+_MARKS = (
+    "requires_fast_runtime_mode_off: needs ttnn's slow mode",
+    "requires_grid_size(size): needs so many cores",
+    "use_module_device(device_params): one device for the module",
+    "slow: takes long",
+    "post_commit: of tt-metal's pipelines",
+    "timeout(seconds): the most that a test may take",
+)
+
+
+def pytest_configure(config: Any) -> None:
+    for mark in _MARKS:
+        config.addinivalue_line("markers", mark)
+
+
+def pytest_make_parametrize_id(config: Any, val: Any, argname: str) -> str | None:
+    """Names of operations and modules in the names of tests, as tt-metal's."""
+    if isinstance(val, ModuleType):
+        val = val.__name__
+    elif hasattr(val, "python_fully_qualified_name"):
+        val = val.python_fully_qualified_name
+    return f"{argname}={val}"
+
+
+def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
+    """What tt-metal's own conftest leaves out."""
+    grid = ttnn.open_device(device_id=0).core_grid
+    for item in items:
+        if "requires_fast_runtime_mode_off" in item.keywords and ttnn.CONFIG.enable_fast_runtime_mode:
+            item.add_marker(pytest.mark.skip(reason="needs fast runtime mode off"))
+        for mark in item.iter_markers("requires_grid_size"):
+            wanted = mark.args[0] if len(mark.args) == 1 else mark.args
+            x, y = wanted if isinstance(wanted, (tuple, list)) else (0, 0)
+            cores = wanted if isinstance(wanted, int) else x * y
+            if grid.x < x or grid.y < y or grid.num_cores < cores:
+                item.add_marker(pytest.mark.skip(reason=f"needs a grid of {wanted}"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: Any, call: Any) -> Any:
+    """What is declined by name is skipped, with the name: it is neither passed nor wrong."""
+    report = yield
+    error = None if call.excinfo is None else call.excinfo.value
+    if isinstance(error, Unsupported):
+        path, line, _ = item.location
+        report.outcome = "skipped"
+        report.longrepr = (str(path), line or 0, f"Skipped: unsupported: {error}")
+    return report
+
+
+@pytest.fixture
+def device_params(request: Any) -> Any:
+    """Arguments of open_device, given by indirect parametrisation."""
+    return getattr(request, "param", {})
+
+
+_KNOWN = ("l1_small_size", "trace_region_size", "num_command_queues", "worker_l1_size")
+
+
+def _opened(params: Any) -> Any:
+    known = {key: value for key, value in dict(params or {}).items() if key in _KNOWN}
+    device = ttnn.CreateDevice(device_id=0, **known)
+    device.cache_entries_counter = CacheEntriesCounter(device)
+    ttnn.SetDefaultDevice(device)
+    return device
+
+
+class CacheEntriesCounter:
+    """How many programs calls added to the device's cache: measure() for a with block, ``total`` of all."""
+
+    def __init__(self, device: Any):
+        self.device, self.total = device, 0
+
+    def reset(self) -> None:
+        self.total = 0
+
+    @contextmanager
+    def measure(self) -> Iterator[None]:
+        before = self.device.num_program_cache_entries()
+        yield
+        self.total += self.device.num_program_cache_entries() - before
+
+    def decorator(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(function)
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            with self.measure():
+                return function(*args, **kwargs)
+
+        return counted
+
+
+@pytest.fixture
+def device(request: Any, device_params: Any) -> Any:
+    """A device, opened for the test with what the mark use_module_device or device_params says."""
+    mark = request.node.get_closest_marker("use_module_device")
+    said = {} if mark is None else (mark.args[0] if mark.args else mark.kwargs.get("device_params", {}))
+    opened = _opened({**said, **dict(device_params or {})})
+    yield opened
+    ttnn.close_device(opened)
+
+
+@pytest.fixture
+def mesh_device(request: Any, device_params: Any) -> Any:
+    """A mesh of one device; a test that asks for more is skipped."""
+    wanted = getattr(request, "param", 1)
+    count = wanted if isinstance(wanted, int) else wanted[0] * wanted[1]
+    if count > 1:
+        pytest.skip(f"needs {count} devices, there is one")
+    opened = _opened(device_params)
+    yield opened
+    ttnn.close_device(opened)
+
+
+@pytest.fixture
+def reset_seeds() -> None:
+    """The seeds that tt-metal's tests begin with."""
+    import numpy as np
+    import torch
+
+    torch.manual_seed(213919)
+    np.random.seed(213919)
+    random.seed(213919)
+
+
+@pytest.fixture
+def function_level_defaults(reset_seeds: None) -> None:
+    """An older name."""
+
+
+@pytest.fixture
+def use_program_cache() -> None:
+    """Programs are always kept."""
+
+
+@pytest.fixture
+def is_ci_env() -> bool:
+    return False
+
+
+@pytest.fixture
+def silicon_arch_name() -> str:
+    return ttnn.get_arch_name()
+
+
+@pytest.fixture
+def silicon_arch_wormhole_b0(silicon_arch_name: str) -> str:
+    if silicon_arch_name != "wormhole_b0":
+        pytest.skip("needs wormhole_b0")
+    return silicon_arch_name

@@ -1,0 +1,174 @@
+"""Tensors of compat.ttnn: types, layouts, memories, padding and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graph_runtime.base.errors import GraphRuntimeError
+from graph_runtime.compat import ttnn
+
+FLOATS = {"bfloat16": 2**-8, "float32": 0.0, "bfloat8_b": 2**-6, "bfloat4_b": 2**-2}
+VALUES = np.random.default_rng(3).standard_normal((2, 40, 70)).astype(np.float32)
+
+
+def on(device, values=VALUES, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, **more):
+    return ttnn.from_torch(values, dtype=dtype, layout=layout, device=device, **more)
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_values_are_held_as_the_type_has_them(device, name):
+    made = on(device, dtype=getattr(ttnn, name))
+    away = np.abs(made.to_numpy() - VALUES).max()
+    assert away <= FLOATS[name] * np.abs(VALUES).max()
+    assert (away == 0) == (name == "float32")
+    assert made._handle.layout.format == made.dtype.stored[1]
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint32", "uint16", "uint8"])
+def test_integers_come_back(device, dtype):
+    values = np.arange(64 * 3, dtype=dtype).reshape(3, 64)
+    made = on(device, values, None)
+    assert made.dtype is getattr(ttnn, dtype)
+    assert (made.to_numpy() == values).all()
+    assert (made.to_numpy().dtype) == values.dtype
+
+
+def test_padding_is_defined_and_visible(device):
+    pytest.importorskip("torch")
+    made = on(device, pad_value=7.0)
+    assert made.shape == [2, 40, 70]
+    assert made.padded_shape == [2, 64, 96]
+    padded = made.to_torch_with_padded_shape().float().numpy()
+    assert (padded[:, 40:] == 7).all()
+    assert (padded[:, :, 70:] == 7).all()
+    filled = ttnn.fill_implicit_tile_padding(made, 3.0)
+    assert (filled.to_torch_with_padded_shape()[:, 40:] == 3).all()
+    assert (ttnn.exp(made).to_torch_with_padded_shape()[:, 40:] == 0).all()
+
+
+def test_a_sum_does_not_see_the_padding(device):
+    made = ttnn.sum(on(device, pad_value=1e6), dim=-1)
+    assert np.allclose(made.to_numpy(), VALUES.sum(-1), rtol=0.05, atol=0.2)
+
+
+def test_a_memory_config_is_where_the_values_lie(device):
+    spread = ttnn.create_sharded_memory_config((64, 128), ttnn.CoreGrid(x=2, y=2), ttnn.ShardStrategy.BLOCK)
+    x = on(device, np.ones((64, 128), np.float32), memory_config=spread)
+    layout = x._handle.layout
+    assert layout.memory == "l1"
+    assert layout.shard is not None
+    assert layout.shard.shape == (32, 64)
+    back = ttnn.to_memory_config(x + x, ttnn.DRAM_MEMORY_CONFIG)
+    assert back._handle.layout.memory == "dram"
+    assert (back.to_numpy() == 2).all()
+    assert (x + x).memory_config() == spread
+
+
+def test_layouts_are_how_the_values_lie(device):
+    rows = on(device, layout=ttnn.ROW_MAJOR_LAYOUT)
+    assert rows._handle.layout.layout == "row_major"
+    tiles = ttnn.to_layout(rows, ttnn.TILE_LAYOUT)
+    assert tiles._handle.layout.layout == "tile"
+    assert (ttnn.to_layout(tiles, ttnn.ROW_MAJOR_LAYOUT).to_numpy() == rows.to_numpy()).all()
+
+
+def test_results_are_written_at_the_same_address(device):
+    x, y = on(device), on(device)
+    out = ttnn.empty_like(x)
+    address = out.buffer_address()
+    assert ttnn.add(x, y, output_tensor=out) is out
+    assert out.buffer_address() == address
+    assert np.allclose(out.to_numpy(), 2 * x.to_numpy(), rtol=0.01)
+    assert ttnn.multiply_(x, 0.0) is x
+    assert not x.to_numpy().any()
+
+
+def test_a_trace_is_replayed_on_the_same_memory(device):
+    x = on(device, np.ones((32, 32), np.float32))
+    trace = ttnn.begin_trace_capture(device, cq_id=0)
+    made = ttnn.relu(x * 2.0) + 1.0
+    ttnn.end_trace_capture(device, trace, cq_id=0)
+    assert (made.to_numpy() == 3).all()
+    fresh = ttnn.from_torch(np.full((32, 32), 4.0, np.float32), dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+    ttnn.copy_host_to_device_tensor(fresh, x)
+    ttnn.execute_trace(device, trace, cq_id=0, blocking=True)
+    assert (made.to_numpy() == 9).all()
+    ttnn.release_trace(device, trace)
+    with pytest.raises(RuntimeError, match="not found"):
+        ttnn.execute_trace(device, trace, cq_id=0)
+
+
+def test_indices_are_ttnns(device):
+    x = on(device)
+    assert (x[1, ..., 3:5].to_numpy() == x.to_numpy()[1, ..., 3:5]).all()
+    with pytest.raises(IndexError, match="out of bounds for dimension 0 of size 2"):
+        x[2]
+    with pytest.raises(TypeError):
+        x[None]
+
+
+def test_text_is_as_ttnns(device):
+    made = on(device, np.array([[1.0, 2.0], [3.0, 4.0]], np.float32))
+    assert repr(made).startswith(
+        "ttnn.Tensor([[ 1.0000,  2.0000],\n             [ 3.0000,  4.0000]], shape=Shape([2, 2])"
+    )
+    ttnn.deallocate(made)
+    assert "not allocated" in repr(made)
+    with pytest.raises(RuntimeError, match="deallocated"):
+        ttnn.exp(made)
+
+
+ONE_CORE = ttnn.create_sharded_memory_config((1024, 512), ttnn.CoreGrid(x=1, y=1), ttnn.ShardStrategy.HEIGHT)
+REFUSED = {
+    "block in rows": (lambda d: on(d, dtype=ttnn.bfloat8_b, layout=ttnn.ROW_MAJOR_LAYOUT), "Layout must be"),
+    "float64": (lambda d: ttnn.from_torch(VALUES.astype("f8")), "Unsupported data type float64"),
+    "no shards": (
+        lambda d: on(d, memory_config=ttnn.L1_HEIGHT_SHARDED_MEMORY_CONFIG),
+        "Shard spec must not be None",
+    ),
+    "a host tensor": (lambda d: ttnn.add(ttnn.from_torch(VALUES), 1), "must be on device"),
+    "broadcast": (lambda d: on(d) + on(d, VALUES[:, :3]), "Broadcasting rule violation"),
+    "widths": (lambda d: ttnn.matmul(on(d), on(d)), "width=70 height=40"),
+    "rows": (lambda d: ttnn.matmul(on(d, layout=ttnn.ROW_MAJOR_LAYOUT), on(d)), "must be tilized"),
+    "volumes": (lambda d: ttnn.reshape(on(d), (3, 5)), "different volumes"),
+    "clamp": (lambda d: ttnn.clamp(on(d)), "Only one of 'min' or 'max' can be None"),
+    "front padding": (lambda d: ttnn.pad(on(d), [(1, 0)], 0.0), "does not support front padding"),
+    "a dim": (lambda d: ttnn.sum(on(d), dim=4), "Unsupported dim 4 at index 0"),
+    "L1": (
+        lambda d: ttnn.zeros((1024, 512), ttnn.float32, ttnn.TILE_LAYOUT, d, ONE_CORE),
+        "Out of Memory: ",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_does_not_fit_is_a_runtime_error_and_the_device_goes_on(device, what):
+    call, text = REFUSED[what]
+    with pytest.raises(RuntimeError, match=text):
+        call(device)
+    assert (on(device, np.ones((2, 2), np.float32)) + 1).to_numpy().sum() == 8
+
+
+def test_what_is_declined_says_its_name_and_is_no_runtime_error(device):
+    for call, name in (
+        (lambda: ttnn.all_gather(on(device)), "ttnn.all_gather"),
+        (lambda: ttnn.add_bw(1), "add_bw"),
+    ):
+        with pytest.raises(ttnn.Unsupported, match=name) as caught:
+            call()
+        assert not isinstance(caught.value, RuntimeError)
+        assert isinstance(caught.value, GraphRuntimeError)
+    with pytest.raises(AttributeError, match="did you mean 'softmax'"):
+        getattr(ttnn, "sofmax")  # noqa: B009
+    with pytest.raises(ttnn.Unsupported, match=r"ttnn\.erf of INT32"):
+        ttnn.erf(on(device, np.ones((2, 2), np.int32), None))
+
+
+def test_programs_are_counted_by_what_differs(device):
+    x = on(device)
+    for _ in range(3):
+        ttnn.exp(x)
+    assert device.num_program_cache_entries() == 1
+    ttnn.exp(on(device, VALUES[:1]))
+    assert device.num_program_cache_entries() == 2
