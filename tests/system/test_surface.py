@@ -16,6 +16,7 @@ PUBLIC = [
     "graph_runtime",
     "graph_runtime.compat.onnx_backend",
     "graph_runtime.compat.onnxruntime",
+    "graph_runtime.compat.ttnn",
     "graph_runtime.compat.tvm",
     "graph_runtime.compat.tvm.contrib",
     "graph_runtime.compat.tvm.contrib.debugger",

@@ -121,8 +121,22 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module 'ttnn' has no attribute {name!r}{did_you_mean(name, OPERATIONS)}")
 
 
+__all__ = sorted(  # the operations come by __getattr__
+    {
+        *(
+            name
+            for name in globals()
+            if not name.startswith("_") and name not in ("sys", "Any", "annotations")
+        ),
+        *_ALIASES,
+        *(name for name in OPERATIONS if "." not in name),
+    }
+    - {"did_you_mean"}
+)
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ALIASES, *(name for name in OPERATIONS if "." not in name)})
+    return sorted({*globals(), *__all__})
 
 
 def install() -> None:
