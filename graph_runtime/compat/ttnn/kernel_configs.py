@@ -192,7 +192,7 @@ def check_program(op: str, config: Any, k_tiles: int, fp32: bool, grid: Any) -> 
     check(
         width > 0 and k_tiles % width == 0, op, f"Kt ({k_tiles}) must be divisible by in0_block_w ({width})"
     )
-    if not hasattr(config, "out_subblock_h"):
+    if isinstance(config, MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig):
         return
     most, used = 4 if fp32 else 8, config.out_subblock_h * config.out_subblock_w
     check(used <= most, op, f"out_subblock_h * out_subblock_w = {used} is more than the {most} tiles of Dst")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.machine.layout import Layout as Placed
+from ...ir.ops.registry import all_ops
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .devices import MeshDevice
@@ -73,7 +74,11 @@ class Target:
     def run(
         self, op: str, inputs: Sequence[Handle], attrs: dict[str, Any] | None = None, shape: Any = None
     ) -> Tensor:
-        """A registry op whose result has this type, straight to its place where ``shape`` is known."""
+        """A registry op whose result has this type, straight to its place where ``shape`` is known and
+        nothing is to be rounded: kernels store bfloat16 with ties away from zero, a copy rounds them to even,
+        as ttnn's elementwise functions do."""
+        if self.dtype is DataType.BFLOAT16 and all_ops()[op].moves is None:
+            return self.wrap(kernels.run(op, inputs, attrs, kernels.WIDE))
         to = None if shape is None else self.place(shape)
         return self.wrap(kernels.run(op, inputs, attrs, to))
 

@@ -133,6 +133,12 @@ def test_the_result_has_the_first_tensors_type(device):
     assert ttnn.add(x, y, dtype=ttnn.bfloat8_b).dtype is ttnn.bfloat8_b
 
 
+def test_ties_are_rounded_to_even(device):
+    x = put(device, np.full((32, 32), 17, np.float32), ttnn.bfloat16)
+    for made in (x * x, ttnn.square(x), ttnn.sum(x * 17.0, dim=0) / 32.0):
+        assert (made.to_numpy() == 288).all()  # of 289
+
+
 def test_reductions(device):
     x = put(device, A, ttnn.float32)
     cases = [
