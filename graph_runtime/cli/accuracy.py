@@ -13,7 +13,7 @@ import numpy as np
 import typer
 
 from ..base.errors import InputError
-from ..base.machine.devices import parse
+from ..base.machine.devices import parse, parse_list
 from ..base.options import Options
 from ..base.writing import write_whole
 from ..ir.documents.write import graph_to_json
@@ -116,7 +116,8 @@ def accuracy(
     if len(what) == 1 and _is_model(what[0]):
         asked = _Search(search, choice, runs, output)
         with progress(not json) as tell:
-            program = _on_devices(open_program(Path(what[0]), device, library, params, options, tell), device)
+            program = open_program(Path(what[0]), device, library, params, options, tell)
+            program, options = _on_devices(program, device, options)
             question = _question(program, options, opt.pairs(input, "--input"), seed)
             document, missed = _model(question, precisions or [Precision()], limits, tell)
             found = asked.found(question, precisions, tell)
@@ -158,10 +159,20 @@ def _is_model(text: str) -> bool:
     return path.suffix in _MODELS or path.is_file() or is_bundle(path)
 
 
-def _on_devices(program: OpenedProgram, asked: list[str] | None) -> OpenedProgram:
-    """tt:0 where neither the caller nor the file says a device."""
-    said = asked or program.bundle is not None or program.graph.hints.device_type is not None
-    return program if said else replace(program, devices=["tt:0"])
+def _on_devices(
+    program: OpenedProgram, asked: list[str] | None, options: Options
+) -> tuple[OpenedProgram, Options]:
+    """Where neither the caller nor the file says what runs where, all that the first simulated device has
+    kernels for runs there, tt:0 where no list is given, and the rest on a host."""
+    if program.bundle is not None or program.graph.hints.device_type is not None:
+        return program, options
+    program = replace(program, devices=asked or ["tt:0", "cpu:0"])
+    devices = parse_list(program.devices)
+    far = next((d for d in devices if not d.descriptor.on_host), None)
+    if far is None or options.place or options.placement:
+        return program, options
+    host = any(d.descriptor.on_host for d in devices)
+    return program, Options.of(options, place={"*": str(far)}, fallback="host" if host else None)
 
 
 def _ops_only(given: Mapping[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..base.errors import InputError
 from ..base.machine.devices import parse_list
 from ..base.options import Options
 from ..base.progress import Tell, silent
@@ -84,9 +85,11 @@ class Question:
         return prepare(self.source, self.devices, options, libraries=self.libraries)
 
     def answer(self, precision: Precision, tell: Tell = silent) -> InPrecision:
-        """Run the model in a precision, as a whole and node by node. Raises what create and run raise."""
+        """Run the model in a precision, as a whole and node by node. Raises InputError for one that says
+        something where every node runs on a host, and what create and run raise."""
         tell(f"comparing {precision.text}", 0, 0)
         prepared = self.prepare(precision)
+        _require_device(prepared, precision)
         comparison = compare_prepared(
             prepared, list(self.libraries) or None, inputs=self.given, original=self.right
         )
@@ -97,3 +100,14 @@ def latency(prepared: Prepared, inputs: Sequence[str]) -> int:
     """ns of a run that sets ``inputs``, as `estimate` predicts it."""
     names = set(prepared.plan.graph.input_names)
     return int(simulate(prepared.plan, inputs=[n for n in inputs if n in names]).summary()["latency_ns"])
+
+
+def _require_device(prepared: Prepared, precision: Precision) -> None:
+    plan = prepared.plan
+    far = any(not plan.devices[did].descriptor.on_host for did in set(plan.did.tolist()))
+    if not far and (precision.format or precision.words):
+        raise InputError(
+            f"{precision.text} is of simulated devices, but all nodes run on a host: pin them, "
+            "as --place '*=tt:0' --fallback host",
+            got=precision.text,
+        )

@@ -67,12 +67,12 @@ def sentence_bert(batch: int) -> str:
     return bert(batch, 384, 12, 768, 12)
 
 
-def vit_base(batch: int) -> str:
+def vit_base(batch: int, layers: int = 12) -> str:
     """Patches of 16x16 pixels come cut: 196 of 768 numbers; with the class token 197."""
     net = Net((batch, 196, 768))
     x = net.op("concatenate", net.param(batch, 1, 768), _dense(net, net.image, 768), axis=1)
     x = net.op("add", x, net.param(1, 197, 768))
-    for _ in range(12):
+    for _ in range(layers):
         x = _layer(net, x, 12, 3072, True)
     first = net.op("slice", _norm(net, x), starts=[0], ends=[1], axes=[1])
     return net.done(_dense(net, net.op("reshape", first, shape=[batch, 768]), 1000))

@@ -132,3 +132,23 @@ def test_bad_usage_is_one_line(capsys, folder, args, said):
     assert code == 2
     assert said in text
     assert len(text.strip().splitlines()) == 1
+
+
+def test_what_runs_where_is_not_left_to_a_policy(capsys, tmp_path, monkeypatch):
+    """A policy would put a small model on the host, whose exactness was not asked for."""
+    monkeypatch.chdir(tmp_path)
+    b = gr.GraphBuilder()
+    x = b.input("x", (40, 64))
+    b.output(b.op("exp", b.op("cast", b.op("cast", x, to="int64", name="host"), to="float32"), name="far"))
+    (tmp_path / "net.json").write_text(b.to_json())
+    for devices in ((), ("--device", "cpu:0", "--device", "tt:1")):
+        code, out, _ = _command(capsys, "net.json", "--as", "bf16", *devices, "--json")
+        where = {row["name"]: row["device"] for row in json.loads(out)["precisions"][0]["alone"]}
+        assert code == 0
+        assert where["host"] == "cpu:0"
+        assert where["far"] == ("tt:1" if devices else "tt:0")
+    code, _, text = _command(
+        capsys, "net.json", "--as", "bf16", "--device", "cpu:0", "--device", "tt:0", "--place", "*=cpu:0"
+    )
+    assert code == 2
+    assert "all nodes run on a host" in text
