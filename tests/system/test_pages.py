@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -16,6 +18,8 @@ from graph_runtime.cli import _CODES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("start", "howto")
+GALLERY = ROOT / "examples" / "gallery"
+EXAMPLES = sorted(p.stem for p in GALLERY.glob("*.py") if p.stem not in ("make", "picture"))
 NEEDS = {"onnx": ("onnx", "onnxruntime"), "torch": ("torch",)}  # by the word behind a block's language
 
 
@@ -108,3 +112,44 @@ def test_the_index_names_flags_and_commands_that_exist():
         known |= set(re.findall(r"--[a-z][a-z-]*", source))
         known |= {f"--{name}" for name in re.findall(r'^    "(\w+)": \(', source, re.M)}
     assert flags - known == set()
+
+
+# **************** the gallery ****************
+
+
+def test_the_gallery_shows_every_example_with_its_question():
+    page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"\(gallery/(\w+)\.svg\)", page)) == EXAMPLES
+    assert sorted(path.stem for path in (ROOT / "docs" / "gallery").iterdir()) == EXAMPLES
+    assert len(EXAMPLES) == 10
+    for name in EXAMPLES:
+        question = ast.get_docstring(ast.parse((GALLERY / f"{name}.py").read_text(encoding="utf-8")))
+        assert question in page
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_draws_the_picture_of_the_page(name, tmp_path, kernel_cache):
+    """But for the numbers and lengths of the bars, which are predictions for this machine's host."""
+    drawn = tmp_path / "drawn.svg"
+    done = subprocess.run(
+        [sys.executable, GALLERY / f"{name}.py", "--picture", drawn],
+        cwd=tmp_path,
+        env={**os.environ, "GR_CACHE_DIR": kernel_cache},
+        capture_output=True,
+        text=True,
+        timeout=110,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    shown = ElementTree.parse(ROOT / "docs" / "gallery" / f"{name}.svg")
+    found = ElementTree.parse(drawn)
+    assert _texts(found) == _texts(shown)
+    assert len(list(found.iter())) == len(list(shown.iter()))
+
+
+def _texts(drawing) -> list[str]:
+    """What is written in a drawing, without values."""
+    written = (element.text or "" for element in drawing.iter("{http://www.w3.org/2000/svg}text"))
+    return [text for text in written if not re.fullmatch(r"[\d.,e+-]+", text)]

@@ -20,7 +20,14 @@ ROOT = Path(__file__).resolve().parents[2]
 # numpy gives Any, and torch's types are not read
 STRICT = ("--strict", "--follow-imports=silent", "--no-warn-return-any", "--allow-subclassing-any")
 # folders whose scripts import each other by their bare names
-EXAMPLES = ("examples", "examples/digits", "examples/onnx", "examples/stitching", "examples/torch")
+EXAMPLES = (
+    "examples",
+    "examples/digits",
+    "examples/gallery",
+    "examples/onnx",
+    "examples/stitching",
+    "examples/torch",
+)
 
 
 def main(options: list[str]) -> int:
