@@ -31,6 +31,7 @@ __all__ = [
     "leave",
     "require_closed",
     "require_ray",
+    "tls_authority",
     "tls_files",
 ]
 
@@ -103,6 +104,11 @@ def auth_token(environ: Mapping[str, str] = os.environ) -> str:
 def tls_files(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None:
     """Ray's certificate and its key, where TLS is on."""
     return (environ[_TLS[0]], environ[_TLS[1]]) if environ.get("RAY_USE_TLS") == "1" else None
+
+
+def tls_authority(environ: Mapping[str, str] = os.environ) -> str | None:
+    """The certificate of the authority that signed those of the cluster, where TLS is on."""
+    return environ.get(_TLS[2]) if environ.get("RAY_USE_TLS") == "1" else None
 
 
 def join(address: str = LOCAL, cores: int | None = None) -> Any:

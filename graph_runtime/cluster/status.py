@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from ..base.errors import ClusterError, DocumentError
 from ..base.json_text import parse_json
-from .rays import auth_token
+from .rays import auth_token, tls_authority
 
 __all__ = ["read_status", "status_lines"]
 
@@ -50,7 +50,9 @@ def read_status(url: str) -> dict[str, Any]:
 def _connect(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:
     if scheme == "http":
         return http.client.HTTPConnection(host, port, timeout=_SECONDS)
-    return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=ssl.create_default_context())
+    authority = tls_authority()  # else those that the system knows
+    trusting = ssl.create_default_context(cafile=authority)
+    return http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=trusting)
 
 
 def status_lines(

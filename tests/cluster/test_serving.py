@@ -10,7 +10,10 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
+import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -58,11 +61,9 @@ def _processes() -> list[list[str]]:
 class Server:
     """A ``graph-runtime serve`` in a process of its own. ``lines``: what it has said."""
 
-    def __init__(self, folder: Path, *arguments: str):
+    def __init__(self, folder: Path, *arguments: str, **more: str):
         self.folder, self.log = folder, folder / "serve.log"
-        environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-        self.temporary = Path(f"/tmp/gr-{os.getpid()}")  # Ray's sockets need short paths
-        environ["RAY_TMPDIR"] = str(self.temporary)
+        environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")} | more
         command = [sys.executable, "-m", "graph_runtime.cli", "serve", *arguments, "--port", "0"]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(command, env=environ, stdout=log, stderr=log, cwd=folder)
@@ -283,3 +284,66 @@ def test_requests_that_are_none_get_a_reason(server):
             urllib.request.urlopen(urllib.request.Request(url, body), timeout=10)
         assert error.value.code == 400
         assert json.loads(error.value.read())["error"]
+
+
+@pytest.fixture
+def secrets(tmp_path) -> dict[str, str]:
+    """The environment of a cluster with Ray's token and TLS: an authority, a certificate of it, a token."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    own = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=True).stdout.split()[:1]
+    addresses = ",".join(f"IP:{address}" for address in ["127.0.0.1", *own])
+    (tmp_path / "names").write_text(f"subjectAltName=DNS:localhost,{addresses}")
+    new = ("req", "-newkey", "rsa:2048", "-nodes")
+    openssl(*new, "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=ca")
+    openssl(*new, "-keyout", "key.pem", "-out", "asked.pem", "-subj", "/CN=localhost")
+    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
+    openssl("x509", "-req", "-in", "asked.pem", "-out", "cert.pem", *signed)
+    (tmp_path / "token").write_text("0123456789abcdef" * 4)
+    (tmp_path / "token").chmod(0o600)
+    return {
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token"),
+        "RAY_USE_TLS": "1",
+        "RAY_TLS_SERVER_CERT": str(tmp_path / "cert.pem"),
+        "RAY_TLS_SERVER_KEY": str(tmp_path / "key.pem"),
+        "RAY_TLS_CA_CERT": str(tmp_path / "ca.pem"),
+    }
+
+
+def test_a_host_that_others_reach_is_https_with_a_token(tmp_path, secrets):
+    make_bundle(tmp_path / "net.bundle", 0)
+    server = Server(tmp_path, "demo=net.bundle", "--host", "0.0.0.0", **secrets)
+    try:
+        port = server.wait_for(r"serving on https://0.0.0.0:(\d+)", 100)
+        trusting = ssl.create_default_context(cafile=secrets["RAY_TLS_CA_CERT"])
+        url = f"https://localhost:{port}/v2/models/demo"
+        with pytest.raises(urllib.error.HTTPError) as error:
+            urllib.request.urlopen(url, timeout=20, context=trusting)
+        assert error.value.code == 401
+        error.value.close()
+        bearer = {"Authorization": "Bearer " + "0123456789abcdef" * 4}
+        asked = urllib.request.Request(url, headers=bearer)
+        with urllib.request.urlopen(asked, timeout=20, context=trusting) as answer:
+            found = json.loads(answer.read())
+        assert found["name"] == "demo"
+        with socket.create_connection(("localhost", int(port)), 20) as raw, pytest.raises(ssl.SSLError):
+            ssl.create_default_context().wrap_socket(raw, server_hostname="localhost")
+        command = [
+            sys.executable,
+            "-m",
+            "graph_runtime.cli",
+            "cluster",
+            "status",
+            "--url",
+            f"https://localhost:{port}",
+        ]
+        done = subprocess.run(command, env=os.environ | secrets, capture_output=True, text=True)
+        assert "demo" in done.stdout, done.stderr
+        server.stop()
+    finally:
+        server.process.kill()
