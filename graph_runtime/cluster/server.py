@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import os
+import secrets
 import signal
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -115,14 +117,23 @@ class _Server:
         self.scale: Scale = Scale(most if serving.replicas else 1, most, cores)
         self.catalog = Catalog()
         self.workers: dict[tuple[str, str], Workers] = {}
-        self.numbers: dict[str, int] = {}  # of deployments, by name and version
+        self.own = secrets.token_hex(4)  # other servers of a cluster deploy under other names
+        self.numbers = itertools.count(1)
 
     async def run(self, sources: Sequence[ServedSource], listening: socket.socket) -> None:
         serve = rays.import_ray("ray.serve")
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
         serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
-        for one, source in zip(self.models, sources, strict=True):
-            await self._add(one, source)
+        try:
+            for one, source in zip(self.models, sources, strict=True):
+                await self._add(one, source)
+            await self._answer(listening)
+        finally:
+            if self.serving.address != rays.LOCAL:  # a Ray of our own ends with all that is in it
+                await asyncio.gather(*(workers.stop() for workers in self.workers.values()))
+
+    async def _answer(self, listening: socket.socket) -> None:
+        """HTTP, updates and looks at replicas, until a signal."""
         local = rays.is_loopback(self.serving.host)
         front = Front(
             self.catalog,
@@ -163,10 +174,9 @@ class _Server:
     async def _deploy(self, one: Named, source: ServedSource, metrics: ServingMetrics) -> Workers:
         from .deployment import deploy
 
-        name = f"{one.name}-{one.version}"
-        self.numbers[name] = self.numbers.get(name, 0) + 1
+        name = f"{one.name}-{one.version}-{self.own}-{next(self.numbers)}"
         source = replace(source, threads=self.serving.replica_threads)
-        return await deploy(source, f"{name}-{self.numbers[name]}", self.scale, metrics)
+        return await deploy(source, name, self.scale, metrics)
 
     async def _add(self, one: Named, source: ServedSource) -> None:
         metrics = ServingMetrics(one.name, one.version)
