@@ -27,7 +27,7 @@ from .values import read_input
 
 if TYPE_CHECKING:
     from ..testing.precision import Precision
-    from ..testing.search import Found
+    from ..testing.searching import Found
     from ..testing.side_by_side import Question
     from ..testing.thresholds import Thresholds
 
@@ -192,7 +192,7 @@ def _ops(
     limits: Thresholds | None,
 ) -> tuple[dict[str, Any], list[Any]]:
     from ..testing.precision import Precision
-    from ..testing.sweep import named_ops, sweep
+    from ..testing.sweeping import named_ops, sweep
 
     if device and len(device) > 1:
         raise InputError("ops are swept on one device: give one --device", got=device)
@@ -241,7 +241,7 @@ class _Search:
 
     def __init__(self, text: str | None, choices: list[str] | None, runs: int, output: Path | None):
         from ..testing.precision import Precision
-        from ..testing.search import CHOICES, Goal
+        from ..testing.searching import CHOICES, Goal
 
         if text is None and (choices or output):
             raise InputError("--choice and --output are of --search: give it, as --search pcc=0.99")
@@ -252,7 +252,7 @@ class _Search:
 
     def found(self, question: Question, precisions: list[Precision], tell: Any) -> Found | None:
         """Begin with the first precision; write what was found."""
-        from ..testing.search import search
+        from ..testing.searching import search
 
         if self._goal is None:
             return None

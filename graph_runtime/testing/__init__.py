@@ -1,10 +1,10 @@
 """What results should be, and how far they are from it.
 
 Read: interpreter (numpy alone), rearrange (the same graph in other ways), ulp and differences (how far),
-compare (devices with the interpreter), against (outputs with another runtime's); precision (ways to compute),
-sweep (an op over all bf16 numbers), side_by_side (a model in several precisions), thresholds, coarsening and
-search (which nodes may be coarser); graphs, accuracy and placing make random cases. plugin is pytest's: the
-fixture ``check_graph``.
+compare (devices with the interpreter), against (outputs with another runtime's); precision (ways to
+compute), sweeping (an op over all bf16 numbers), side_by_side (a model in several precisions), thresholds,
+coarsening and searching (which nodes may be coarser); graphs, accuracy and placing make random cases. plugin
+is pytest's: the fixture ``check_graph``.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ if TYPE_CHECKING:
     from .differences import Comparison as Comparison
     from .plugin import check_graph as check_graph
     from .precision import Precision as Precision
-    from .search import Goal as Goal
-    from .search import search as search
+    from .searching import Goal as Goal
+    from .searching import search as search
     from .side_by_side import Question as Question
-    from .sweep import sweep as sweep
+    from .sweeping import sweep as sweep
     from .thresholds import Thresholds as Thresholds
 
 # public name -> what defines it; pytest need not be installed where nothing is tested
 _HOME = {
     "Comparison": "differences",
-    "Goal": "search",
+    "Goal": "searching",
     "Question": "side_by_side",
     "Precision": "precision",
     "Thresholds": "thresholds",
     "check_graph": "plugin",
     "compare_arrangements": "compare",
     "random_inputs": "compare",
-    "search": "search",
-    "sweep": "sweep",
+    "search": "searching",
+    "sweep": "sweeping",
 }
 __all__ = sorted([*_HOME, "oracle"])
 

@@ -13,7 +13,7 @@ from ..base.errors import InputError, did_you_mean
 from ..base.json_text import parse_json
 from ..ir.documents.document import check_schema
 from .differences import Comparison, EntryDifference
-from .sweep import Sweep
+from .sweeping import Sweep
 
 __all__ = ["MEASURES", "Missed", "Thresholds", "measure"]
 

@@ -9,7 +9,7 @@ from graph_runtime.ir.model import Model
 from graph_runtime.run import factory
 from graph_runtime.testing.coarsening import Coarsening
 from graph_runtime.testing.precision import Precision
-from graph_runtime.testing.search import Chosen, Goal, _in_order, search
+from graph_runtime.testing.searching import Chosen, Goal, _in_order, search
 from graph_runtime.testing.side_by_side import Question
 from graph_runtime.testing.thresholds import Thresholds
 
