@@ -44,6 +44,7 @@ def top(
     url: Url = _URL,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Between two looks.")] = 1.0,
     number: Annotated[int, typer.Option("--number", min=0, help="Looks; 0: until Ctrl-C.")] = 0,
+    json: opt.Json = False,
 ) -> None:
     """Show the same again and again, with the requests and runs a second.
 
@@ -55,9 +56,11 @@ def top(
     looks = 0
     while not number or looks < number:
         found = read_status(url)
-        if sys.stdout.isatty():
-            typer.echo(_CLEAR, nl=False)
-        typer.echo("\n".join(status_lines(found, before, seconds)))
+        if json:
+            opt.print_json(found)
+        else:
+            typer.echo(_CLEAR if sys.stdout.isatty() else "", nl=False)
+            typer.echo("\n".join(status_lines(found, before, seconds)))
         before, looks = found, looks + 1
         if looks != number:
             time.sleep(seconds)

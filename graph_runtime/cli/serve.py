@@ -57,6 +57,7 @@ def serve(
         typer.Option("--deadline", min=0.001, help="Seconds in which a request is answered or refused."),
     ] = 60,
     max_body_mb: Annotated[int, typer.Option("--max-body-mb", min=1, help="MiB of one request.")] = 256,
+    json: opt.Json = False,
 ) -> None:
     """Serve models over HTTP (Open Inference Protocol, version 2) by replicas on Ray. SIGHUP reads all files
     again and puts what has changed in place; Ctrl-C answers what is there, and ends.
@@ -65,7 +66,12 @@ def serve(
 
     Example: graph-runtime serve digits=model.onnx --dim batch=1,4,16 --replicas auto --port 8080
     """
-    from ..cluster.offers import Making, make_source, parse_offer  # Ray is asked for by this command only
+    from ..cluster.offers import (
+        Making,
+        make_source,
+        parse_offer,
+        require_used,
+    )  # Ray is asked for by this command only
     from ..cluster.server import Named, Serving, serve_models
 
     offers = [parse_offer(text) for text in models]
@@ -85,8 +91,13 @@ def serve(
         making = Making(
             Path(folder), tuple(device) if device else None, options, tuple(library or ()), params, native
         )
+        require_used(offers, making)
         named = [Named(o.name, o.version, partial(make_source, o, making)) for o in offers]
-        serve_models(named, serving, typer.echo)
+        serve_models(named, serving, _say_json if json else typer.echo)
+
+
+def _say_json(text: str) -> None:
+    opt.print_json({"said": text})
 
 
 def _replicas(text: str) -> int | None:

@@ -24,7 +24,7 @@ from ..frontends import is_model_file
 from ..ir.documents.loader import load_graph
 from .runner import ServedSource
 
-__all__ = ["Making", "Offer", "make_source", "parse_offer"]
+__all__ = ["Making", "Offer", "make_source", "parse_offer", "require_used"]
 
 _OFFER = re.compile(
     r"(?:(?P<name>[\w.-]+)(?::(?P<version>[\w.-]+))?=)?(?P<path>[^#]+)(?:#(?P<program>.+))?\Z"
@@ -63,6 +63,16 @@ def parse_offer(text: str) -> Offer:
     path = Path(found["path"])
     name = found["name"] or re.sub(r"[^\w.-]", "_", path.stem)
     return Offer(name, found["version"] or "1", path, found["program"])
+
+
+def require_used(offers: Sequence[Offer], making: Making) -> None:
+    """Raise InputError where flags say how models are compiled, and all are bundles, which are compiled
+    already."""
+    words = replace(making.options, threads=None).as_json()
+    flags = [*words, *(["library"] if making.libraries else []), *(["params"] if making.params else [])]
+    if flags and not any(offer.path.is_file() and _is_source(offer.path) for offer in offers):
+        text = f"{', '.join(flags)}: a bundle runs as it was compiled; give these to graph-runtime compile"
+        raise InputError(text, got=flags)
 
 
 def make_source(offer: Offer, making: Making) -> ServedSource:

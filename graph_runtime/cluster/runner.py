@@ -18,6 +18,7 @@ import numpy as np
 import orjson
 
 from ..base.errors import DocumentError, GraphRuntimeError, InputError, KernelError, as_path
+from ..base.machine.devices import parse_list
 from ..build.bundles.bundle import Bundle, BundleProgram
 from ..run.loading import load, open_program, read_runnable
 from ..run.module import GraphModule
@@ -59,10 +60,11 @@ class Reply:
 
 def read_source(source: ServedSource) -> Bundle:
     """The bundle of a source; nothing of it runs, and what would be refused later is refused now. Raises
-    DocumentError, LibraryError, UntrustedLibraryError."""
+    DocumentError, DeviceError, LibraryError, UntrustedLibraryError."""
     bundle = read_runnable(as_path(source.path, "a bundle"), libraries=source.libraries)
     if source.program is not None:
         bundle.program(source.program)
+    parse_list(source.devices or bundle.devices)
     return bundle
 
 

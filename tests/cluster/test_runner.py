@@ -8,7 +8,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.cluster import rays
 from graph_runtime.cluster.batcher import RowBatch
-from graph_runtime.cluster.offers import Making, make_source, parse_offer
+from graph_runtime.cluster.offers import Making, make_source, parse_offer, require_used
 from graph_runtime.cluster.runner import Runner, ServedSource, bundle_hash, read_source
 from graph_runtime.cluster.status import status_lines
 from graph_runtime.cluster.travel import content_hash, pack, unpack
@@ -112,6 +112,15 @@ def test_a_source_stays_as_it_was_read(tmp_path):
     np.testing.assert_allclose(y, expected(x), rtol=1e-5)
     with pytest.raises(gr.DocumentError, match="no file"):
         make_source(parse_offer(str(tmp_path / "none.bundle")), making)
+
+
+def test_flags_that_no_bundle_follows_are_refused(tmp_path):
+    offer = parse_offer(bundle(tmp_path, {"main": dense(1)}))
+    require_used([offer], Making(tmp_path, options=gr.Options(threads=2)))
+    with pytest.raises(gr.InputError, match="dims"):
+        require_used([offer], Making(tmp_path, options=gr.Options(dims={"batch": 4})))
+    with pytest.raises(gr.InputError, match="params"):
+        require_used([offer], Making(tmp_path, params=tmp_path / "p.npz"))
 
 
 def test_a_graph_json_is_compiled_to_be_served(tmp_path):
