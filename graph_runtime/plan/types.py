@@ -7,8 +7,10 @@ input.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -253,6 +255,12 @@ class Plan:
         """What a notebook shows."""
         text: str = provided("notebook")(self)
         return text
+
+    def view(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """The page of `graph-runtime view` about this plan and its simulated run: written to ``path``, or to
+        a temporary file that the browser opens. Returns where it is. Raises WriteError."""
+        written: Path = provided("page")(self, path)
+        return written
 
     @property
     def status(self) -> dict[tuple[int, int], str]:

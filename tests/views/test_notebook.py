@@ -68,6 +68,19 @@ def test_a_graph_a_plan_and_a_timeline(prepared):
     assert "copies" in shown
 
 
+def test_a_plan_opens_its_page(prepared, tmp_path, monkeypatch):
+    written = prepared.plan.view(tmp_path / "plan.html")
+    assert written.read_bytes().startswith(b"<!DOCTYPE html>")
+    opened = []
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    found = prepared.plan.view()
+    assert opened == [found.as_uri()]
+    assert found.read_bytes() == written.read_bytes()
+    with pytest.raises(gr.WriteError):
+        prepared.plan.view(tmp_path / "none" / "plan.html")
+
+
 def test_large_ones_stay_small():
     planned = gr.prepare(built(800), devices=DEVICES).plan
     for value in (planned.graph, planned):
