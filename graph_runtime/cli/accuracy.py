@@ -16,6 +16,7 @@ from ..base.errors import InputError
 from ..base.machine.devices import parse, parse_list
 from ..base.options import Options
 from ..base.writing import write_whole
+from ..ir.documents.params import save_params
 from ..ir.documents.write import graph_to_json
 from ..plan.record import record
 from ..run.library import open_libraries
@@ -71,7 +72,11 @@ Choices = Annotated[
 Runs = Annotated[int, typer.Option("--runs", min=3, help="Runs of the whole model that --search may take.")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help="Write the graph that --search found, with its plan, to run it."),
+    typer.Option(
+        "--output",
+        "-o",
+        help="Write the graph that --search found, with its plan; weights beside it as .params.",
+    ),
 ]
 Html = Annotated[Path | None, typer.Option("--html", help="Write all of it as one HTML file.")]
 _MODELS = (".onnx", ".mlir", ".json", ".bundle")
@@ -262,6 +267,9 @@ class _Search:
         )
         if self._output:
             write_whole(self._output, graph_to_json(record(found.prepared.plan)), through=True)
+            if constants := found.prepared.model.constants:
+                values = save_params({name: one.read() for name, one in constants.items()})
+                write_whole(self._output.with_suffix(".params"), values, through=True)
         return found
 
 

@@ -8,7 +8,7 @@ together is found by runs of the whole model, and the end is one more run: no su
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -86,7 +86,7 @@ class Found:
     """The end of a search. ``value`` of the goal's measure and ``latency_ns`` are of the whole model with all
     of ``chosen``, by a run and by a simulation; ``value_before`` and ``latency_before_ns`` of the model as it
     was. ``refused``: choices that save time and were left out. ``runs``: of the whole model. ``prepared``:
-    the plan with what was chosen."""
+    the plan with what was chosen, and the constants that its graph wants."""
 
     goal: Goal
     value_before: float
@@ -167,7 +167,7 @@ def search(
         chosen=tuple(taken.values()),
         refused=tuple(refused),
         runs=spent,
-        prepared=last,
+        prepared=replace(last, model=replace(last.model, constants=case.base.model.constants)),
     )
 
 

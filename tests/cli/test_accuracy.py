@@ -102,7 +102,7 @@ def test_search_writes_a_plan_that_runs(capsys, folder):
     assert found["value"] >= 0.99
     assert found["latency_ns"] < found["latency_before_ns"]
     # the file bears the formats and fidelities: run as it is, it has the value that was reported
-    code, out, _ = _command(capsys, "found.json", "--params", "w.npz", "--json")
+    code, out, _ = _command(capsys, "found.json", "--params", "found.params", "--json")
     again = json.loads(out)["precisions"][0]
     assert code == 0
     assert again["outputs"][0]["correlation"] == pytest.approx(found["value"], abs=1e-9)
