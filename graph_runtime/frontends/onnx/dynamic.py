@@ -110,6 +110,9 @@ def open_dynamic(
     parsed = ParsedFile(file, versions, {}, {}, None, {})
     known: dict[str, Known] = dict(Importer(parsed).initializers(graph))
     inputs = [_port(info, path) for path, info in own_inputs(graph)]
+    for name in given.keys() - {info.name for info in inputs}:
+        text = f"the model has no input {name!r}{did_you_mean(name, [info.name for info in inputs])}"
+        raise InputError(text, got=name)
     for info in inputs:
         if info.name in given:
             known[info.name] = _given(file, info, given[info.name])

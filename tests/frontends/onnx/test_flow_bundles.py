@@ -372,3 +372,30 @@ def test_the_commands_write_run_and_show_a_flow(tmp_path, capsys):
     sizes = command("compile", file, *flags, "--dim", "rows=3,4", *inputs[2:])
     assert "with x float32[3, 4]" in sizes
     assert "with x float32[4, 4]" in sizes
+
+
+def test_a_bundle_without_programs_says_so_where_one_is_asked_for(tmp_path):
+    path = gr.create(open_sizes(), compile=False).save(tmp_path / "net.bundle")
+    x = np.ones((3, 4), np.float32)
+    for kernels in ({"libraries": False}, {"verify": "full"}):
+        loaded = gr.load(path, **kernels)
+        loaded.run(x=x)
+        np.testing.assert_allclose(loaded.get_output(0).numpy(), softmax(x), rtol=1e-4)
+    with pytest.raises(DocumentError, match="has no program 'main'"):
+        gr.load(path, program="main")
+    with pytest.raises(DocumentError, match="no programs, but the model of which they are made"):
+        read_bundle(path).program()
+
+
+def test_a_bundle_whose_model_and_options_disagree_is_refused(tmp_path):
+    path = gr.create(open_sizes(), compile=False).save(tmp_path / "net.bundle")
+    index = json.loads((path / "bundle.json").read_text())
+    x = np.ones((3, 4), np.float32)
+    for options, text in (
+        ({"dims": {"nope": [1]}}, "no dimension 'nope'"),
+        ({"values": {"zz": 3}}, "no input 'zz'"),
+        ({"dims": {"rows": 5}}, r"input 'x' is float32\[5, 4\]"),
+    ):
+        (path / "bundle.json").write_text(json.dumps({**index, "options": options}))
+        with pytest.raises(InputError, match=text):
+            gr.load(path).run(x=x)
