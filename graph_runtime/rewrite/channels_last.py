@@ -11,6 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from ..ir.model import Constant
 from ..ir.ops import registry, steps
 from ..ir.ops.shape import exactly
 from ..ir.ops.targets import by_tiles, panel_columns
@@ -271,8 +274,47 @@ def _reshape(images: _Images, node: NetNode) -> None:
         images.net.replace(node.output, images.reshaped(images.last[x], shape, node))
     elif len(shape) >= 3 and shape[:2] == x.shape[:2]:
         images.gives(node, images.reshaped(images.last[x], _turned(shape), node))
-    else:
+    elif not _whole_norm(images, node):
         _shuffle(images, node)
+
+
+def _whole_norm(images: _Images, node: NetNode) -> bool:
+    """[n, c, ..] -> [n, 1, all] -> layer_norm -> [n, c, ..], as a group_norm of one group is: rows of all
+    elements of an image, in whatever order, if scale and bias are in it, too."""
+    x, norm = node.inputs[0], only_reader(node.output)
+    if norm is None or norm.op != "layer_norm" or node.output is not norm.inputs[0]:
+        return False
+    back, weights = only_reader(norm.outputs[0]), norm.inputs[1:]
+    row, last = node.output.shape[-1], len(node.output.shape) - 1
+    if row * x.shape[0] != x.type.size or norm.attrs["axis"] % (last + 1) != last:
+        return False
+    if back is None or back.op != "reshape" or back.output.shape != x.shape:
+        return False
+    if any(w.constant is None for w in weights):
+        return False
+    flat = images.reshaped(images.last[x], node.output.shape, node)
+    turned = [_turned_constant(images.net, w, x.shape, norm) for w in weights]
+    attrs = without_defaults("layer_norm", norm.attrs, ("axis", "epsilon"))
+    made = images.net.add("layer_norm", [flat, *turned], before=back, **attrs)
+    images.gives(back, images.reshaped(made, _turned(x.shape), back))
+    return True
+
+
+def _turned_constant(net: Net, value: NetValue, shape: tuple[int, ...], node: NetNode) -> NetValue:
+    """Values of each element of an image [n, c, ..], flat, in the order of channels last."""
+    constant, own, order = value.constant, shape[1:], (*range(1, len(shape) - 1), 0)
+    assert constant is not None, f"{value.name} is no constant"
+
+    def turn(array: np.ndarray) -> np.ndarray:
+        return np.ascontiguousarray(array.reshape(own).transpose(order)).reshape(-1)
+
+    source, recipe = f"channels last of {constant.source}", ("channels_last", own)
+    made = net.constant(
+        Constant.derived(value.type, turn, constant, source=source, recipe=recipe),
+        f"{value.name}.channels_last",
+    )
+    made.device = node.device
+    return made
 
 
 def _shuffle(images: _Images, node: NetNode) -> None:

@@ -77,6 +77,21 @@ def test_convolutions_of_three_taps_are_made_of_tiles_where_that_pays(image, wei
     assert bool(conv.attrs.get("winograd")) == wanted
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_norm_of_a_whole_image_keeps_channels_last(whole):
+    """Two images of 4 x 6 x 5: rows of all elements, in another order; those of half of the channels are not."""
+    b = GraphBuilder()
+    rows = (2, 1, 120) if whole else (2, 2, 60)
+    y = b.op("conv2d", b.input("x", (2, 3, 6, 5)), b.param("w", array(4, 3, 3, 3)), pads=(1, 1, 1, 1))
+    scale, bias = b.param("s", array(rows[-1])), b.param("t", array(rows[-1]))
+    y = b.op("reshape", b.op("layer_norm", b.op("reshape", y, shape=rows), scale, bias), shape=(2, 4, 6, 5))
+    y = b.op("avg_pool2d", y, kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    b.output(b.op("conv2d", y, b.param("v", array(2, 4, 1, 1))))
+    made, _ = agree(b, {"x": array(2, 3, 6, 5)})
+    wanted = [(0, 2, 3, 1), (0, 3, 1, 2)]
+    assert perms_of(made) == (wanted if whole else [wanted[0], wanted[1], *wanted])
+
+
 def image_network(pool="max_pool2d", between=()):
     b = GraphBuilder()
     x = b.input("x", (2, 3, 12, 10))
