@@ -2,7 +2,7 @@
  * the helpers that formulas share. Template: the including file defines
  *   GR_E              the element's type
  *   GR_LIB(fn)        the C library's function of that type
- *   GR_OWN(fn)        exp tanh erf erfc of that type
+ *   GR_OWN(fn)        exp expm1 tanh erf erfc of that type, log1p of 0 to 1
  *   GR_SELECT(wanted, yes, no)  as gr_select of cpu/common.h: vector code where that of a conditional would not be
  *   GR_OF(helper)     the name of a helper
  *   GR_FORMULA(name)  the name of the function of an op

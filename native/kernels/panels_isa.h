@@ -175,8 +175,10 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_in_place)(co
 /* A tile of less columns than its vectors hold: by way of buffers that are wide enough. */
 static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_edge)(const gr_tile *t, int64_t rows,
                                                                            int64_t columns, int in_place) {
-  float c[GR_ISA_ROWS * GR_WIDTH] = {0}, extra[GR_ISA_ROWS * GR_WIDTH] = {0}, bias[GR_WIDTH] = {0};
+  float c[GR_ISA_ROWS * GR_WIDTH], extra[GR_ISA_ROWS * GR_WIDTH], bias[GR_WIDTH] = {0};
   gr_tile tile = *t;
+  if (t->more) memset(c, 0, sizeof c);
+  if (t->extra) memset(extra, 0, sizeof extra);
   for (int64_t i = 0; i < rows; ++i) {
     if (t->more) memcpy(c + i * GR_WIDTH, t->c + i * t->c_row, (size_t)columns * 4);
     if (t->extra) memcpy(extra + i * GR_WIDTH, t->extra + i * t->c_row, (size_t)columns * 4);
@@ -191,7 +193,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_edge)(const 
     GR_OF(gr_panels_in_place)(&tile, vectors);
   else
     GR_OF(gr_panels_rows)(&tile, rows, vectors);
-  for (int64_t i = 0; i < rows; ++i) memcpy(t->c + i * t->c_row, c + i * GR_WIDTH, (size_t)columns * 4);
+  for (int64_t i = 0; i < rows; ++i) gr_copy_floats(t->c + i * t->c_row, c + i * GR_WIDTH, columns);
 }
 
 /* ---------------------------------------------------------------- one row: a walk through B */

@@ -366,6 +366,34 @@ def test_tiles_take_what_is_no_number_where_their_windows_do():
     assert not np.isnan(got[0, 8:, 8:]).any()
 
 
+@settings(deadline=None)
+@given(st.data())
+def test_transposes_of_any_size(data):
+    draw = data.draw
+    shape = draw(st.lists(st.integers(1, 37), min_size=2, max_size=3)) + draw(st.sampled_from([[], [1], [3]]))
+    dtype = draw(st.sampled_from(["float32", "int32", "float16", "float64"]))
+    perm = draw(st.permutations(range(len(shape))))
+    x = np.random.default_rng(draw(st.integers(0, 99))).integers(-9999, 9999, shape).astype(dtype)
+    np.testing.assert_array_equal(call(ops.require("transpose"), {"perm": perm}, [x]), x.transpose(perm))
+
+
+@pytest.mark.parametrize("name", ["elu", "selu", "celu", "softplus", "expm1", "log1p"])
+def test_exponentials_less_one_are_within_a_few_ulp(name):
+    """Small numbers too, where 1 would swallow them, and numbers that no float32 holds the exponential of."""
+    small = np.float32(2.0) ** -np.arange(1, 120, dtype=np.float32)
+    x = np.concatenate(
+        [np.linspace(-95, 88.5, 9001, dtype=np.float32), small, -small, np.float32([-0.0, 120])]
+    )
+    x = x[x > -1] if name == "log1p" else x
+    op = ops.require(name)
+    exact = op.reference([x.astype(np.float64)], op.decode({}))[0].astype(np.float64)
+    got = call(op, {}, [x])
+    near = np.abs(exact) < 3e38
+    np.testing.assert_allclose(got[near], exact[near], rtol=6e-7, atol=1e-43)
+    assert np.isinf(got[~near]).all()
+    assert np.isnan(call(op, {}, [np.float32([np.nan])])).all()
+
+
 STEP_FUNCTIONS = ["exp", "log", "sqrt", "reciprocal", "erf", "tanh", "sigmoid", "silu", "hard_swish", "gelu"]
 
 

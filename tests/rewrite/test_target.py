@@ -79,7 +79,7 @@ def test_convolutions_of_three_taps_are_made_of_tiles_where_that_pays(image, wei
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_a_norm_of_a_whole_image_keeps_channels_last(whole):
-    """Two images of 4 x 6 x 5: rows of all elements, in another order; those of half of the channels are not."""
+    """Two images of 4 x 6 x 5: rows of all elements are in another order; those of half of it stay."""
     b = GraphBuilder()
     rows = (2, 1, 120) if whole else (2, 2, 60)
     y = b.op("conv2d", b.input("x", (2, 3, 6, 5)), b.param("w", array(4, 3, 3, 3)), pads=(1, 1, 1, 1))

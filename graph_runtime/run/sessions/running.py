@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from ...base.errors import KernelError, SessionBusyError
@@ -12,7 +10,7 @@ from ..programs.program import Program
 from .bind import Bound
 from .room import has_no_room, run_with_room
 
-__all__ = ["busy_error", "failure", "held", "run_on", "span_of"]
+__all__ = ["Held", "busy_error", "failure", "run_on", "span_of"]
 
 # C comes back after this long, so that a signal (Ctrl-C) is seen; a person does not feel 50 ms
 _BUDGET_NS = 50_000_000
@@ -53,12 +51,20 @@ def busy_error(name: str) -> SessionBusyError:
     return SessionBusyError(f"{name} is running in another thread: make one session a thread")
 
 
-@contextmanager
-def held(native: Any, name: str) -> Iterator[None]:
-    """Keeps other threads out of a session's program. Raises SessionBusyError where one is in."""
-    if core.lib.gr_program_hold(native):
-        raise busy_error(name)
-    try:
-        yield
-    finally:
-        core.lib.gr_program_release(native)
+class Held:
+    """Keeps other threads out of a session's program while it is entered.
+
+    Raises SessionBusyError where one is in.
+    """
+
+    __slots__ = ("_name", "_native")
+
+    def __init__(self, native: Any, name: str):
+        self._native, self._name = native, name
+
+    def __enter__(self) -> None:
+        if core.lib.gr_program_hold(self._native):
+            raise busy_error(self._name)
+
+    def __exit__(self, *_: object) -> None:
+        core.lib.gr_program_release(self._native)

@@ -8,7 +8,6 @@ One thread at a time: a second one gets SessionBusyError. Any number of sessions
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +26,7 @@ from .arena import Arena
 from .bind import Bound, Lease
 from .constants import own
 from .room import make_native, reserve_with_room
-from .running import busy_error, failure, held, run_on, span_of
+from .running import Held, busy_error, failure, run_on, span_of
 from .staging import most_in_flight
 from .state import described, overwritten, state_of
 from .unset import REFUSE, refuse, unset_of
@@ -193,9 +192,9 @@ class Session:
         self.lose(lost)
         return described(self.graph.input_names, state_of(self.program), lost)
 
-    def _guard(self) -> AbstractContextManager[None]:
+    def _guard(self) -> Held:
         """Keeps other threads out of the session. Raises SessionBusyError where one is in."""
-        return held(self._native, self.name)
+        return Held(self._native, self.name)
 
     def lose(self, indices: Collection[int]) -> None:
         """A run failed that had begun to write these inputs: unless unset ones are allowed, runs refuse them

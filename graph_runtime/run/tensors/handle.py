@@ -13,7 +13,6 @@ Arrays of it are read-only but those of ``_target`` and ``_exported``, which wai
 from __future__ import annotations
 
 import itertools
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -344,8 +343,12 @@ class Handle:
             turn = self._turn()
             try:
                 # others move a tensor unasked where evictions look, and while it may fail and be made again
-                moved = self.layout.memory == L1 or self._recipe is not None
-                with moves if moved else nullcontext():
+                if self.layout.memory != L1 and self._recipe is None:
+                    if turn is None or self._events is turn.buffer:
+                        self._put(values, handle)
+                        return
+                    continue
+                with moves:
                     if turn is None or self._events is turn.buffer:
                         self.overwritten()._put(values, handle)
                         return

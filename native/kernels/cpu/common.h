@@ -6,8 +6,8 @@
  *
  * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_word, gr_span, gr_size,
  *          gr_same_shape, gr_min, gr_max, gr_ceil_div, gr_refuse, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float,
- *          gr_float_to_bf16, gr_select, gr_select_wide, gr_expf, gr_tanhf, gr_erff, gr_erfcf, gr_geluf, gr_strides,
- *          gr_advance, gr_seek, gr_parallel, gr_each
+ *          gr_float_to_bf16, gr_select, gr_select_wide, gr_expf, gr_expm1f, gr_log1pf, gr_tanhf,
+ *          gr_erff, gr_erfcf, gr_geluf, gr_strides, gr_advance, gr_seek, gr_parallel, gr_each
  */
 #ifndef GR_CPU_COMMON_H
 #define GR_CPU_COMMON_H
@@ -115,6 +115,17 @@ GR_INLINE double gr_select_wide(int wanted, double yes, double no) {
   return yes;
 }
 
+/* e^r - 1 for |r| <= ln 2 / 2: a polynomial. */
+GR_INLINE float gr_exp_rest(float r) {
+  float y = 1.9875691500e-4f;
+  y = y * r + 1.3981999507e-3f;
+  y = y * r + 8.3334519073e-3f;
+  y = y * r + 4.1665795894e-2f;
+  y = y * r + 1.6666665459e-1f;
+  y = y * r + 5.0000001201e-1f;
+  return y * (r * r) + r;
+}
+
 /* e^x: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, then 2^n in two factors (n = -149 .. 128).
  * */
 GR_INLINE float gr_expf(float x) {
@@ -122,13 +133,7 @@ GR_INLINE float gr_expf(float x) {
   float clamped = gr_select(x > 89.0f, 89.0f, gr_select(x < -104.0f, -104.0f, x));
   float shifted = clamped * 1.44269504f + round, n = shifted - round;
   float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
-  float y = 1.9875691500e-4f;
-  y = y * r + 1.3981999507e-3f;
-  y = y * r + 8.3334519073e-3f;
-  y = y * r + 4.1665795894e-2f;
-  y = y * r + 1.6666665459e-1f;
-  y = y * r + 5.0000001201e-1f;
-  y = y * (r * r) + r + 1.0f;
+  float y = gr_exp_rest(r) + 1.0f;
   int32_t bits, base;
   memcpy(&bits, &shifted, 4);
   memcpy(&base, &round, 4);
@@ -138,6 +143,37 @@ GR_INLINE float gr_expf(float x) {
   memcpy(&a, &first, 4);
   memcpy(&b, &second, 4);
   return y * a * b; /* a NaN is in y, whatever the powers are then */
+}
+
+/* e^x - 1, within 2 ulp: as gr_expf, but 1 is taken from the power, which is exact where the result is small. */
+GR_INLINE float gr_expm1f(float x) {
+  const float round = 12582912.0f; /* as in gr_expf */
+  float clamped = gr_select(x > 89.0f, 89.0f, gr_select(x < -18.0f, -18.0f, x));
+  float shifted = clamped * 1.44269504f + round, n = shifted - round;
+  float rest = gr_exp_rest(clamped - n * 0.693359375f + n * 2.12194440e-4f);
+  int32_t bits, base;
+  memcpy(&bits, &shifted, 4);
+  memcpy(&base, &round, 4);
+  int32_t power = (int32_t)((uint32_t)bits - (uint32_t)base), half = power >> 1;
+  uint32_t first = (uint32_t)(half + 127) << 23, second = (uint32_t)(power - half + 127) << 23;
+  uint32_t inverse = (uint32_t)(half - power + 127) << 23;
+  float a, b, one; /* 1 / b, which b makes 1 */
+  memcpy(&a, &first, 4);
+  memcpy(&b, &second, 4);
+  memcpy(&one, &inverse, 4);
+  return (rest * a + (a - one)) * b;
+}
+
+/* log(1 + t), of 0 <= t <= 1 or NaN only, within 2 ulp: 2 artanh(s) with s = t / (2 + t) <= 1/3, its series. */
+GR_INLINE float gr_log1pf(float t) {
+  float s = t / (2.0f + t), z = s * s;
+  float p = 0.153846154f;
+  p = p * z + 0.181818182f;
+  p = p * z + 0.222222222f;
+  p = p * z + 0.285714286f;
+  p = p * z + 0.4f;
+  p = p * z + 0.666666667f;
+  return 2.0f * s + s * z * p;
 }
 
 GR_INLINE float gr_tanhf(float x) {
@@ -214,13 +250,7 @@ GR_INLINE float gr_geluf(float x) {
   float square = -0.5f * high * high, rest = 0.5f * (high - z) * (high + z);
   float shifted = (square + rest) * 1.44269504f + round, n = shifted - round;
   float r = square - n * 0.693359375f + (rest + n * 2.12194440e-4f);
-  float y = 1.9875691500e-4f;
-  y = y * r + 1.3981999507e-3f;
-  y = y * r + 8.3334519073e-3f;
-  y = y * r + 4.1665795894e-2f;
-  y = y * r + 1.6666665459e-1f;
-  y = y * r + 5.0000001201e-1f;
-  y = y * (r * r) + r + 1.0f;
+  float y = gr_exp_rest(r) + 1.0f;
   memcpy(&bits, &shifted, 4);
   bits = (bits << 23) + (227u << 23);
   memcpy(&power, &bits, 4);

@@ -10,6 +10,40 @@
 
 #define GR_TILE_EDGE 16 /* 16 x 16 elements of 4 bytes: whole cache lines on both sides */
 
+#ifndef GR_CPU_FOURS
+#define GR_CPU_FOURS
+typedef uint32_t gr_four __attribute__((vector_size(16), aligned(4), may_alias));
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define GR_SHUFFLES 1
+#endif
+#endif
+#ifndef GR_SHUFFLES
+#define GR_SHUFFLES 0
+#endif
+
+/* Four elements of four bytes of each of four rows of x, ``step`` elements apart -> the same of out, turned. */
+GR_INLINE void gr_turn_four(void *out, int64_t out_step, const void *x, int64_t step) {
+  const uint32_t *from = x;
+  uint32_t *to = out;
+#if GR_SHUFFLES
+  gr_four a = *(const gr_four *)from, b = *(const gr_four *)(from + step);
+  gr_four c = *(const gr_four *)(from + 2 * step), d = *(const gr_four *)(from + 3 * step);
+  gr_four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  *(gr_four *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+  *(gr_four *)(to + out_step) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+  ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  *(gr_four *)(to + 2 * out_step) = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+  *(gr_four *)(to + 3 * out_step) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+#else
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 4; ++j) to[i * out_step + j] = from[i + j * step];
+#endif
+}
+#endif
+
 typedef struct GR_FN(plane) {
   GR_T *out;
   const GR_T *x;
@@ -25,6 +59,23 @@ GR_INLINE void GR_FN(interleave)(GR_T *out, const GR_T *x, int64_t m, int64_t n,
   for (int64_t i = 0; i < m; i++) {
     for (int64_t j = 0; j < n; j++) out[i * n + j] = x[i + j * step];
   }
+}
+
+/* Elements i0 .. i1-1 of rows j0 .. j1-1 of x, at most a tile. */
+GR_INLINE void GR_FN(turn_tile)(const GR_FN(plane) *p, GR_T *out, const GR_T *x, int64_t i0, int64_t i1, int64_t j0,
+                                int64_t j1) {
+  int64_t i_four = i0, j_four = j0;
+  if (sizeof(GR_T) == 4) {
+    i_four = i0 + (i1 - i0) / 4 * 4;
+    j_four = j0 + (j1 - j0) / 4 * 4;
+    for (int64_t j = j0; j < j_four; j += 4)
+      for (int64_t i = i0; i < i_four; i += 4)
+        gr_turn_four(out + i * p->m_out + j, p->m_out, x + i + j * p->step, p->step);
+  }
+  for (int64_t i = i0; i < i_four; i++)
+    for (int64_t j = j_four; j < j1; j++) out[i * p->m_out + j] = x[i + j * p->step];
+  for (int64_t i = i_four; i < i1; i++)
+    for (int64_t j = j0; j < j1; j++) out[i * p->m_out + j] = x[i + j * p->step];
 }
 
 static int32_t GR_FN(transpose_planes)(void *ctx, int64_t first, int64_t last) {
@@ -43,12 +94,8 @@ static int32_t GR_FN(transpose_planes)(void *ctx, int64_t first, int64_t last) {
     } else {
       for (int64_t i0 = 0; i0 < p->m; i0 += GR_TILE_EDGE) {
         int64_t i1 = gr_min(p->m, i0 + GR_TILE_EDGE);
-        for (int64_t j0 = 0; j0 < p->n; j0 += GR_TILE_EDGE) {
-          int64_t j1 = gr_min(p->n, j0 + GR_TILE_EDGE);
-          for (int64_t i = i0; i < i1; i++) {
-            for (int64_t j = j0; j < j1; j++) out[i * p->m_out + j] = x[i + j * p->step];
-          }
-        }
+        for (int64_t j0 = 0; j0 < p->n; j0 += GR_TILE_EDGE)
+          GR_FN(turn_tile)(p, out, x, i0, i1, j0, gr_min(p->n, j0 + GR_TILE_EDGE));
       }
     }
     gr_advance(p->ndim, p->shape, count, &to, p->to, &from, p->from);
