@@ -146,6 +146,11 @@ def two_threads():
             [(2, 40, 50, 8), (2, 72, 32), (40,)],
             {"layout": "NHWC", "packed": 40, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1)},
         ),
+        (
+            "conv2d",  # five tiles: a thread has one or two
+            [(1, 4, 20, 64), (36, 64, 32), (32,)],
+            {"layout": "NHWC", "packed": 32, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1), "winograd": True},
+        ),
         ("max_pool2d", [(3, 40, 40, 30)], {"kernel_shape": (3, 3)}),
         ("sum", [(300, 401, 5)], {"axes": (0, 2)}),
         ("max", [(300, 401, 5)], {"axes": (1,)}),
