@@ -1,6 +1,6 @@
 """Serve the digits by three replicas, and send all held-out images as many small requests at once.
 
-    python examples/cluster/serve_digits.py         needs the extra: pip install 'graph-runtime[cluster]'
+    python examples/digits/serve.py        needs the extra: pip install 'graph-runtime[cluster]'
 
 The bundle has programs for 1, 8 and 32 images, so requests that wait run together. Requests are the plain
 JSON of the Open Inference Protocol, by Python's own HTTP client. Exits with 1 if fewer than 97 % are read
@@ -24,14 +24,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+from dataset import HERE, held_out
+from network import digit_network
 
 import graph_runtime as gr
-
-DIGITS = Path(__file__).resolve().parents[1] / "digits"
-sys.path.insert(0, str(DIGITS))
-
-from dataset import held_out  # noqa: E402
-from network import digit_network  # noqa: E402
 
 SIZES, CLIENTS, LEAST = (1, 8, 32), 8, 0.97
 _connections = threading.local()
@@ -40,7 +36,7 @@ _connections = threading.local()
 def make_bundle(path: Path) -> Path:
     """A bundle with a program for each size; they share the parameters."""
     programs = {f"batch{size}": digit_network(size) for size in SIZES}
-    return gr.build_bundle(programs, "cpu:0", path, params=DIGITS / "params.bin")
+    return gr.build_bundle(programs, "cpu:0", path, params=HERE / "params.bin")
 
 
 def start(bundle: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:
