@@ -21,8 +21,6 @@ from ..base.config import get as setting
 from ..base.errors import CompileError, GraphRuntimeError
 from ..build.libraries import isa
 from ..ir.builder import GraphBuilder
-from ..run import core
-from ..run.factory import create
 
 __all__ = ["ABSENT", "BROKEN", "OK", "Finding", "examine"]
 
@@ -60,7 +58,7 @@ def examine() -> list[Finding]:
     for what, look in looks:
         try:
             made = look()
-        except (GraphRuntimeError, OSError) as error:
+        except (GraphRuntimeError, OSError, ImportError) as error:
             made = Finding(what, BROKEN, " ".join(str(error).split()), "mend what the error names")
         found += made if isinstance(made, list) else [made]
     return found
@@ -85,6 +83,8 @@ def _cpu() -> Finding:
 
 
 def _cores() -> Finding:
+    from ..run import core  # a core that does not load is a finding
+
     usable, threads = len(os.sched_getaffinity(0)), core.pool_threads()
     found = f"{usable} usable, {threads} threads in the pool"
     if threads > usable:
@@ -123,6 +123,8 @@ def _cache() -> Finding:
 
 def _kernels() -> Finding:
     """A product of the wheel's kernels on a host and on a simulated board, beside numpy's."""
+    from ..run.factory import create
+
     rng = np.random.default_rng(0)
     a, b = (rng.standard_normal((40, 40)).astype(np.float32) for _ in range(2))
     for device in ("cpu:0", "tt:0"):

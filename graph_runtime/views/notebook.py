@@ -42,7 +42,7 @@ def table_of(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], title: s
         return ""
     cut = [{column: _short(row[column]) for column in columns} for row in rows[:_MOST_ROWS]]
     more = f"<p>... and {len(rows) - _MOST_ROWS} more</p>" if len(rows) > _MOST_ROWS else ""
-    return f"<p>{escape(title)}</p>{html_table(cut, columns)}{more}"
+    return (f"<p>{escape(title)}</p>" if title else "") + html_table(cut, columns) + more
 
 
 def _short(value: Any) -> Any:

@@ -85,6 +85,20 @@ def test_what_lacks_a_package(call, monkeypatch):
     assert "BROKEN package orjson: not installed\n       pip install orjson" in out
 
 
+def test_a_core_that_does_not_load_and_a_checkout_that_is_not_installed(call, monkeypatch):
+    from graph_runtime.views import health
+
+    def missing(*_):
+        raise ImportError("graph_runtime/_core.abi3.so: undefined symbol: gr_call")
+
+    monkeypatch.setattr(health, "_cores", missing)
+    monkeypatch.setattr(health, "_DISTRIBUTION", "no-such-package")
+    code, out, _ = call("doctor")
+    assert code == 1
+    assert "BROKEN cores: graph_runtime/_core.abi3.so: undefined symbol" in out
+    assert "BROKEN package: No package metadata was found for no-such-package" in out
+
+
 def test_version(call):
     assert call("--version") == (0, f"graph-runtime {gr.__version__}\n", "")
 
