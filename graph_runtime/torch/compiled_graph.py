@@ -19,6 +19,7 @@ from ..rewrite import fuse, simplify
 from ..rewrite.buckets import Bucket
 from ..run.tensors import journal
 from ..run.tensors.arrays import borrow
+from ..run.tensors.spec import TensorSpec, spec_of
 from ..run.tensors.tensor import Tensor
 from ..simulation.simulation import simulate
 from ..views.trace import trace_json
@@ -30,7 +31,7 @@ from .fitting import Fit
 from .host import to_device
 from .kinds import array_of, kind_of, tensor_of, values_of
 from .rules.operands import name_of
-from .store import collect, devices, number_of, store_of, wrap
+from .store import collect, devices, number_of, store_of, whole, wrap
 from .submitter import HandleSubmitter
 from .wide import narrowed, widened
 
@@ -60,7 +61,7 @@ class CompiledGraph:
         model = _rewritten(Model.from_builder(lowered.builder) if bucket is None else bucket.model, used)
         graph, self.notes = model.graph, model.notes
         self.plan: Plan | None = None
-        self._inputs: list[tuple[int, str, Any, Device]] = []
+        self._inputs: list[tuple[int, str, TensorSpec]] = []
         self._random: list[tuple[str, Callable[[], torch.Tensor]]] = []
         self._said: list[str] = []
         if not graph.num_nodes or not len(graph.outputs):
@@ -73,12 +74,13 @@ class CompiledGraph:
             if key in numbers:
                 eid = int(graph.input_eids[numbers[key]])
                 device = planned.devices[int(planned.entry_did()[eid])]
-                self._inputs.append((argument, key, planned.layout(eid), device))
+                spec = spec_of(device, graph.entry_type(eid), planned.layout(eid))
+                self._inputs.append((argument, key, spec))
         self._random = [(key, make) for key, make in lowered.hoisted if key in numbers]
         said = () if bucket is None else (*bucket.masks, *bucket.places)
         self._said = [key for key in said if key in numbers]
         constants = {numbers[key]: constant.read() for key, constant in model.constants.items()}
-        names = (*(key for _, key, _, _ in self._inputs), *(key for key, _ in self._random), *self._said)
+        names = (*(key for _, key, _ in self._inputs), *(key for key, _ in self._random), *self._said)
         given = [numbers[key] for key in names]
         self._submit = HandleSubmitter(planned, f"torch {name}", constants, given).submit
         if options.trace is not None:
@@ -95,10 +97,8 @@ class CompiledGraph:
             for op, where, reason in self.on_cpu:
                 journal.refuse(op, where, (), f"{reason} (in {self.name})")
             values = [
-                self._value(args[number], layout, device)
-                if fit is None
-                else self._fitted(fit, key, args[number], layout, device)
-                for number, key, layout, device in self._inputs
+                self._value(args[number], spec) if fit is None else self._fitted(fit, key, args[number], spec)
+                for number, key, spec in self._inputs
             ]
             made = self._submit([*values, *self._made_here(fit)])
             for (op, where, reason), times in self.on_cpu.items():
@@ -107,7 +107,7 @@ class CompiledGraph:
             if clock.running.on:
                 self._tick()
             for x, value in zip((args[number] for number, *_ in self._inputs), values, strict=True):
-                if x.device.type == "cpu" and isinstance(value, Tensor):
+                if x.is_cpu and isinstance(value, Tensor):
                     memory: Any = value.buffer  # what borrows has one
                     memory.wait(write=True)  # torch writes its memory as soon as we return
         outputs: Sequence[Output] = self.outputs
@@ -125,22 +125,20 @@ class CompiledGraph:
 
     # **************** arguments ****************
 
-    def _value(self, x: torch.Tensor, layout: Any, device: Device) -> Any:
-        if x.device.type == "cpu":
-            return _on_host(x, device)
-        store = store_of(x)
-        base = store.base
-        if base is None or store.dtype != x.dtype or base.type.shape != x.shape or not x.is_contiguous():
+    def _value(self, x: torch.Tensor, spec: TensorSpec) -> Any:
+        if x.is_cpu:
+            return _on_host(x, spec.device)
+        store = whole(x)
+        base = None if store is None else store.base
+        if base is None:
             base = _image(x)
-        if base.layout == layout and base.device == device:
-            return base
-        return prepared(x, base, layout, device)
+        return base if base.spec is spec else prepared(x, base, spec.layout, spec.device)
 
-    def _fitted(self, fit: Fit, name: str, x: torch.Tensor, layout: Any, device: Device) -> Any:
+    def _fitted(self, fit: Fit, name: str, x: torch.Tensor, spec: TensorSpec) -> Any:
         """An argument at the sizes of the bucket."""
         if not fit.pads(name):
-            return self._value(x, layout, device)
-        if x.device.type == "cpu":
+            return self._value(x, spec)
+        if x.is_cpu:
             return fit.padded(name, values_of(_fitting(x) if x.dtype == torch.int64 else x))
         return fit.padded(name, _image(x))
 

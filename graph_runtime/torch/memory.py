@@ -31,12 +31,17 @@ __all__ = [
 ]
 
 
+_DRAIN_NS = 200_000_000  # where other threads queue more and more, what is true changes anyway
+
+
 def _opened(device: Any) -> core.DeviceHandle:
     """The device, when what is queued is over, and what torch dropped and what recipes kept is given back."""
     settle_all()
     collect()
+    handle = core.open_device(devices()[device_of(device)])
+    lib.gr_async_drain(handle.pointer, _DRAIN_NS)  # the values are there, and their runs may not be over
     sweep()
-    return core.open_device(devices()[device_of(device)])
+    return handle
 
 
 def _peaks(handle: core.DeviceHandle, reset: bool = False) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from contextlib import ExitStack
 from typing import Any
 
-from torch.autograd import DeviceType
+from torch.autograd import DeviceType, ProfilerActivity
 from torch.autograd.profiler import profile
 from torch.autograd.profiler_util import FunctionEvent
 
@@ -47,11 +47,19 @@ def _of_device(launch: clock.Launch, start_us: float, took_us: float) -> Functio
 
 def register() -> None:
     """Let profiles of the device record what is launched, and attribute it."""
-    plain_start, plain_exit, plain_parse = (
+    plain_prepare, plain_start, plain_exit, plain_parse = (
+        profile._prepare_trace,
         profile._start_trace,
         profile.__exit__,
         profile._parse_kineto_results,
     )
+
+    @functools.wraps(plain_prepare)
+    def prepare(self: Any) -> None:
+        # our events are added below; for this activity torch's tracer would look for a GPU, and may fail
+        if self.use_device == "tt" and ProfilerActivity.CPU in self.kineto_activities:
+            self.kineto_activities.discard(ProfilerActivity.PrivateUse1)
+        plain_prepare(self)
 
     @functools.wraps(plain_start)
     def start(self: Any) -> None:
@@ -74,4 +82,5 @@ def register() -> None:
         _attach(events, getattr(self, "_tt_launches", []), result.trace_start_ns())
         return events
 
-    profile._start_trace, profile.__exit__, profile._parse_kineto_results = start, leave, parse
+    profile._prepare_trace, profile._start_trace = prepare, start
+    profile.__exit__, profile._parse_kineto_results = leave, parse

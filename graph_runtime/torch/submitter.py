@@ -29,6 +29,7 @@ from ..run.sessions.bind import Bound
 from ..run.sessions.constants import hold
 from ..run.sessions.staging import stage, written
 from ..run.sessions.zero_copy import ALIGNMENT
+from ..run.tensors.spec import TensorSpec, spec_of
 from ..run.tensors.tensor import Tensor
 
 __all__ = ["HandleSubmitter"]
@@ -70,7 +71,7 @@ class HandleSubmitter:
             self._defaults[slot] = buffer.pointer
         self._size = ffi.sizeof(self._defaults)
         eids = [int(eid) for eid in self._graph.input_eids[list(given)]]
-        self._inputs = [(int(slots.slot[eid]), eid, plan.layout(eid)) for eid in eids]
+        self._inputs = [self._input(eid) for eid in eids]
         self._outputs = [self._output(number, at) for number, at in enumerate(slots.outputs)]
         self._flying: deque[Any] = deque()
 
@@ -82,13 +83,13 @@ class HandleSubmitter:
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, self._size)
         kept = []  # what slots point to, until it is submitted
-        for (slot, eid, layout), value in zip(self._inputs, values, strict=True):
+        for (slot, eid, spec, on_host), value in zip(self._inputs, values, strict=True):
             buffer: Any = None
             there = None
-            if value.__class__ is Tensor:  # of one time: other threads may evict it meanwhile
-                buffer, there = value._owner, value.layout
-            fits = buffer.__class__ is Buffer and there == layout
-            if not fits or (layout.memory == HOST and buffer.addr % ALIGNMENT):
+            if value.__class__ is Tensor:  # the spec after the owner: other threads may evict it meanwhile
+                buffer, there = value._owner, value.spec
+            fits = buffer.__class__ is Buffer and there is spec
+            if not fits or (on_host and buffer.addr % ALIGNMENT):
                 buffer = self._copied(eid, value)
             kept.append(buffer.live())
             slots[slot] = kept[-1]
@@ -113,6 +114,12 @@ class HandleSubmitter:
                 wait_in_slices(partial(lib.gr_run_wait, run), None, "a run")
 
     # **************** inputs and outputs ****************
+
+    def _input(self, eid: int) -> tuple[int, int, TensorSpec, bool]:
+        """(slot, entry, how a tensor is stored that is read where it is, whether on the host)."""
+        layout, device = self._plan.layout(eid), self._plan.devices[int(self._plan.entry_did()[eid])]
+        spec = spec_of(device, self._graph.entry_type(eid), layout)
+        return int(self._slots.slot[eid]), eid, spec, layout.memory == HOST
 
     def _output(self, number: int, slot: int) -> tuple[Any, ...]:
         eid, slots = int(self._graph.outputs[number]), self._slots

@@ -2,7 +2,7 @@
  * child of fork, which has none of its parent's threads.
  *
  * Called by device.c through its hook, by graph_runtime/run/queues/buffer.py, and by fork; any thread.
- * defines: gr_async_shutdown. Registers the hook of device.c and the handlers of fork.
+ * defines: gr_async_drain, gr_async_shutdown. Registers the hook of device.c and the handlers of fork.
  */
 #include <stdlib.h>
 
@@ -34,9 +34,14 @@ static int drain(const gr_device *device, int64_t deadline_ns) {
   for (gr_queue *queue = atomic_load_explicit(&gr_queues, memory_order_acquire); queue; queue = queue->next)
     while ((!device || queue->device == device) && gr_queue_depth(queue)) {
       if (gr_now_ns() >= deadline_ns) return 0;
+      gr_queue_poke(queue);                  /* an end must not depend on what wakes it elsewhere */
       gr_runs_ended(gr_runs_ended(0, 0), 1000000);
     }
   return 1;
+}
+
+int32_t gr_async_drain(const gr_device *device, int64_t budget_ns) {
+  return is_child() || drain(device, gr_now_ns() + budget_ns) ? GR_OK : GR_INTERRUPTED;
 }
 
 /* ---------------------------------------------------------------- the end of a device */

@@ -187,6 +187,9 @@ int32_t gr_gather(gr_buffer *const *sources, const gr_env *env, const gr_arg *ar
 /* ---------------------------------------------------------------- the process */
 /* Waits until the count of runs that ended is not `seen`, at most about budget_ns; returns it. */
 uint64_t gr_runs_ended(uint64_t seen, int64_t budget_ns);
+/* Waits until nothing is queued on a device, and what runs kept is given back: a waiter for values may come before that.
+ * GR_INTERRUPTED after about budget_ns. */
+int32_t gr_async_drain(const gr_device *device, int64_t budget_ns);
 /* Cancels everything and lets nothing new in; GR_OK when all threads are gone, else GR_INTERRUPTED after
  * about budget_ns. */
 int32_t gr_async_shutdown(int64_t budget_ns);

@@ -105,8 +105,8 @@ def program(rounds: int) -> None:
         arguments = arguments_of(model, x, made)
         session = Session(made.plan)
         inputs = {
-            index: made._value(arguments[argument], layout, device)
-            for (argument, _, layout, device), index in zip(made._inputs, given_of(made), strict=True)
+            index: made._value(arguments[argument], spec)
+            for (argument, _, spec), index in zip(made._inputs, given_of(made), strict=True)
         }
         for clock, function in {"wall": time.perf_counter, "cpu": time.thread_time}.items():
             ours = rounds_of(lambda: made(arguments)[0], lambda t: t.cpu(), rounds, function)

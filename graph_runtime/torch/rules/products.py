@@ -60,6 +60,8 @@ def addbmm(e: Any, bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) 
 @rule("linalg_cross")
 def cross(e: Any, a: Any, b: Any, *, dim: int = -1) -> Any:
     a, b = pair(e, a, b)
+    if len(a.shape) != len(b.shape) or {x.shape[axis_of(dim, len(x.shape))] for x in (a, b)} != {3}:
+        raise Unsupported("its vectors are not of three elements each")  # torch's own error follows
     shape = tuple(map(max, a.shape, b.shape))
     a, b, axis = broadcast(e, a, shape), broadcast(e, b, shape), axis_of(dim, len(shape))
 
