@@ -49,7 +49,13 @@ def run(tree: Path, file: str, most: int, seconds: int) -> list[tuple[str, str, 
         command += ["-p", "no:cacheprovider", file]
         if most:
             command += ["-p", "sampled"]
-        paths = [str(tree), str(ROOT / "tests" / "tools"), str(ROOT), os.environ.get("PYTHONPATH", "")]
+        paths = [
+            str(tree),
+            str(tree / "ttnn"),
+            str(ROOT / "tests" / "tools"),
+            str(ROOT),
+            os.environ.get("PYTHONPATH", ""),
+        ]
         env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "SAMPLED_MOST": str(most)}
         try:
             done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, timeout=seconds)

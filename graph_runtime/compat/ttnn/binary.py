@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...run.tensors.tensor import Tensor as Handle
@@ -103,6 +104,7 @@ IN_PLACE = (
     "logaddexp2 squared_difference bias_gelu"
 ).split()
 _DIRECT = {"add", "subtract", "multiply", "maximum", "minimum", "logaddexp", "logaddexp2", "hypot", "ldexp"}
+_QUOTIENTS = {"div", "divide", "rdiv"}  # a 16-bit pack makes infinity of NaN
 _NAMED = {"alpha", "rtol", "atol", "equal_nan", "rounding_mode"}  # arguments of bodies
 
 
@@ -179,7 +181,10 @@ def _computed(name: str, body: Body, pair: Pair, goal: Target, args: Any, given:
     if name in _DIRECT and a.dtype == "float32" and goal.dtype.is_float:
         return goal.run(name, [a, b], {}, pair.shape)
     extra = {key: value for key, value in given.items() if value is not None}
-    return finish(goal, w, body(w, a, b, *args, **extra))
+    made = body(w, a, b, *args, **extra)
+    if name in _QUOTIENTS and goal.dtype is DataType.BFLOAT16:
+        made = w.select(w("isnan", made), math.inf, made)
+    return finish(goal, w, made)
 
 
 def _activated(made: Tensor, activations: Any, goal: Target, into: Tensor | None) -> Tensor:

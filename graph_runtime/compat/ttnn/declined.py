@@ -15,6 +15,11 @@ DECLINED: dict[str, str] = {
         "experimental.all_reduce_async experimental.reduce_scatter_minimal_async experimental.send_async "
         "experimental.recv_async"
     ),
+    "group_norm plans its cores itself": (
+        "create_group_norm_input_mask create_group_norm_weight_bias_rm "
+        "determine_expected_group_norm_dram_grid_size get_group_norm_cores_across_channel "
+        "determine_expected_group_norm_sharded_config_and_grid_size"
+    ),
     "it runs kernels of the caller's": (
         "generic_op create_global_semaphore create_global_circular_buffer "
         "global_semaphore.create_global_semaphore get_global_semaphore_address reset_global_semaphore_value "

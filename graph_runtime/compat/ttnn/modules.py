@@ -40,13 +40,17 @@ def submodules() -> dict[str, ModuleType]:
         if group in made:
             setattr(made[group], last, function)
     made["types"] = _module("types", "value classes", **_public(values, cores, memory))
-    made["device"] = _module("device", "devices", **_public(devices, chips), Device=devices.MeshDevice)
+    memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
+    made["device"] = _module(
+        "device", "devices", **_public(devices, chips), Device=devices.MeshDevice, **memory_reports
+    )
     made["cluster"] = _module(
         "cluster",
         "which machine this is",
         ClusterType=chips.ClusterType,
         get_cluster_type=lambda: chips.ClusterType.N150,
     )
+    made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=devices.get_num_devices)
     made["database"] = _module(
         "database", "reports: none are kept", SQLITE_CONNECTION=None, DEVICE_IDS_IN_DATABASE=set()
     )
@@ -66,6 +70,10 @@ def submodules() -> dict[str, ModuleType]:
         "visualize",
     )
     made["graph"] = _module("graph", "declined", **{name: _declined(f"graph.{name}") for name in graph})
+    reports = _module(
+        "_ttnn.reports", "declined", get_buffer_pages=_declined("_ttnn.reports.get_buffer_pages")
+    )
+    made["_ttnn"] = _module("_ttnn", "what the extension module has besides", reports=reports)
     made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(memory))
     made["model_preprocessing"] = _preprocessing()
     pool = _module("operations.pool", "pools")

@@ -5,15 +5,19 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
+from .cores import CoreRangeSet
+from .devices import MeshDevice
 from .errors import Unsupported, check
-from .memory import DRAM_MEMORY_CONFIG, MemoryConfig
+from .memory import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from .operation import Operation, operation
 from .results import Target, device_tensor, target, tiled_input
 from .shapes import axis_of
-from .tensor import Tensor
-from .values import DataType, Layout
+from .tensor import Tensor, on_device
+from .values import BufferType, DataType, Layout, TensorMemoryLayout
 from .wide import Wide
 
 __all__ = ["soft"]
@@ -129,9 +133,18 @@ def _vector(w: Wide, x: Tensor | None, size: int, op: str) -> Handle | None:
     """A weight or bias of one dimension, however it was shaped."""
     if x is None:
         return None
-    device_tensor(op, x)
+    handle = device_tensor(op, x)._handle
+    rows = x.logical_volume() // size if x.shape.rank and x.shape[-1] == size else 1
+    if rows == 32:  # a row of tiles, whose first row counts
+        return _first(w, handle)
     check(x.logical_volume() == size, op, f"weight and bias must have {size} elements, got {x.shape}")
-    return w.reshape(w.rows(x._handle), (size,))
+    return w.reshape(w.rows(handle), (size,))
+
+
+def _first(w: Wide, x: Handle) -> Handle:
+    """The first row, as one dimension."""
+    row = w("slice", x, starts=(0,) * len(x.shape), ends=(*(1 for _ in x.shape[1:]), x.shape[-1]))
+    return w.reshape(w.rows(row), (x.shape[-1],))
 
 
 def _norm(op: str, subtracts: bool, x: Tensor, given: dict[str, Any], epsilon: float) -> tuple[Wide, Handle]:
@@ -192,6 +205,17 @@ def _normalised(name: str, subtracts: bool) -> Operation:
 
 _normalised("layer_norm", True)
 _normalised("rms_norm", False)
+
+
+@operation("create_layer_norm_reciprocals")
+def create_layer_norm_reciprocals(device: MeshDevice, core_range_set: CoreRangeSet, width: int) -> Tensor:
+    """1 / 1 .. 1 / width in float32 on each core: layer_norm takes it, and does not need it."""
+    cores = core_range_set.num_cores()
+    values = np.tile((1 / np.arange(1, width + 1)).astype(np.float32), (cores, 1))
+    spec = ShardSpec(core_range_set, [1, width])
+    config = MemoryConfig(TensorMemoryLayout.HEIGHT_SHARDED, BufferType.L1, spec)
+    name = "ttnn.create_layer_norm_reciprocals"
+    return on_device(name, values, DataType.FLOAT32, Layout.ROW_MAJOR, device, config)
 
 
 @operation("batch_norm", "mean, subtract, multiply, rsqrt, add")

@@ -16,6 +16,9 @@ __all__ = [
     "BcastOpDim",
     "BcastOpMath",
     "BufferType",
+    "Conv2dDRAMSliceHeight",
+    "Conv2dDRAMSliceWidth",
+    "Conv2dL1Full",
     "DataType",
     "EmbeddingsType",
     "Layout",
@@ -185,6 +188,18 @@ class SigmoidMode(enum.Enum):
     FastApproximate = 2
     ACCURATE = 0
     FAST_APPROXIMATE = 2
+
+
+class Conv2dSlice(enum.Enum):
+    """How a convolution's image is cut."""
+
+    DRAM_HEIGHT = 0
+    DRAM_WIDTH = 1
+    L1_FULL = 2
+
+
+Conv2dDRAMSliceHeight, Conv2dDRAMSliceWidth = Conv2dSlice.DRAM_HEIGHT, Conv2dSlice.DRAM_WIDTH
+Conv2dL1Full = Conv2dSlice.L1_FULL
 
 
 class PaddingMode(enum.Enum):
