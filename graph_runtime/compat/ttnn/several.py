@@ -7,7 +7,6 @@ from typing import Any
 
 from ...base.machine.devices import Device
 from ...ir.builder import GraphBuilder
-from ...run.factory import create
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .errors import Unsupported
@@ -19,6 +18,8 @@ __all__ = ["outputs"]
 def _session(
     op: str, attrs: tuple[tuple[str, Any], ...], types: tuple[tuple[str, Any], ...], device: Device
 ) -> Any:
+    from ...run.factory import create  # it loads the planner, which no other function needs
+
     builder = GraphBuilder(device=device)
     inputs = [builder.input(f"x{at}", shape, dtype) for at, (dtype, shape) in enumerate(types)]
     made = builder.op(op, *inputs, **dict(attrs))
