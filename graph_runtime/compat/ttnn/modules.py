@@ -54,22 +54,7 @@ def submodules() -> dict[str, ModuleType]:
     made["database"] = _module(
         "database", "reports: none are kept", SQLITE_CONNECTION=None, DEVICE_IDS_IN_DATABASE=set()
     )
-    tracing = {
-        name: _declined(f"tracer.{name}")
-        for name in ("trace", "visualize", "get_graph", "codegen", "enable_tracing")
-    }
-    made["tracer"] = _module(
-        "tracer", "declined", **tracing, disable_tracing=lambda: None, is_tracing_enabled=lambda: False
-    )
-    graph = (
-        "begin_graph_capture",
-        "end_graph_capture",
-        "extract_calltrace",
-        "extract_peak_L1_memory_usage",
-        "pretty_print",
-        "visualize",
-    )
-    made["graph"] = _module("graph", "declined", **{name: _declined(f"graph.{name}") for name in graph})
+    made.update(_unserved())
     reports = _module(
         "_ttnn.reports", "declined", get_buffer_pages=_declined("_ttnn.reports.get_buffer_pages")
     )
@@ -86,6 +71,28 @@ def submodules() -> dict[str, ModuleType]:
         "golden functions of activations",
         get_golden_function_for_activation=golden.get_golden_function_for_activation,
     )
+    return made
+
+
+def _unserved() -> dict[str, ModuleType]:
+    """Modules that are there so that programs which import them load."""
+    made = {}
+    tracing = {
+        name: _declined(f"tracer.{name}")
+        for name in ("trace", "visualize", "get_graph", "codegen", "enable_tracing")
+    }
+    made["tracer"] = _module(
+        "tracer", "declined", **tracing, disable_tracing=lambda: None, is_tracing_enabled=lambda: False
+    )
+    graph = (
+        "begin_graph_capture",
+        "end_graph_capture",
+        "extract_calltrace",
+        "extract_peak_L1_memory_usage",
+        "pretty_print",
+        "visualize",
+    )
+    made["graph"] = _module("graph", "declined", **{name: _declined(f"graph.{name}") for name in graph})
     return made
 
 
