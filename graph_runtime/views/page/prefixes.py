@@ -18,7 +18,7 @@ _CUT = re.compile(r"[/.:]+")
 _MOST, _STRETCH = 48, 24  # children of a group; of a stretch
 _DEPTH = 32  # parts of a name
 _TO = " to "  # in the name of a stretch
-_FIRST = 24  # boxes that the page shows at first, about
+_ENOUGH = 10  # boxes that the page shows at first, or more
 
 
 @dataclass(eq=False)
@@ -138,16 +138,15 @@ def _numbered(root: NodeGroup) -> list[NodeGroup]:
 
 
 def open_at_first(groups: Sequence[NodeGroup]) -> list[int]:
-    """Numbers of the groups that are open at first: from the root on those with most nodes, until about
-    _FIRST boxes are seen."""
+    """Numbers of the groups that are open at first: from the root on those with most nodes, until the boxes
+    that are seen are enough to tell the graph's parts; never so many that they are too small."""
     opened, seen = [0], len(groups[0].children())
     waiting = list(groups[0].groups)
-    while waiting:
+    while waiting and seen < _ENOUGH:
         waiting.sort(key=lambda one: one.count)
         group = waiting.pop()
         more = len(group.children()) - 1
-        if seen + more > _FIRST:
-            continue
-        opened, seen = [*opened, group.number], seen + more
-        waiting += group.groups
+        if seen + more <= _MOST:
+            opened, seen = [*opened, group.number], seen + more
+            waiting += group.groups
     return sorted(opened)

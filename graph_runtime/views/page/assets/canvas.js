@@ -26,7 +26,7 @@ class Board {
     const ratio = window.devicePixelRatio || 1;
     this.canvas.width = Math.round(this.width * ratio);
     this.canvas.height = Math.round(this.height * ratio);
-    if (!this.fitted) this.fit(this.view.bounds(), this.view.first, this.view.least);
+    if (!this.fitted || !this.moved) this.fit(this.view.bounds(), this.view.first, this.view.least);
     this.paint();
   }
 
@@ -39,7 +39,7 @@ class Board {
     this.kx = kx; this.ky = ky;
     this.ox = box.x - (w / kx - box.w) / 2;
     this.oy = this.view.zoomY ? box.y - Math.max((h / ky - box.h) / 2, -0.01 * h / ky) : box.y;
-    this.fitted = true;
+    this.fitted = true; this.moved = false; // what nothing moved follows the size of the window
     this.draw();
   }
 
@@ -66,6 +66,7 @@ class Board {
   }
 
   zoom(factor, x = this.width / 2, y = this.height / 2) {
+    this.moved = true;
     const wx = this.fromX(x), wy = this.fromY(y), most = this.view.most || Infinity;
     if (this.view.zoomX) this.kx = Math.min(this.kx * factor, most);
     if (this.view.zoomY) this.ky = this.view.same ? this.kx : this.ky * factor;
@@ -76,6 +77,7 @@ class Board {
   }
 
   pan(dx, dy) {
+    this.moved = true;
     this.ox -= dx / this.kx; this.oy -= dy / this.ky;
     this.keep();
     this.draw();

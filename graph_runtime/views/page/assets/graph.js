@@ -149,7 +149,7 @@ function graphView(section) {
     const before = drawing.groupBox.get(group), dx = before ? board.toX(before.x) : 0, dy = before ? board.toY(before.y) : 0;
     drawing.toggle(group);
     const after = drawing.groupBox.get(group);
-    if (before && after) { board.ox = after.x + after.w / 2 - (dx + before.w * board.kx / 2) / board.kx; board.oy = after.y - dy / board.ky; }
+    if (before && after) { board.ox = after.x + after.w / 2 - (dx + before.w * board.kx / 2) / board.kx; board.oy = after.y - dy / board.ky; board.moved = true; }
     arranged();
   }
   function all(open) {
@@ -176,7 +176,7 @@ function graphView(section) {
   });
   section.append(el("div", { class: "bar" }, boardBar(board), el("button", { onclick: () => all(true) }, "open all"), el("button", { onclick: () => all(false) }, "close all"), colourBar(), where), board.element);
   arranged();
-  return { board, reveal, toggle, get drawing() { return drawing; } };
+  return { board, reveal, toggle, all, get drawing() { return drawing; } };
 }
 
 function drawGraph(ctx, b, drawing, colours) {
@@ -189,14 +189,16 @@ function drawGraph(ctx, b, drawing, colours) {
     rounded(ctx, b, box, 6); ctx.fill(); ctx.stroke();
     if (b.kx > 0.25) { ctx.font = `600 ${Math.max(10, 12 * Math.min(b.kx, 1))}px system-ui, sans-serif`; ctx.fillStyle = text; ctx.fillText(fitText(ctx, `▾ ${groupText(drawing, box.group)}`, box.w * b.kx - 12), b.toX(box.x) + 7, b.toY(box.y) + 12 * b.ky); }
   }
-  const later = [];
+  const later = [], far = b.kx < 0.3;
   for (const edge of drawing.edges) {
     const low = Math.min(edge.a.y, edge.b.y), high = Math.max(edge.a.y + edge.a.h, edge.b.y + edge.b.h);
     if (b.toY(high) < 0 || b.toY(low) > b.height) continue;
     if (edge.a === chosen || edge.b === chosen) { later.push(edge); continue; }
+    if (far) continue;
     ctx.strokeStyle = edge.copy ? mark : soft;
     strokeEdge(ctx, b, edge, 0.55);
   }
+  if (far) farEdges(ctx, b, drawing, soft, mark);
   for (const edge of later) { ctx.strokeStyle = accent; strokeEdge(ctx, b, edge, 1); }
   for (const box of drawing.boxes) {
     if (box.open || !seen(box)) continue;
@@ -218,6 +220,23 @@ function strokeEdge(ctx, b, edge, alpha) {
   ctx.stroke();
   ctx.globalAlpha = 1;
   ctx.setLineDash([]);
+}
+
+/** Edges of a drawing seen from afar: straight, thin, and stroked together, which thousands of them need. */
+function farEdges(ctx, b, drawing, soft, mark) {
+  for (const copy of [false, true]) {
+    ctx.strokeStyle = copy ? mark : soft; ctx.lineWidth = 0.6; ctx.globalAlpha = 0.55;
+    ctx.beginPath();
+    for (const edge of drawing.edges) {
+      if (edge.copy !== copy) continue;
+      const y1 = b.toY(edge.a.y + edge.a.h), y2 = b.toY(edge.b.y);
+      if (Math.max(y1, y2) < 0 || Math.min(y1, y2) > b.height) continue;
+      ctx.moveTo(b.toX(edge.a.x + edge.a.w / 2), y1);
+      ctx.lineTo(b.toX(edge.b.x + edge.b.w / 2), y2);
+    }
+    ctx.stroke();
+    ctx.globalAlpha = 1;
+  }
 }
 
 function rounded(ctx, b, box, radius) {
@@ -244,6 +263,7 @@ function closedBox(ctx, b, box, drawing, tone) {
 
 function nodeBox(ctx, b, box, colours, tone) {
   const n = nodes(), nid = box.nid, x = b.toX(box.x), y = b.toY(box.y), w = box.w * b.kx, h = box.h * b.ky, kind = n.kind[nid];
+  if (b.kx < 0.3) { ctx.fillStyle = kind === 1 ? tone.mark : colours.of(nid); ctx.fillRect(x, y, w, h); return; }
   ctx.fillStyle = tone.back; ctx.strokeStyle = kind === 1 ? tone.mark : tone.soft; ctx.lineWidth = kind === 1 ? 1.6 : 0.8;
   ctx.setLineDash(kind === 2 ? [3, 2] : []);
   rounded(ctx, b, box, kind === 2 ? 16 : 4); ctx.fill();

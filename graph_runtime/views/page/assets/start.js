@@ -66,7 +66,11 @@ function search() {
   function look() {
     const text = input.value.trim().toLowerCase(), n = nodes();
     found = [];
-    for (let nid = 0; text && nid < n.name.length && found.length < 30; nid++) if (n.name[nid].toLowerCase().includes(text) || textOf(n.op[nid]).toLowerCase() === text) found.push(nid);
+    for (const runs of [true, false]) { // what runs comes before inputs and parameters
+      for (let nid = 0; text && nid < n.name.length && found.length < 30; nid++) {
+        if (n.kind[nid] < 2 === runs && (n.name[nid].toLowerCase().includes(text) || textOf(n.op[nid]).toLowerCase() === text)) found.push(nid);
+      }
+    }
     at = 0;
     draw();
   }

@@ -3,17 +3,18 @@
 
 const ROW = 25;
 
-/** columns: {name, of(row) -> value, text(value), wide, number}; nidOf(row): the node that a row is about, or null. */
-function dataTable(name, columns, rows, nidOf) {
+/** columns: {name, of(row) -> value, text(value), wide, number}; nidOf(row): the node that a row is about, or null;
+    pick(row): what a click does. */
+function dataTable(name, columns, rows, nidOf, pick = (row) => { if (nidOf(row) !== null) select(nidOf(row)); }) {
   const table = { sort: -1, down: false, filters: columns.map(() => ""), shown: rows };
   const numeric = columns.map((column) => column.number ?? rows.slice(0, 50).some((row) => typeof column.of(row) === "number"));
   const cell = (column, row) => { const value = column.of(row); return value === null || value === undefined ? "" : column.text ? column.text(value) : typeof value === "number" ? short(value) : String(value); };
   const body = el("tbody"), count = el("span", { class: "soft" });
   const heads = columns.map((column, at) => el("th", { scope: "col", "aria-sort": "none" }, el("button", { onclick: () => sort(at) }, column.name)));
   const filters = columns.map((column, at) => el("th", {}, el("input", { "aria-label": `filter ${column.name}`, placeholder: numeric[at] ? "> 10" : "filter", oninput: (event) => { table.filters[at] = event.target.value; sift(); } })));
-  const widths = columns.map((column) => column.wide || 1), all = widths.reduce((a, b) => a + b, 0);
+  const widths = columns.map((column, at) => column.wide || (numeric[at] ? 1.2 : 1)), all = widths.reduce((a, b) => a + b, 0);
   const grid = el("div", { class: "grid", tabindex: 0, role: "region", "aria-label": `table of ${name}`, onscroll: () => fill() },
-    el("table", { "aria-rowcount": rows.length, style: { minWidth: `${all * 66}px` } }, el("colgroup", {}, widths.map((wide) => el("col", { style: { width: `${100 * wide / all}%` } }))), el("thead", {}, el("tr", {}, heads), el("tr", {}, filters)), body));
+    el("table", { "aria-rowcount": rows.length, style: { minWidth: `${all * 78}px` } }, el("colgroup", {}, widths.map((wide) => el("col", { style: { width: `${100 * wide / all}%` } }))), el("thead", {}, el("tr", {}, heads), el("tr", {}, filters)), body));
   new ResizeObserver(() => fill()).observe(grid);
 
   function sort(at) {
@@ -43,7 +44,7 @@ function dataTable(name, columns, rows, nidOf) {
     const space = (count) => el("tr", { class: "space", "aria-hidden": "true" }, el("td", { colspan: columns.length, style: { height: `${count * ROW}px` } }));
     body.replaceChildren(space(first), ...table.shown.slice(first, last).map((row, at) => {
       const nid = nidOf(row);
-      return el("tr", { "aria-rowindex": first + at + 1, "aria-selected": String(nid !== null && nid === state.nid), onclick: () => { if (nid !== null) select(nid); } },
+      return el("tr", { "aria-rowindex": first + at + 1, "aria-selected": String(nid !== null && nid === state.nid), onclick: () => pick(row) },
         columns.map((column, i) => { const text = cell(column, row); return el("td", { class: numeric[i] ? "n" : null, title: text }, text); }));
     }), space(table.shown.length - last));
     count.textContent = `${table.shown.length.toLocaleString("en")} of ${plural(rows.length, "row")}`;
@@ -121,10 +122,13 @@ function movedView(section) {
   const change = ([a, b]) => (a && b !== null ? `${b >= a ? "+" : ""}${(100 * (b / a - 1)).toFixed(1)} %` : "");
   const latency = moved.totals[0].values, side = (at) => (row) => row.nids[at];
   const table = dataTable("moved", [
-    { name: "node", of: (row) => row.name, wide: 3 }, { name: "op", of: (row) => row.op }, { name: "what", of: (row) => row.what || "equal" }, { name: "A", of: (row) => row.device[0] }, { name: "B", of: (row) => row.device[1] },
+    { name: "node", of: (row) => row.name, wide: 3 }, { name: "op", of: (row) => row.op }, { name: "what", of: (row) => row.what || "equal", wide: 1.2 }, { name: "A", of: (row) => row.device[0] }, { name: "B", of: (row) => row.device[1] },
     { name: "ns in A", of: (row) => row.ns[0], number: true }, { name: "ns in B", of: (row) => row.ns[1], number: true }, { name: "B - A ns", of: (row) => row.delta, number: true },
     { name: "why in A", of: (row) => row.cause[0], wide: 2 }, { name: "why in B", of: (row) => row.cause[1], wide: 2 }, { name: "layout in A", of: (row) => row.layout[0] }, { name: "layout in B", of: (row) => row.layout[1] },
-  ], moved.rows, (row) => side(state.plan)(row));
+  ], moved.rows, (row) => side(state.plan)(row), (row) => {
+    if (row.nids[state.plan] === null) showPlan(1 - state.plan); // it is in the other plan alone
+    select(row.nids[state.plan]);
+  });
   const counts = Object.entries(moved.counts).filter(([, count]) => count).map(([what, count]) => (what.startsWith("only") ? `${count} ${what}` : `${plural(count, "node")} changed ${what}`));
   section.append(el("p", { class: "say" }, `${names.join("   ")}. One run takes ${nsText(latency[0])} in A and ${nsText(latency[1])} in B (${change(latency)}). ${counts.length ? counts.join(", ") : "No node moved"}.`),
     el("div", { class: "scroll", style: { flex: "0 0 auto", maxHeight: "40vh" } }, plainTable(["", "A", "B", "change"], moved.totals.map((row) => [row.what, unit(row, row.values[0]), unit(row, row.values[1]), change(row.values)]), [1, 2, 3])), table.element);

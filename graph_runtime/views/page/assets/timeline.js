@@ -83,6 +83,7 @@ function timelineView(section) {
         const span = Math.min(Math.max(e.ns[at] * 6, drawing.over / 2000), drawing.over);
         board.kx = (board.width - LANE.left) / span;
         board.ox = e.start[at] + e.ns[at] / 2 - span / 2;
+        board.moved = true;
       }
       board.draw();
       return;
@@ -108,7 +109,7 @@ function drawTimeline(ctx, b, drawing, colours, on) {
   for (const lane of drawing.lanes) {
     const y = b.toY(lane.y);
     if (y > b.height || y + LANE.h < LANE.top) continue;
-    drawLane(ctx, b, drawing, lane, { from, to, y, colours, on, soft, text, accent, back });
+    drawLane(ctx, b, drawing, lane, { from, to, y, colours, on, line, soft, text, accent, back });
   }
   drawFlows(ctx, b, drawing, on, { from, to, mark, soft, accent });
   if (state.time !== null) { ctx.strokeStyle = mark; ctx.beginPath(); ctx.moveTo(b.toX(state.time), LANE.top); ctx.lineTo(b.toX(state.time), b.height); ctx.stroke(); }
@@ -128,7 +129,7 @@ function drawTimeline(ctx, b, drawing, colours, on) {
 /** A lane's events in sight. Those narrower than a pixel are drawn as one. */
 function drawLane(ctx, b, drawing, lane, how) {
   const line = plan().timelines[lane.which], e = line.events, critical = drawing.critical[lane.which], top = how.y + 3, high = LANE.h - 6;
-  ctx.strokeStyle = variable("--line"); ctx.beginPath(); ctx.moveTo(LANE.left, how.y + LANE.h); ctx.lineTo(b.width, how.y + LANE.h); ctx.stroke();
+  ctx.strokeStyle = how.line; ctx.beginPath(); ctx.moveTo(LANE.left, how.y + LANE.h); ctx.lineTo(b.width, how.y + LANE.h); ctx.stroke();
   let drawn = -Infinity;
   for (let i = drawing.from(lane, how.from); i < lane.events.length; i++) {
     const at = lane.events[i], start = e.start[at];
