@@ -82,9 +82,8 @@ def _joined(shown: Shown, name: str) -> bool:
 def _attrs(node: NodeView) -> str:
     """gr.* of the file, a line each."""
     raw = node.func.raw if node.func is not None else {}
-    lines = [
-        f"{key.removeprefix('gr.')}: {value[:_MOST_TEXT]}" for key, value in raw.items() if key != "gr.op"
-    ]
+    own = {key.removeprefix("gr."): value for key, value in raw.items() if key.startswith("gr.")}
+    lines = [f"{key}: {value[:_MOST_TEXT]}" for key, value in own.items() if key != "op"]
     return "\n".join(lines)
 
 

@@ -38,7 +38,7 @@ class Board {
     if (this.view.same) kx = ky = Math.max(Math.min(kx, ky, most), least);
     this.kx = kx; this.ky = ky;
     this.ox = box.x - (w / kx - box.w) / 2;
-    this.oy = this.view.zoomY ? box.y - Math.max((h / ky - box.h) / 2, -0.01 * h / ky) : box.y;
+    this.oy = this.view.zoomY ? box.y - Math.max((h / ky - box.h) / 2, this.view.same ? 6 / ky : 0) : box.y;
     this.fitted = true; this.moved = false; // what nothing moved follows the size of the window
     this.draw();
   }

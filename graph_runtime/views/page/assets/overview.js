@@ -66,7 +66,7 @@ function memoryCard() {
   const largest = fullest.holders[0];
   return card("What fills the memory?",
     el("p", { class: "say" }, `The fullest is ${fullest.device} ${fullest.memory}: ${bytesText(fullest.peak)} of ${bytesText(fullest.available)}${fullest.banks > 1 ? " a bank" : ""} (${percent(fullest.share)})`
-      + (largest ? `, most of it ${nodeName(largest.nid)} with ${bytesText(largest.bytes)}.` : ".")),
+      + (largest ? `; the largest there is ${nodeName(largest.nid)}, ${bytesText(largest.bytes)}.` : ".")),
     pools.flatMap((pool) => onePool(pool)));
 }
 
