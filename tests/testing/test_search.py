@@ -93,6 +93,7 @@ def test_the_search_is_proved_and_reaches_its_goal(question):
     assert np.corrcoef(got, right)[0, 1] == pytest.approx(found.value, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_looser_goal_saves_no_less(question):
     tight, loose = (
         search(question, Goal.of(text), precision=Precision.of("bf16")) for text in ("pcc=0.9999", "pcc=0.9")
@@ -101,6 +102,7 @@ def test_a_looser_goal_saves_no_less(question):
     assert len(loose.chosen) >= len(tight.chosen)
 
 
+@pytest.mark.slow
 def test_few_runs_are_kept_to_and_still_proved(question):
     found = search(question, Goal.of("pcc=0.999"), precision=Precision.of("bf16"), runs=4)
     assert found.runs <= 4

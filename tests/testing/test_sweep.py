@@ -54,6 +54,7 @@ def test_a_function_is_correctly_rounded_by_default():
     assert (found.specials["0"], found.specials["-inf"], found.specials["inf"]) == (1.0, 0.0, np.inf)
 
 
+@pytest.mark.slow
 def test_block_floats_show_what_they_lose():
     plain, block = (sweep("exp", "tt:0", Precision.of(text)) for text in ("bf16", "bfp8_b"))
     assert block.max_ulp > 4 > plain.max_ulp
@@ -62,6 +63,7 @@ def test_block_floats_show_what_they_lose():
     assert sum(block.histogram) == block.points
 
 
+@pytest.mark.slow
 def test_the_matrix_unit_adds_as_cards_were_measured_to():
     """0.621 ULP is the worst of ttnn.add of bf16 in tt-eltwise-accuracy-report, on both architectures."""
     exact = sweep("add", "tt:0", Precision.of("bf16/exact/dst=bf16"))
