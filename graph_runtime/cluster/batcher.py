@@ -101,12 +101,12 @@ class Batcher:
     async def submit(self, id: str, inputs: Mapping[str, np.ndarray], deadline: float) -> Outputs:
         """The outputs of a request, by name. ``deadline``: of time.monotonic().
 
-        Raises RequestError: 400 for shapes that no program takes, 429 where the queue is full, 503 when it
-        closes, 504 at the deadline; WorkerLost; and what running it raises."""
+        Raises RequestError: 400 for shapes that no program takes, 413 for too many rows, 429 where the queue
+        is full, 503 when it closes, 504 at the deadline; WorkerLost; and what running it raises."""
         parts = self._parts(inputs)
         if not self._open:
             raise RequestError("the model is being stopped", status=503, retry_after=1)
-        if len(self._queue) + len(parts) > max(self.limits.queued, len(parts)):
+        if self._queue and len(self._queue) + len(parts) > self.limits.queued:
             text = f"{len(self._queue)} requests wait already: send it again later"
             raise RequestError(text, status=429, retry_after=1, got=len(self._queue))
         loop = asyncio.get_running_loop()
@@ -165,6 +165,10 @@ class Batcher:
             text = f"the inputs have {counts} rows: give all the same number, 1 at least"
             raise RequestError(text, got=counts)
         most = served.rows[-1]
+        if rows > most * self.limits.queued:
+            wanted = most * self.limits.queued
+            text = f"the request has {rows} rows, at most {wanted} are taken: send parts of it"
+            raise RequestError(text, status=413, got=rows, wanted=wanted)
         return [
             ({name: array[at : at + most] for name, array in inputs.items()}, min(most, rows - at))
             for at in range(0, rows, most)

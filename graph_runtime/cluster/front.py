@@ -8,6 +8,7 @@ No Ray here: a model's queue has the function that runs it. Every answer that is
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import itertools
 import logging
@@ -17,15 +18,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.errors import GraphRuntimeError, KernelError, RequestError, WorkerLost
+from .batcher import Batcher
 from .catalog import Catalog, ServedModel
 from .metrics import CONTENT_TYPE, metrics_text
 from .request_bodies import Bodies, Receive
-from .requests import parse_request
+from .requests import Request, parse_request
 from .responses import HEADER_LENGTH, Response, error_response, json_response, make_response
 
 __all__ = ["Front"]
 
 DEADLINE = 60.0  # seconds
+_LONG = 256 << 10  # bytes of JSON that take some 20 ms
 _log = logging.getLogger("graph_runtime.cluster")
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode()
 Send = Callable[[Mapping[str, Any]], Awaitable[None]]
@@ -153,13 +156,26 @@ class Front:
         async with self.bodies.read(call.headers, call.receive) as body:
             start = time.monotonic()
             model.metrics.bytes.add("in", len(body))
-            request = parse_request(body, _header_length(call), model.batcher.served)
+            batcher, request = await _parsed(body, _header_length(call), model)
             left = min(self.deadline, request.timeout or self.deadline)
             id = f"{request.id or 'request'}/{next(self._numbers)}"
-            outputs = await model.batcher.submit(id, request.inputs, start + left)
+            outputs = await batcher.submit(id, request.inputs, start + left)
             response = make_response(model.name, model.version, request.id, request.outputs, outputs)
             model.metrics.seconds.observe(time.monotonic() - start)
             return response
+
+
+async def _parsed(body: bytearray, length: int | None, model: ServedModel) -> tuple[Batcher, Request]:
+    """A request, and the queue of the model that it was parsed for: an update may put another in its place
+    while a long text is parsed, which is done beside the event loop."""
+    long = (len(body) if length is None else length) > _LONG
+    while True:
+        batcher = model.batcher
+        if not long:
+            return batcher, parse_request(body, length, batcher.served)
+        request = await asyncio.to_thread(parse_request, body, length, batcher.served)
+        if batcher is model.batcher:
+            return batcher, request
 
 
 def _header_length(call: _Call) -> int | None:

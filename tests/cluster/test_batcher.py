@@ -120,6 +120,17 @@ def test_inputs_of_unequal_rows_and_of_none():
     asyncio.run(go())
 
 
+def test_a_request_of_more_rows_than_the_queue_has_places_is_refused_at_once():
+    async def go():
+        batcher = Batcher(ROWS, Worker().run, Limits(queued=4))
+        assert len((await batcher.submit("a", rows(32), soon()))["y"]) == 32
+        with pytest.raises(gr.RequestError, match="at most 32 are taken") as error:
+            await batcher.submit("b", rows(33), soon())
+        return error.value.status
+
+    assert asyncio.run(go()) == 413
+
+
 def test_the_queue_is_bounded_and_the_deadline_kept():
     worker = Worker(0.2)
 

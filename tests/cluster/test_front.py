@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from graph_runtime.cluster.front import Front
 from graph_runtime.cluster.metrics import ServingMetrics
 from graph_runtime.cluster.ports import OPEN, Port, Served
 from graph_runtime.cluster.request_bodies import Bodies
+from graph_runtime.cluster.requests import parse_request
 
 SERVED = Served((Port("x", "int64", (OPEN, 2)),), (Port("y", "int64", (OPEN, 2)),), (1, 4), ((((1, 2),),)))
 GOOD = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [1, 2], "data": [1, 2]}], "id": "q"}
@@ -203,3 +205,26 @@ def test_values_larger_than_the_largest_program_are_cut_and_joined():
     status, found = call(make_front(), INFER, raw)
     assert status == 200
     assert found["outputs"][0]["data"] == (2 * x).reshape(-1).tolist()
+
+
+def test_a_long_text_is_parsed_beside_the_loop_and_for_the_queue_that_there_is_then(monkeypatch):
+    front, x = make_front(), np.arange(4).reshape(-1, 2)
+    raw = {"inputs": [{"name": "x", "datatype": "INT64", "shape": list(x.shape), "data": x.tolist()}]}
+    text = json.dumps(raw).encode() + b" " * 300_000
+    model, parsed = front.catalog.find("m"), []
+
+    async def tripled(batch: RowBatch):
+        return {"y": 3 * batch.inputs["x"]}
+
+    def parse(*arguments):
+        if not parsed:  # an update comes meanwhile
+            model.batcher = Batcher(SERVED, tripled)
+        parsed.append(threading.current_thread())
+        return parse_request(*arguments)
+
+    monkeypatch.setattr("graph_runtime.cluster.front.parse_request", parse)
+    status, found = call(front, INFER, text)
+    assert status == 200
+    assert found["outputs"][0]["data"] == (3 * x).reshape(-1).tolist()
+    assert len(parsed) == 2
+    assert threading.main_thread() not in parsed
