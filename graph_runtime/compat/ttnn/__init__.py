@@ -95,7 +95,7 @@ uint8, uint16, uint32, int32 = (
     values.DataType.UINT32,
     values.DataType.INT32,
 )
-int8, fp8_e4m3 = values.DataType.INT8, values.DataType.FP8_E4M3
+int8, fp8_e4m3 = values.NewerType.INT8, values.NewerType.FP8_E4M3
 ROW_MAJOR_LAYOUT, TILE_LAYOUT = values.Layout.ROW_MAJOR, values.Layout.TILE
 DEVICE_STORAGE_TYPE = values.StorageType.DEVICE
 CONFIG_PATH = CONFIG_OVERRIDES = None

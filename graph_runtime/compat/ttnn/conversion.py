@@ -15,7 +15,7 @@ from .memory import MemoryConfig
 from .names import SEAMS
 from .operation import operation
 from .tensor import Tensor, on_device, on_host
-from .values import DataType, Layout, Tile
+from .values import DataType, Layout, NewerType, Tile
 
 __all__ = ["as_numpy", "as_torch", "build", "to_torch"]
 
@@ -80,10 +80,9 @@ def build(
         found = _OF_NUMPY.get(values.dtype.name)
         check(found is not None, op, f"Unsupported data type {values.dtype.name}: give dtype=")
         dtype = found
-    assert dtype is not None
-    if dtype.name not in ("INVALID",) and not hasattr(dtype, "stored"):
-        raise fatal(op, f"{dtype} is no data type")
-    if dtype in (DataType.INT8, DataType.FP8_E4M3):
+    if not isinstance(dtype, (DataType, NewerType)):
+        raise TypeError(f"{op}(): incompatible function arguments: {dtype!r} is no ttnn.DataType")
+    if isinstance(dtype, NewerType):
         raise Unsupported(f"{op}: {dtype} is not supported", op=op)
     check(dtype is not DataType.INVALID, op, "DataType.INVALID is no data type")
     if layout is None:

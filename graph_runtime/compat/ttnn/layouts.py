@@ -14,7 +14,7 @@ from .moving import moved
 from .operation import operation
 from .results import Target, device_tensor, target
 from .tensor import Tensor, on_host
-from .values import TILE_SIZE, DataType, Layout, tiled
+from .values import TILE_SIZE, DataType, Layout, Shape, tiled
 from .wide import Wide
 
 __all__: list[str] = []
@@ -98,7 +98,7 @@ def tilize(
     return _laid_out("ttnn.tilize", x, Layout.TILE, dtype or x.dtype, memory_config, 0)
 
 
-@operation("tilize_with_val_padding", "pad, copy")
+@operation("tilize_with_val_padding", "copy")
 def tilize_with_val_padding(
     input_tensor: Tensor,
     output_tensor_shape: Sequence[int],
@@ -109,8 +109,7 @@ def tilize_with_val_padding(
     use_multicore: bool = True,
     **_: Any,
 ) -> Tensor:
-    """Rows as tiles, with ``pad_value`` up to ``output_tensor_shape``: the logical shape is the input's where
-    that is the shape of whole tiles."""
+    """Rows as tiles, with ``pad_value`` up to ``output_tensor_shape``, which is the padded shape."""
     name = "ttnn.tilize_with_val_padding"
     x = _row_major(name, input_tensor)
     wanted = tuple(output_tensor_shape)
@@ -118,12 +117,9 @@ def tilize_with_val_padding(
     fits = all(a >= b for a, b in zip(wanted, x.shape, strict=True))
     check(fits, name, f"Output tensor shape {list(wanted)} must be greater than or equal to input {x.shape}")
     goal = target(name, x, memory_config, None, dtype, Layout.TILE)
-    if wanted == tuple(tiled(x.shape)):
-        return goal.wrap(x._handle, pad_value)
-    after = [a - b for a, b in zip(wanted, x.shape, strict=True)]
-    return goal.run(
-        "pad", [x._handle], {"pads": (*(0,) * len(wanted), *after), "value": float(pad_value)}, wanted
-    )
+    made = goal.wrap(x._handle, pad_value)
+    made._more = None if wanted == tuple(tiled(x.shape)) else Shape(wanted)
+    return made
 
 
 @operation("tilize_with_zero_padding", "copy")

@@ -120,8 +120,8 @@ def squeeze(input_tensor: Tensor, dim: Any = None) -> Tensor:
     dims = range(rank) if dim is None else [dim] if isinstance(dim, int) else dim
     for at in dims:
         text = f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {at})"
-        check(-rank <= at < rank, "ttnn.squeeze", text)
-    gone = {at % rank for at in dims}
+        check(-rank <= at < rank or (not rank and at in (-1, 0)), "ttnn.squeeze", text)
+    gone = {at % max(rank, 1) for at in dims}
     shape = [size for at, size in enumerate(input_tensor.shape) if at not in gone or size != 1]
     return _with_shape("ttnn.squeeze", input_tensor, shape)
 

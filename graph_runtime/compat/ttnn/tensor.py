@@ -40,6 +40,7 @@ class Tensor:
     _config: MemoryConfig | None
     _device: MeshDevice | None
     _padding: float
+    _more: Shape | None = None  # a padded shape beyond whole tiles
 
     def __init__(self, *args: Any, **kwargs: Any):
         made = SEAMS["construct"](*args, **kwargs)
@@ -73,6 +74,8 @@ class Tensor:
 
     @property
     def padded_shape(self) -> Shape:
+        if self._more is not None:
+            return self._more
         return tiled(self._handle.shape) if self.layout is Layout.TILE else self.shape
 
     @property

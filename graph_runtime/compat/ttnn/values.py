@@ -23,6 +23,7 @@ __all__ = [
     "EmbeddingsType",
     "Layout",
     "MathFidelity",
+    "NewerType",
     "PaddingMode",
     "Shape",
     "ShardDistributionStrategy",
@@ -53,8 +54,6 @@ class DataType(enum.Enum):
     UINT8 = 5
     UINT16 = 6
     INT32 = 7
-    INT8 = 9
-    FP8_E4M3 = 10
     INVALID = 8
 
     @property
@@ -74,6 +73,13 @@ class DataType(enum.Enum):
         return f"DataType.{self.name}"
 
     __repr__ = __str__
+
+
+class NewerType(enum.Enum):
+    """Types that later versions of ttnn have: named, so that what mentions them loads, and declined."""
+
+    INT8 = 9
+    FP8_E4M3 = 10
 
 
 _STORED = {

@@ -47,6 +47,22 @@ def test_padding_is_defined_and_visible(device):
     assert (ttnn.exp(made).to_torch_with_padded_shape()[:, 40:] == 0).all()
 
 
+def test_tiles_can_be_padded_further(device):
+    pytest.importorskip("torch")
+    x = on(device, np.ones((43, 76), np.float32), layout=ttnn.ROW_MAJOR_LAYOUT)
+    made = ttnn.tilize_with_val_padding(x, [64, 128], 2.0)
+    assert (made.shape, made.padded_shape) == ([43, 76], [64, 128])
+    assert made.to_torch_with_padded_shape().float().sum() == 43 * 76 + 2 * (64 * 128 - 43 * 76)
+    back = ttnn.untilize_with_unpadding(made, [42, 75])
+    assert back.to_numpy().sum() == 43 * 76
+
+
+def test_later_types_are_named_and_declined():
+    assert "INT8" not in ttnn.DataType.__members__
+    with pytest.raises(ttnn.Unsupported, match="INT8"):
+        ttnn.from_torch(VALUES, dtype=ttnn.int8)
+
+
 def test_a_sum_does_not_see_the_padding(device):
     made = ttnn.sum(on(device, pad_value=1e6), dim=-1)
     assert np.allclose(made.to_numpy(), VALUES.sum(-1), rtol=0.05, atol=0.2)
