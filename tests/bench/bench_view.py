@@ -62,10 +62,8 @@ def plotly(start: np.ndarray, end: np.ndarray, lane: np.ndarray) -> Way:
     bars = go.Bar(y=lane, x=end - start, base=start, orientation="h", width=0.8)
     text = go.Figure(bars).to_html(include_plotlyjs=True, div_id="it")
     zoom = "const d = document.getElementById('it'), r = d.layout.xaxis.range;"
-    return (
-        text,
-        f"{zoom} Plotly.relayout(d, {{'xaxis.range': [r[0] + 0.1 * (r[1] - r[0]), r[1]]}}).then(() => {_DRAWN})",
-    )
+    layout = "{'xaxis.range': [r[0] + 0.1 * (r[1] - r[0]), r[1]]}"
+    return text, f"{zoom} Plotly.relayout(d, {layout}).then(() => {_DRAWN})"
 
 
 def measure(driver: webdriver.Chrome, make: Callable[..., Way], events: int, zooms: int) -> dict[str, object]:

@@ -351,6 +351,18 @@ def test_resnet_in_two_placements(page):
     page.calm()
 
 
+def test_plans_of_unlike_models_change_places(page):
+    one = shown_of("mlp", gr.load_graph(CORPUS / "mlp.json"), ["cpu:0", "tt:0"])
+    two = shown_of("bert", gr.load_graph(CORPUS / "bert.json"), ["cpu:0", "tt:0"])
+    page.open("unlike", html_page(page_data("unlike", one, two)))
+    for name in page.js("shownViews.map(([name]) => name)"):
+        page.tab(name)
+        for at in (1, 0):
+            page.js(f"(showPlan({at}), select(nodes().name.length - 1))")
+            page.frame()
+    page.calm()
+
+
 def test_llama_says_what_bounds_and_fills_it(page, tmp_path):
     file = llama(tmp_path)
     shown = shown_of("llama", file, DEVICES, formats={"tt": "bfp8_b"}, dims={"batch": 1})

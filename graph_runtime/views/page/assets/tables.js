@@ -40,6 +40,7 @@ function dataTable(name, columns, rows, nidOf, pick = (row) => { if (nidOf(row) 
     return (value, row) => cell(column, row).toLowerCase().includes(low) || String(value).toLowerCase().includes(low);
   }
   function fill() {
+    if (!grid.isConnected && body.children.length) return; // it was replaced: its rows may be another plan's
     const first = Math.max(0, Math.floor(grid.scrollTop / ROW) - 10), last = Math.min(table.shown.length, first + Math.ceil((grid.clientHeight || 600) / ROW) + 30);
     const space = (count) => el("tr", { class: "space", "aria-hidden": "true" }, el("td", { colspan: columns.length, style: { height: `${count * ROW}px` } }));
     body.replaceChildren(space(first), ...table.shown.slice(first, last).map((row, at) => {
