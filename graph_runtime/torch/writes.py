@@ -44,25 +44,33 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     operation = _functional(op)
     if operation is None:
         return on_host(op, args, kwargs, f"no rule for {op._schema.name}")
-    if operation.written == "" and not kwargs and _again(operation, args):
-        return args[0]
+    target = _target(operation, args, kwargs)
+    if target is not None and _again(operation, args, target):
+        return target
     try:
         return _write(operation, args, kwargs)
     except Unsupported as refused:
         return on_host(op, args, kwargs, refused.args[0])
 
 
-def _again(operation: Operation, args: tuple[Any, ...]) -> bool:
-    """Write what a call makes that came to one launch before into its first argument, which shows all of its
-    storage; whether that was possible."""
+def _target(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """The tensor that a call writes which says nothing else by keywords, else None."""
+    if operation.written == "" and not kwargs:
+        return args[0]
+    return kwargs.get(operation.written) if len(kwargs) == 1 else None
+
+
+def _again(operation: Operation, args: tuple[Any, ...], target: torch.Tensor) -> bool:
+    """Write what a call makes that came to one launch before into a tensor that shows all of its storage;
+    whether that was possible."""
     try:
-        store = whole(args[0])
+        store = whole(target)
         if store is None or store.base is None:
             return False
-        made, form, _ = operation.again(args)
+        made, form, index = operation.again(args)
     except (LookupError, TypeError, AttributeError, GraphRuntimeError):
         return False  # as in Operation
-    if form.dtype is not store.dtype or made.type.shape != store.base.type.shape:
+    if form.dtype is not store.dtype or made.type.shape != store.base.type.shape or index != store.index:
         return False
     store.settle(made, store.dtype)
     return True
