@@ -25,7 +25,7 @@ function whereCard() {
   const copies = told.copies.filter((row) => !row.at_input), moved = copies.reduce((sum, row) => sum + row.bytes, 0);
   return card("Where did my nodes go, and why?",
     el("p", { class: "say" }, `${most.nodes.toLocaleString("en")} of ${plural(all, "node")} run on ${most.device}; `
-      + (copies.length ? `${plural(copies.reduce((sum, row) => sum + row.copies, 0), "copy").replace("copys", "copies")} move ${bytesText(moved)} on each run.` : "no run copies anything.")),
+      + (copies.length ? `copies of each run: ${copies.reduce((sum, row) => sum + row.copies, 0).toLocaleString("en")}, ${bytesText(moved)}.` : "no run copies anything.")),
     meter(told.devices.map((row, did) => [row.nodes / all, paint(did), `${row.device}: ${row.nodes}`]), told.devices.map((row) => `${row.device} ${row.nodes}`).join(", ")),
     plainTable(["device", "board", "nodes", "time", "share"], told.devices.map((row) => [row.device, row.board, row.nodes.toLocaleString("en"), nsText(row.ns), percent(row.share)]), [2, 3, 4]),
     el("h3", {}, "Why"),

@@ -138,7 +138,7 @@ function drawLane(ctx, b, drawing, lane, how) {
     if (right < drawn + 0.5 && !chosen) continue;
     drawn = x + w;
     ctx.fillStyle = how.colours.of(e.nid[at]);
-    ctx.globalAlpha = how.on.critical && critical.size && !critical.has(at) && !chosen ? 0.45 : 1;
+    ctx.globalAlpha = how.on.critical && critical.size && !critical.has(at) && e.run[at] === 0 && !chosen ? 0.45 : 1;
     ctx.fillRect(x, top, w, high);
     if (e.dispatch[at] && w > 3) { ctx.fillStyle = how.soft; ctx.globalAlpha *= 0.6; ctx.fillRect(x, top, Math.min(e.dispatch[at] * b.kx, w), 3); }
     ctx.globalAlpha = 1;
