@@ -1,9 +1,9 @@
 """What ttnn's elementwise kernels are made of: blocks that the SFPU runs through for each tile, and programs
 that go to DRAM and back.
 
-Blocks are counted by the methods that tt-metal's kernels state (llk_sfpu, 2026-09): a tile runs through
-both sides of a condition, so both count. No count is fitted to an op's time; those of erfinv, i0, i1,
-lgamma, digamma, polygamma, logit, logaddexp, xielu and gelu_bw are estimates from their formulas. ``exp``
+Blocks are counted by the methods that the tables of measured ops name (range reduction, Newton steps,
+degree of a polynomial): a tile runs through both sides of a condition, so both count. They are estimates from
+the formulas, made with the measured times in view, not read off tt-metal's kernels. ``exp``
 has the range reduction, ``recip``, ``sqrt`` and ``log1p`` their Newton steps, ``log`` exponent and cubic,
 ``range`` the reduction of an angle; ``poly`` is a dependent multiply-add with its constant, ``branch`` a
 predicated choice, ``pass`` one more way through DST. After a bar: in 32-bit mode, where code is longer. An

@@ -130,7 +130,11 @@ class Operation:
         order = [positions.get(id(x), x) for x in inputs]
         known = {id(x) for x in emitter.constants}
         call = ready_call(op, attrs, tuple(inputs))
-        if call is None or any(x.__class__ is not int and id(x) not in known for x in order):
+        if (
+            call is None
+            or call.launcher is None
+            or any(x.__class__ is not int and id(x) not in known for x in order)
+        ):
             return
         if len(self.ready) >= _MOST:
             self.ready.clear()

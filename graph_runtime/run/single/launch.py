@@ -65,7 +65,9 @@ class Launcher:
 
     def launch_of(self, count: int) -> Callable[..., Tensor]:
         """launch of ``count`` tensors, each an argument, as quick as it goes."""
-        return {1: self.launch_one, 2: self.launch_pair}.get(count, lambda *inputs: self.launch(inputs))
+        if count == 1:
+            return self.launch_one
+        return self.launch_pair if count == 2 else lambda *inputs: self.launch(inputs)
 
     def launch_one(self, a: Tensor) -> Tensor:
         """launch((a,)), where it has a buffer. Raises AttributeError or TypeError for one that has none or is
