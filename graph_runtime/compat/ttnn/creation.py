@@ -45,6 +45,7 @@ def _filled(
     dtype = dtype or DataType.BFLOAT16
     layout = layout or (Layout.TILE if dtype.is_block else Layout.ROW_MAJOR)
     check(not (dtype.is_block and layout is Layout.ROW_MAJOR), op, f"{dtype} needs Layout.TILE")
+    check(all(int(size) >= 0 for size in shape), op, f"the shape {list(shape)} has a negative size")
     kind = np.float32 if dtype.is_float else np.int64
     values = np.full(tuple(int(size) for size in shape), value, kind)
     padding = 0 if dtype.is_block else values.flat[0] if values.size else 0

@@ -38,6 +38,7 @@ class Operation:
         self.python_fully_qualified_name = f"ttnn.{name}"
         self.__name__ = self.python_fully_qualified_name
         self.__doc__ = function.__doc__
+        function.__qualname__ = self.__name__  # in the TypeErrors of Python's own
         self.function, self.served, self.limits, self.reason = function, served, limits, reason
         self.name = name
         self._golden: Callable[..., Any] | None = None

@@ -222,7 +222,7 @@ def cumsum(
         "ttnn.cumsum",
         f"The requested cumulation axis is {dim}, while the input tensor has rank {rank}",
     )
-    goal = target("ttnn.cumsum", x, memory_config, out, dtype)
+    goal = target("ttnn.cumsum", x, memory_config, out, None if out is not None else dtype)
     if not rank or not math.prod(x.shape):
         return goal.wrap(kernels.copied(x._handle))
     w = Wide(x._handle.device)
@@ -256,7 +256,7 @@ def cumprod(
         name,
         f"The requested cumulation axis is {dim}, while the input tensor has rank {rank}",
     )
-    goal = target(name, x, memory_config, out, dtype)
+    goal = target(name, x, memory_config, out, None if out is not None else dtype)
     w = Wide(x._handle.device)
     made = w.int32(x._handle)
     if not rank or not math.prod(x.shape):

@@ -129,6 +129,9 @@ def target(
 ) -> Target:
     """Where a result goes by an operation's usual arguments: as the first input unless they say otherwise."""
     assert first._device is not None
+    if not isinstance(memory_config, MemoryConfig | None):
+        kind = type(memory_config).__name__
+        raise TypeError(f"{op}(): incompatible function arguments: memory_config is a {kind}")
     if output_tensor is not None:
         device_tensor(op, output_tensor, "output tensor")
         if dtype is not None and dtype is not output_tensor.dtype:
