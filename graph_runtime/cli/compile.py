@@ -69,7 +69,8 @@ def compile_(
     verbose: opt.Verbose = False,
     json: opt.Json = False,
 ) -> None:
-    """Import a model, place and plan it, generate and compile C for its kernels, and write a bundle.
+    """Import a model, place and plan it, generate and compile C for its kernels, and write a bundle. A model
+    of open sizes keeps them: it is in the bundle, beside programs for the sizes that --dim gives.
 
     Example: graph-runtime compile model.onnx --device cpu:0 --device tt:0 -o model.bundle
 
