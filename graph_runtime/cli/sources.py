@@ -123,6 +123,10 @@ def open_program(
     """Read MODEL; of a bundle the first program, and say so on stderr where there are more. As
     open_programs."""
     programs = open_programs(path, devices, libraries, params, options, tell, native=native, rebuild=rebuild)
+    if not programs:
+        raise InputError(
+            f"{path} has no programs, but a model of open sizes: run, plan or estimate it", got=str(path)
+        )
     first = programs[0]
     if len(programs) > 1 and first.entry is not None:
         names = ", ".join(program.entry.name for program in programs[:8] if program.entry)
