@@ -57,7 +57,7 @@ def _target(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any])
     """The tensor that a call writes which says nothing else by keywords, else None."""
     if operation.written == "" and not kwargs:
         return args[0]
-    return kwargs.get(operation.written) if len(kwargs) == 1 else None
+    return kwargs.get(operation.written or "") if len(kwargs) == 1 else None
 
 
 def _again(operation: Operation, args: tuple[Any, ...], target: torch.Tensor) -> bool:

@@ -17,7 +17,7 @@
 #define GR_UNIT 1                      /* elements of k of a unit of B */
 #define GR_HALVES 1                    /* steps that multiply a unit, each with a float of A */
 #define GR_B_LOAD(b, half) (*(const GR_V *)(b))
-#define GR_STEP(x, y, z) GR_ISA_FUSED(x, y, z)
+#define GR_TERM(x, y, z) GR_ISA_FUSED(x, y, z)
 #else
 #define GR_OF_(name) GR_ISA(name)
 #define GR_OF(name) GR_OF_(name##_pairs)
@@ -25,11 +25,11 @@
 #if GR_B_FORM == GR_B_DOTS
 #define GR_HALVES 1
 #define GR_B_LOAD(b, half) (*(const GR_V *)(b))
-#define GR_STEP(x, y, z) GR_ISA(gr_dot)(x, y, z)
+#define GR_TERM(x, y, z) GR_ISA(gr_dot)(x, y, z)
 #else
 #define GR_HALVES 2
 #define GR_B_LOAD(b, half) GR_OF(gr_panels_half)(b, half)
-#define GR_STEP(x, y, z) GR_ISA_FUSED(x, y, z)
+#define GR_TERM(x, y, z) GR_ISA_FUSED(x, y, z)
 #endif
 #endif
 
@@ -111,7 +111,7 @@ GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, in
           float x = a[i * a_row + half];
           GR_V all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 2
-          for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_STEP(all, in[v], acc[i * 2 + v]);
+          for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_TERM(all, in[v], acc[i * 2 + v]);
         }
       }
     }
@@ -216,7 +216,7 @@ GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t uni
         GR_V all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 8
         for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
-          acc[l][v] = GR_STEP(all, GR_B_LOAD(b + (p + l) * GR_PANEL + v * GR_ISA_LANES, half), acc[l][v]);
+          acc[l][v] = GR_TERM(all, GR_B_LOAD(b + (p + l) * GR_PANEL + v * GR_ISA_LANES, half), acc[l][v]);
       }
     }
   }
@@ -227,7 +227,7 @@ GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t uni
       GR_V all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 8
       for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
-        acc[0][v] = GR_STEP(all, GR_B_LOAD(b + p * GR_PANEL + v * GR_ISA_LANES, half), acc[0][v]);
+        acc[0][v] = GR_TERM(all, GR_B_LOAD(b + p * GR_PANEL + v * GR_ISA_LANES, half), acc[0][v]);
     }
   }
 #pragma GCC unroll 8
@@ -351,7 +351,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
 #undef GR_UNIT
 #undef GR_HALVES
 #undef GR_B_LOAD
-#undef GR_STEP
+#undef GR_TERM
 #undef GR_B_FORM
 #undef GR_ISA_ROWS
 #include "isa/end.h"

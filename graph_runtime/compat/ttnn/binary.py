@@ -45,6 +45,8 @@ class Pair:
     def __init__(self, name: str, a: Any, b: Any):
         self.name, self.swapped = name, not isinstance(a, Tensor)
         self.first = device_tensor(name, b if self.swapped else a)
+        self.a: Any
+        self.b: Any
         self.a, self.b = (self.first, a) if self.swapped else (a, b)
         if isinstance(self.b, Tensor):
             device_tensor(name, self.b)

@@ -180,10 +180,8 @@ def arange(
     layout: Layout = Layout.ROW_MAJOR,
 ) -> Tensor:
     """Whole numbers from ``start`` (0) to before ``end``, one dimension."""
-    if len(bounds) == 3:
-        bounds, step = bounds[:2], bounds[2]
     if bounds:
-        start, end = (start or 0, bounds[0]) if len(bounds) == 1 else bounds
+        start, end, step = (start or 0, *bounds, step) if len(bounds) == 1 else (*bounds, step)[:3]
     start = start or 0
     check(end is not None, "ttnn.arange", "end is missing")
     assert end is not None

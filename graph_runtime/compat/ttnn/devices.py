@@ -30,6 +30,7 @@ __all__ = [
     "create_mesh_device",
     "get_arch_name",
     "get_device_ids",
+    "get_memory_view",
     "get_num_devices",
     "is_blackhole",
     "is_wormhole_b0",
@@ -343,9 +344,16 @@ class MemoryView:
         from ...run import core
 
         memory = device.chip.descriptor.memory(DRAM if kind is BufferType.DRAM else L1)
-        stats = core.open_device(device.chip).stats(memory.name)
+        number, handle = device.chip.descriptor.memories.index(memory), core.open_device(device.chip)
+        stats = handle.stats(number)
+        taken = stats.allocated - core.lib.gr_buffers_idle(handle.pointer, number)  # idle: kept for the next
         self.num_banks = memory.banks
         self.total_bytes_per_bank = memory.usable
-        self.total_bytes_allocated_per_bank = stats.allocated
-        self.total_bytes_free_per_bank = memory.usable - stats.allocated
+        self.total_bytes_allocated_per_bank = taken
+        self.total_bytes_free_per_bank = memory.usable - taken
         self.largest_contiguous_bytes_free_per_bank = stats.largest_free
+
+
+def get_memory_view(device: MeshDevice, buffer_type: BufferType) -> MemoryView:
+    """What the banks of a memory hold now, in bytes; of L1, tensors only. ``device``: an open one."""
+    return MemoryView(device, buffer_type)

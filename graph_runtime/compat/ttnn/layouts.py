@@ -201,8 +201,7 @@ def fill_implicit_tile_padding(
     if x.layout is Layout.ROW_MAJOR or x.shape == x.padded_shape:
         return x
     made = moved(name, x, memory_config or x.memory_config())
-    padding = np.float32(fill_value) if x.dtype.is_float else int(fill_value)
-    made._padding = float(padding) if x.dtype.is_float else padding
+    made._padding = float(np.float32(fill_value)) if x.dtype.is_float else int(fill_value)
     return made
 
 

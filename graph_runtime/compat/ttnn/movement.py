@@ -171,7 +171,10 @@ def _indexed(tensor: Tensor, key: Any) -> tuple[list[int], list[int], list[int],
                 raise IndexError(
                     f"Index {item} (converted to {where}) is out of bounds for dimension {dim} of size {size}"
                 )
-            starts.append(where), ends.append(where + 1), steps.append(1), gone.append(dim)
+            starts.append(where)
+            ends.append(where + 1)
+            steps.append(1)
+            gone.append(dim)
         else:
             raise TypeError(
                 f"a tensor is indexed by integers, slices and one ellipsis, not {type(item).__name__}"

@@ -293,7 +293,7 @@ def group_norm(
     are those of create_group_norm_weight_bias_rm where C is a multiple of 32."""
     op = "ttnn.group_norm"
     x = device_tensor(op, input_tensor)
-    n, _, rows, channels = x.shape.to_rank(4)
+    n, _one, rows, channels = x.shape.to_rank(4)
     check(channels % num_groups == 0, op, f"{channels} channels cannot be cut into {num_groups} groups")
     w = Wide(x._handle.device)
     cut = w.reshape(w.rows(x._handle), (n, rows, num_groups, channels // num_groups))

@@ -52,7 +52,7 @@ for _name, _of in {
     setattr(Tensor, f"__{_name}__", _operator(_of))
 for _name, _of, _turned in (("radd", "add", False), ("rmul", "multiply", False), ("rtruediv", "rdiv", False)):
     setattr(Tensor, f"__{_name}__", _operator(_of, _turned))
-Tensor.__getitem__ = getitem  # type: ignore[attr-defined]
+Tensor.__getitem__ = getitem  # type: ignore[attr-defined,misc]
 
 
 def is_tensor_storage_on_device(tensor: Tensor) -> bool:

@@ -48,9 +48,9 @@ def pad(
         raise Unsupported(f"ttnn.pad of integers by {value} is not supported", op=name)
     shape = tuple(a + size + b for (a, b), size in zip(pairs, x.shape, strict=True))
     attrs = {"pads": tuple(a for a, _ in pairs) + tuple(b for _, b in pairs), "value": float(value)}
-    made = goal.run("pad", [x._handle], attrs, shape)
-    made._padding = 0 if rows else value
-    return made
+    padded = goal.run("pad", [x._handle], attrs, shape)
+    padded._padding = 0 if rows else value
+    return padded
 
 
 def _pairs(

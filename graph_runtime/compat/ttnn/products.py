@@ -140,12 +140,12 @@ def _linear(
         return made if bias is None else _biased(goal, made, bias)
     addend = None if bias is None else tiled_input(op, bias, "bias must be tilized")._handle
     placed = core_grid is not None or program_config is not None
-    made = _multiplied(product, addend, compute_kernel_config, placed)
+    values = _multiplied(product, addend, compute_kernel_config, placed)
     fused = getattr(program_config, "fused_activation", None)
     last = [x for x in (fused, activation) if x is not None]
     if not last:
-        return goal.wrap(made)
-    wide = Tensor.of(made, DataType.FLOAT32, Layout.TILE, DRAM_MEMORY_CONFIG, goal.device)
+        return goal.wrap(values)
+    wide = Tensor.of(values, DataType.FLOAT32, Layout.TILE, DRAM_MEMORY_CONFIG, goal.device)
     return goal.wrap(chain(wide, last)._handle)
 
 

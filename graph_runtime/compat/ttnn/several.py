@@ -22,7 +22,7 @@ def _session(
 
     builder = GraphBuilder(device=device)
     inputs = [builder.input(f"x{at}", shape, dtype) for at, (dtype, shape) in enumerate(types)]
-    made = builder.op(op, *inputs, **dict(attrs))
+    made: Any = builder.op(op, *inputs, **dict(attrs))
     builder.output(*made)
     return create(builder, devices=[device]).session
 

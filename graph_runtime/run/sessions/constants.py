@@ -112,7 +112,7 @@ class Owner(Home, Protocol):
         """Let entries live elsewhere: {entry: address and owner}."""
 
 
-class Held(NamedTuple):
+class HeldConstant(NamedTuple):
     """Where an entry of a constant lives: in ``memory``, a Buffer, or an array of the host that stays;
     whether others may read it there, too."""
 
@@ -159,7 +159,7 @@ def share(
 
 def hold(
     home: Home, index: int, value: Any, digests: dict[int, bytes], staying: bool = False
-) -> dict[int, Held]:
+) -> dict[int, HeldConstant]:
     """{entry: where it lives} of a graph input with these values, and of the copies that are made of it when
     it is set: each on its device, made if it is not there yet. It stays there while the answer is kept.
 
@@ -173,11 +173,11 @@ def hold(
     given = as_array(value.numpy() if isinstance(value, Tensor) else value, graph.entry_type(eid), what)
     sources: dict[int, Any] = {eid: given}
     rounded: dict[int, tuple[str, ...]] = {eid: ()}
-    found: dict[int, Held] = {}
+    found: dict[int, HeldConstant] = {}
     for made in _chain(home, index):
         source, layout = eid if made == eid else _source(graph, made), plan.layout(made)
         if made == eid and staying and fits(home, index, given):
-            found[eid] = Held(given, False)
+            found[eid] = HeldConstant(given, False)
             continue
         shared = can_be_shared and layout.memory != HOST
         if shared:
@@ -197,7 +197,7 @@ def hold(
                     buffer = _held[key] = _filled(home, made, sources[source], what)
         else:
             buffer = _filled(home, made, sources[source], what)
-        found[made] = Held(buffer, shared)
+        found[made] = HeldConstant(buffer, shared)
         sources[made] = _view(plan, made, buffer)
         rounded[made] = rounded[source] + ((layout.format,) if layout.memory != HOST else ())
     return found

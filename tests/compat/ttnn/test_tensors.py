@@ -188,3 +188,13 @@ def test_programs_are_counted_by_what_differs(device):
     assert device.num_program_cache_entries() == 1
     ttnn.exp(on(device, VALUES[:1]))
     assert device.num_program_cache_entries() == 2
+
+
+def test_a_memory_view_counts_what_a_tensor_takes_of_each_bank(device):
+    before = ttnn.get_memory_view(device, ttnn.BufferType.DRAM)
+    held = ttnn.zeros((32 * before.num_banks, 32), layout=ttnn.TILE_LAYOUT, device=device)  # a tile a bank
+    after = ttnn.get_memory_view(device, ttnn.BufferType.DRAM)
+    assert after.total_bytes_allocated_per_bank - before.total_bytes_allocated_per_bank == 2048
+    assert after.total_bytes_free_per_bank == before.total_bytes_free_per_bank - 2048
+    assert ttnn.get_memory_view(device, ttnn.BufferType.L1).total_bytes_allocated_per_bank == 0
+    ttnn.deallocate(held)
