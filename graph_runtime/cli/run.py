@@ -149,7 +149,8 @@ def run(
     differences = compare_outputs(values, names, expected, rtol, atol) if expect else None
     reports = [_compare(program, prepared, module)] if compare else []
     write_visualizer(visualizer, module.session.plan, program.name, reports)
-    _write_page(html, program.name, prepared, timeline, *reports)
+    kept = _kept(prepared, module, values) if html else {}
+    _write_page(html, program.name, prepared, timeline, kept, *reports)
     if against:
         judge = _judge(against, graph, options, device, _inputs(program, module))
         reports.append(judge.compare(values, module.session.plan))
@@ -262,20 +263,31 @@ def _inputs(program: OpenedProgram, module: GraphModule) -> dict[str, np.ndarray
     return _arrays(module, [name for name in program.graph.input_names if name not in program.constants])
 
 
+def _kept(prepared: Prepared, module: GraphModule, outputs: Sequence[np.ndarray]) -> dict[int, np.ndarray]:
+    """{eid of the plan's graph: its value} of inputs that are no constants, and of outputs."""
+    graph, constants = module.session.plan.graph, prepared.model.constants
+    eids = dict(zip(graph.input_names, graph.input_eids.tolist(), strict=True))
+    inputs = _arrays(module, [name for name in eids if name not in constants])
+    kept = {eids[name]: value for name, value in inputs.items()}
+    return kept | dict(zip(np.asarray(graph.outputs).tolist(), outputs, strict=True))
+
+
 def _write_page(
     html: Path | None,
     name: str,
     prepared: Prepared,
     measured: Timeline | None,
+    kept: dict[int, np.ndarray],
     compared: Comparison | None = None,
 ) -> None:
-    """The page of a run, if it was asked for: measured times beside predicted ones, and what was compared."""
+    """The page of a run, if it was asked for: measured times beside predicted ones, numbers of what it
+    has left, and what was compared."""
     if html and measured is not None:
         from ..simulation.simulation import simulate
 
         timelines = {"measured": measured, "simulated": simulate(measured.plan)}
         comparison = None if compared is None else compared.as_dict()
-        write_prepared_page(html, name, prepared, timelines=timelines, comparison=comparison)
+        write_prepared_page(html, name, prepared, timelines=timelines, comparison=comparison, kept=kept)
 
 
 def _storable(value: np.ndarray) -> np.ndarray:

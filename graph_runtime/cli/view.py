@@ -20,6 +20,7 @@ from ..views.page.html import html_page
 from ..views.page.node_errors import accuracy_data
 from ..views.page.serve import page_server
 from ..views.page.shown import Shown
+from ..views.page.tensors import tensor_data
 from ..views.page.traces import is_trace, read_trace, trace_page, trace_timeline
 from . import options as opt
 from .estimate import Runs, SetInputs
@@ -153,7 +154,9 @@ def _add(plan: dict[str, Any], path: Path, kind: str, text: bytes) -> None:
         number = {name: nid for nid, name in enumerate(names)}
         plan["timelines"].append(plain(trace_timeline(read_trace(text, str(path)), number, "trace")))
     else:
-        plan["accuracy"] = plain(accuracy_data(read_comparison(text, str(path)), names))
+        comparison = read_comparison(text, str(path))
+        plan["accuracy"] = plain(accuracy_data(comparison, names))
+        plan["tensors"] = plain(tensor_data(names, comparison))
 
 
 def _serve(page: bytes, port: int) -> None:

@@ -14,6 +14,7 @@ from ..ir.ops.inputs import nmse
 from ..ir.ops.numerics import Numerics
 from ..plan import Plan
 from ..views.notebook import table_of
+from ..views.tensor_numbers import TensorNumbers
 from .bisection import FirstDifference
 from .ulp import ElementDifference, steps_of, ulps, worst_elements
 
@@ -31,7 +32,7 @@ class EntryDifference:
     is not 0; ``correlation`` is Pearson's (PCC), ``cosine`` that of the angle between the two; both are 1.0
     where the two are equal, 0.0 where they are not and one has no direction. ``max_ulp``, ``p99_ulp``: the
     greatest distance and the 99th percentile, in steps of bf16 at the wanted element where that is not 0; 0.0
-    of integers. ``worst``: the elements with the greatest absolute errors."""
+    of integers. ``numbers``: of what was got. ``worst``: the elements with the greatest absolute errors."""
 
     name: str
     op: str
@@ -44,6 +45,7 @@ class EntryDifference:
     cosine: float
     max_ulp: float
     p99_ulp: float
+    numbers: TensorNumbers
     worst: tuple[ElementDifference, ...] = ()
 
     @classmethod
@@ -74,13 +76,18 @@ class EntryDifference:
             cosine=_cosine(a, w, error),
             max_ulp=float(steps.max(initial=0.0)),
             p99_ulp=float(np.quantile(steps, 0.99)) if steps.size else 0.0,
+            numbers=TensorNumbers.of(got),
             worst=tuple(worst_elements(got, want, digits)),
         )
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON-able values."""
         made = {name: getattr(self, name) for name in self.__slots__}
-        return made | {"type": str(self.type), "worst": [element.as_dict() for element in self.worst]}
+        return made | {
+            "type": str(self.type),
+            "numbers": self.numbers.as_dict(),
+            "worst": [element.as_dict() for element in self.worst],
+        }
 
     def __str__(self) -> str:
         return (

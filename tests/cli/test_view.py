@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 import graph_runtime as gr
@@ -50,13 +51,28 @@ def test_two_plans_a_trace_and_a_comparison(graph_file, tmp_path, capsys):
     printed.write_text(capsys.readouterr().out)
     (found,) = data_of(page)["plans"]
     assert [row["name"] for row in found["accuracy"]["nodes"]] == ["mm", "sm"]
+    runs = dict.fromkeys(found["tensors"]["run"])
+    assert list(runs) == ["this run", "errors added up", "node alone"]
     assert call("view", graph_file, trace, *DEVICES, "-o", page) == 0
     assert [line["label"] for line in data_of(page)["plans"][0]["timelines"]] == ["simulated", "trace"]
     assert call("view", graph_file, printed, *DEVICES, "-o", page) == 0
     assert data_of(page)["plans"][0]["accuracy"]["ok"] is True
+    assert set(data_of(page)["plans"][0]["tensors"]["name"]) == {"mm", "sm"}
     for alone in (trace, printed):
         assert call("view", alone, "-o", page) == 0
         assert data_of(page)["plans"][0]["graph"]["tree"] is None
+
+
+def test_a_run_alone_has_numbers_of_its_inputs_and_outputs(graph_file, tmp_path):
+    page, made = tmp_path / "page.html", tmp_path / "made.npz"
+    given = ("--input", "x=random", "--input", "w=random")
+    assert call("run", graph_file, *DEVICES, *given, "--html", page, "-o", made) == 0
+    (found,) = data_of(page)["plans"]
+    t = found["tensors"]
+    assert t["name"] == ["x", "w", "sm"]
+    (value,) = np.load(made).values()
+    assert t["max"][2] == pytest.approx(float(value.max()), rel=1e-5)
+    assert t["size"] == [64 * 128, 128 * 64, 64 * 64]
 
 
 def test_a_plan_that_does_not_fit_has_its_page(tmp_path, capsys):

@@ -53,6 +53,7 @@ def bare_page(
     devices: Sequence[str],
     timelines: list[Row],
     accuracy: Row | None,
+    tensors: Row | None = None,
 ) -> Row:
     edges: Row = {key: [] for key in ("from", "to", "type", "layout", "bytes", "drawn")}
     plan: Row = {
@@ -66,6 +67,7 @@ def bare_page(
         "cores": [],
         "roofline": [],
         "accuracy": accuracy,
+        "tensors": tensors,
         "answers": None,
     }
     return {

@@ -12,6 +12,7 @@ from ...base.json_text import parse_json
 from .bare import bare_nodes, bare_page
 from .columns import Texts
 from .node_errors import accuracy_data
+from .tensors import NUMBERS, tensor_data
 
 __all__ = ["comparison_of", "comparison_page", "read_comparison"]
 
@@ -54,9 +55,21 @@ def _check_row(row: Any, path: str, what: str) -> None:
         raise DocumentError(f"{what}: {path} has name, op, device and type as texts", path=path)
     for key in _NUMBERS:
         _number(row.get(key), f"{path}.{key}", what)
+    _check_numbers(row.get("numbers"), f"{path}.numbers", what)
     worst = row.get("worst", [])
     if not isinstance(worst, list) or not all(map(_is_element, worst)):
         raise DocumentError(f"{what}: {path}.worst has objects with at, got and wanted", path=f"{path}.worst")
+
+
+def _check_numbers(numbers: Any, path: str, what: str) -> None:
+    """None: of a file that an older version wrote."""
+    if numbers is None:
+        return
+    first = numbers.get("first") if isinstance(numbers, dict) else None
+    if not isinstance(first, list) or not all(isinstance(value, int | float | str) for value in first):
+        raise DocumentError(f"{what}: {path} is an object with a list first", path=path)
+    for key in NUMBERS:
+        _number(numbers.get(key), f"{path}.{key}", what)
 
 
 def _is_element(one: Any) -> bool:
@@ -92,4 +105,6 @@ def comparison_page(comparison: Row, title: str, command: str = "") -> Row:
         layouts=[""] * len(rows),
         causes=[""] * len(rows),
     )
-    return bare_page(title, command, texts, nodes, devices, [], accuracy_data(comparison, list(rows)))
+    names = list(rows)
+    tensors = tensor_data(names, comparison)
+    return bare_page(title, command, texts, nodes, devices, [], accuracy_data(comparison, names), tensors)

@@ -13,6 +13,7 @@ from .node_errors import accuracy_data
 from .nodes import graph_data
 from .roofline import roofline_data
 from .shown import Shown
+from .tensors import kept_of, tensor_data
 from .two_plans import moved_data
 
 __all__ = ["VERSION", "page_data", "plan_data"]
@@ -34,7 +35,7 @@ def page_data(title: str, *shown: Shown, command: str = "") -> dict[str, Any]:
 
 def plan_data(shown: Shown) -> dict[str, Any]:
     """{"name", "problem", "warnings", "devices", "graph", "timelines", "pools", "cores", "roofline",
-    "accuracy", "answers", "texts"}: a part a view, null where there is nothing of it."""
+    "accuracy", "tensors", "answers", "texts"}: a part a view, null where there is nothing of it."""
     plan, pools = shown.plan, pool_data(shown)
     names, compared = plan.graph.names, shown.comparison
     found = {
@@ -51,6 +52,7 @@ def plan_data(shown: Shown) -> dict[str, Any]:
         "cores": core_data(shown),
         "roofline": roofline_data(shown),
         "accuracy": None if compared is None else accuracy_data(compared, names),
+        "tensors": tensor_data(names, compared, kept_of(shown)),
         "answers": answers(shown, pools),
     }
     return {**plain(found), "texts": shown.texts.all}

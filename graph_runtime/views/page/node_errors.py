@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["accuracy_data"]
+__all__ = ["accuracy_data", "nid_of"]
 
 _OF_ROW = ("nmse", "max_abs", "max_rel", "correlation", "max_ulp")
 
@@ -34,10 +34,14 @@ def accuracy_data(comparison: Mapping[str, Any], names: Sequence[str]) -> dict[s
     }
 
 
+def nid_of(name: str, number: Mapping[str, int]) -> int | None:
+    """The node of a compared value, "split" or "split:1", one output of several; None: not in the plan."""
+    return number.get(name, number.get(name.rpartition(":")[0]))
+
+
 def _head(one: Mapping[str, Any], number: Mapping[str, int]) -> dict[str, Any]:
-    nid = number.get(one["name"], number.get(one["name"].rpartition(":")[0]))
     return {
-        "nid": nid,
+        "nid": nid_of(one["name"], number),
         "alone": None,
         "added": None,
         **{key: one[key] for key in ("name", "op", "device", "type")},

@@ -29,8 +29,9 @@ class Shown:
     """``name`` of the plan; ``timelines`` {"simulated" or "measured": Timeline} of it, the first one counts
     in tables and in memory; ``constants``: names of inputs that a run does not set; ``notes``: what the
     front-end and the rewrites did; ``origins``: {node: nodes of the source that it stands for}.
-    ``comparison``: Comparison.as_dict() of the plan's nodes, None: not compared. ``problem``: why the plan
-    cannot run, "" if it can."""
+    ``comparison``: Comparison.as_dict() of the plan's nodes, None: not compared. ``kept``: {eid of the plan's
+    graph: its value}, what a run has left in its inputs and outputs. ``problem``: why the plan cannot run, ""
+    if it can."""
 
     name: str
     plan: Plan
@@ -39,6 +40,7 @@ class Shown:
     notes: Sequence[Note] = ()
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     comparison: Mapping[str, Any] | None = None
+    kept: Mapping[int, np.ndarray] = field(default_factory=dict)
     problem: str = ""
     texts: Texts = field(default_factory=Texts)
 

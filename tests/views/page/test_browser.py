@@ -256,6 +256,11 @@ def test_a_small_model_selects_zooms_filters_and_compares(page):
     assert page.text("#selected") == "mm"
     assert "float32[64, 96]" in page.text("aside")
     assert "native/kernels/tt/" in page.text("aside")
+    assert "Numbers" in page.text("aside")
+    assert "first of node alone: " in page.text("aside")
+    at = "plan().tensors.nid.indexOf(state.nid)"
+    assert page.js(f"String(plan().tensors.max[{at}])") in page.text("aside")
+    page.shoot("numbers")
     page.tab("timeline")
     before = page.js("made.timeline.board.kx")
     page.driver.find_element(By.CSS_SELECTOR, "#view-timeline canvas").send_keys("+")
@@ -280,6 +285,9 @@ def test_a_small_model_selects_zooms_filters_and_compares(page):
     assert [row.text.split()[0] for row in rows] == ["mm"]
     assert page.js("made.tables.table.csv().split('\\r\\n').length") == 2
     page.js("(made.tables.table.sort(4), 1)")
+    page.driver.find_element(By.CSS_SELECTOR, "#view-tables select").send_keys("tensors")
+    page.frame()
+    assert "errors added up" in page.text("#view-tables .grid")
     page.calm()
 
 

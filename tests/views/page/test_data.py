@@ -18,6 +18,8 @@ from graph_runtime.views.page.answers import without_numbers
 from graph_runtime.views.page.cores import utilisation
 from graph_runtime.views.page.data import page_data
 from graph_runtime.views.page.shown import Shown
+from graph_runtime.views.page.tensors import tensor_data
+from graph_runtime.views.tensor_numbers import TensorNumbers
 
 pytestmark = pytest.mark.core
 
@@ -154,6 +156,59 @@ def test_a_comparison_is_on_its_nodes():
     worst = rows["mm"]["alone"]["worst"][0]
     assert abs(worst["got"] - worst["wanted"]) == pytest.approx(rows["mm"]["alone"]["max_abs"])
     assert len(worst["at"]) == 2
+
+
+def test_numbers_are_those_of_what_a_run_kept():
+    module = gr.create(sharded(), None, DEVICES)
+    x = np.ones((300, 200), np.float32)
+    x[0, :3] = np.nan, np.inf, 0
+    module.run(x=x, w=np.zeros((200, 128), np.float32))
+    planned = module.session.plan
+    (eid,) = (int(eid) for eid in planned.graph.outputs)
+    (of_x,) = (
+        int(eid)
+        for name, eid in zip(planned.graph.input_names, planned.graph.input_eids, strict=True)
+        if name == "x"
+    )
+    kept = {of_x: x, eid: module.get_output(0).numpy()}
+    shown = Shown("net", planned, {"simulated": simulate(planned)}, kept=kept)
+    (found,) = data_of(shown)["plans"]
+    t = found["tensors"]
+    assert [found["graph"]["nodes"]["name"][nid] for nid in t["nid"]] == ["x", t["name"][1]]
+    assert [t[key][0] for key in ("size", "min", "max", "nan", "inf", "zeros")] == [60000, 0, 1, 1, 1, 1]
+    assert t["mean"][0] == pytest.approx(1 - 1 / 59998, rel=1e-5)
+    assert t["first"][0] == ["nan", "inf", 0, 1, 1, 1, 1, 1]
+    assert t["nan"][1] == 128
+    assert t["left_out"] == 0
+    assert data_of(shown_of(sharded()))["plans"][0]["tensors"] is None
+
+
+def test_numbers_of_nodes_come_from_a_comparison():
+    rng = np.random.default_rng(0)
+    inputs = {"x": rng.normal(3, 2, (300, 200)).astype(np.float32), "w": np.eye(200, 128, dtype=np.float32)}
+    compared = compare(sharded(), None, DEVICES, inputs=inputs, nodes=True).as_dict()
+    found = tensor_data(["mm", "act"], compared)
+    assert set(zip(found["name"], found["run"], strict=True)) == {
+        (name, run) for name in ("mm", "act") for run in ("errors added up", "node alone")
+    }
+    at = found["name"].index("mm")
+    wanted = inputs["x"][:, :128]
+    assert found["mean"][at] == pytest.approx(wanted.mean(), rel=1e-3)
+    assert found["std"][at] == pytest.approx(wanted.std(), rel=1e-3)
+    assert found["first"][at] == pytest.approx(wanted[0, :8].tolist(), rel=1e-3)
+    outputs = tensor_data(["act"], compare(sharded(), None, DEVICES, inputs=inputs).as_dict())
+    assert outputs["run"] == ["run to compare"]
+    assert tensor_data(["other"], compared) is None
+
+
+def test_numbers_of_many_tensors_are_cut():
+    row = {"numbers": TensorNumbers.of(np.array([1 / 3, -1e30], np.float32)).as_dict()}
+    names = [f"n{at}" for at in range(9000)]
+    compared = {"accumulated": [{"name": name, **row} for name in names], "isolated": []}
+    found = tensor_data(names, compared)
+    assert (len(found["nid"]), found["left_out"]) == (8000, 1000)
+    assert found["first"][0] == [0.333333, -1e30]
+    assert len(orjson.dumps(found)) < 200 * 8000
 
 
 def test_a_plan_that_does_not_fit_comes_with_its_error():

@@ -99,9 +99,25 @@ def test_a_bad_comparison_is_refused(change, where):
         read_comparison(json.dumps(compared).encode())
 
 
+_BAD_NUMBERS = ({"first": [None]}, {"first": "1"}, {"min": "0"}, {"nan": True})
+
+
+def test_a_comparison_of_an_older_version_has_no_numbers():
+    compared = compare(graph(), None, ["cpu:0", "tt:0"], nodes=True).as_dict()
+    (found,) = comparison_page(compared, "c")["plans"]
+    assert set(found["tensors"]["name"]) == {"a", "b"}
+    for title in ("outputs", "isolated", "accumulated"):
+        for row in compared[title]:
+            del row["numbers"]
+    (found,) = comparison_page(read_comparison(json.dumps(compared).encode()), "c")["plans"]
+    assert found["tensors"] is None
+
+
 def test_bad_rows_of_a_comparison_are_refused():
     compared = compare(graph(), None, ["cpu:0", "tt:0"], nodes=True).as_dict()
-    for key, value in (("nmse", "0"), ("worst", [[1, 2]]), ("worst", 7), ("max_ulp", {})):
+    numbers = compared["outputs"][0]["numbers"]
+    bad = [("numbers", 3), ("numbers", {}), *(("numbers", numbers | one) for one in _BAD_NUMBERS)]
+    for key, value in (("nmse", "0"), ("worst", [[1, 2]]), ("worst", 7), ("max_ulp", {}), *bad):
         row = {**compared["outputs"][0], key: value}
         with pytest.raises(DocumentError, match=r"outputs\[0\]"):
             read_comparison(json.dumps({**compared, "outputs": [row]}).encode())

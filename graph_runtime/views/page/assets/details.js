@@ -26,7 +26,7 @@ function about(nid) {
     ["kernel", say(n.kernel[nid])], ["circular", n.circular && n.circular[nid] ? `${bytesText(n.circular[nid])} of each core's L1 while it runs` : ""],
   ];
   const list = el("dl", {}, facts.filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)]));
-  return [el("h2", { id: "selected" }, n.name[nid]), list, ...memoryOf(nid), ...madeOf(nid), ...neighbours(nid), ...timesOf(nid), ...errorOf(nid), ...movedOf(nid), ...kernelOf(nid)];
+  return [el("h2", { id: "selected" }, n.name[nid]), list, ...memoryOf(nid), ...madeOf(nid), ...neighbours(nid), ...timesOf(nid), ...numbersOf(nid), ...errorOf(nid), ...movedOf(nid), ...kernelOf(nid)];
 }
 
 function memoryOf(nid) {
@@ -81,6 +81,21 @@ function timesOf(nid) {
   }
   return rows.length ? [el("h3", {}, "When"), plainTable(["", "queue", "run", "begins", "takes", "basis"], rows, [2, 3, 4])] : [];
 }
+
+/** What each tensor of the node held, a table an output, a column a run that kept it. */
+function numbersOf(nid) {
+  const t = plan().tensors, columns = new Map();
+  if (!t) return [];
+  t.nid.forEach((of, at) => { if (of === nid) columns.set(t.name[at], [...(columns.get(t.name[at]) || []), at]); });
+  const facts = [["elements", "size"], ["min", "min"], ["max", "max"], ["mean", "mean"], ["std deviation", "std"], ["NaN", "nan"], ["infinite", "inf"], ["zeros", "zeros"]];
+  const found = [...columns].flatMap(([name, rows]) => [
+    columns.size > 1 ? el("p", { class: "soft" }, name) : null,
+    plainTable(["", ...rows.map((at) => t.run[at])], facts.map(([label, key]) => [label, ...rows.map((at) => numberText(t[key][at]))]), rows.map((_, i) => i + 1)),
+    ...rows.filter((at) => t.first[at].length).map((at) => el("p", { class: "soft" }, `first of ${t.run[at]}: ${t.first[at].map(numberText).join(", ")}${t.size[at] > t.first[at].length ? ", …" : ""}`)),
+  ]).filter(Boolean);
+  return found.length ? [el("h3", {}, "Numbers"), ...found] : [];
+}
+const numberText = (value) => (value === null || value === undefined ? "" : String(value));
 
 function errorOf(nid) {
   const rows = plan().accuracy ? plan().accuracy.nodes.filter((row) => row.nid === nid) : [], found = [];

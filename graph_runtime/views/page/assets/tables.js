@@ -4,8 +4,8 @@
 const ROW = 25;
 
 /** columns: {name, of(row) -> value, text(value), wide, number}; nidOf(row): the node that a row is about, or null;
-    pick(row): what a click does. */
-function dataTable(name, columns, rows, nidOf, pick = (row) => { if (nidOf(row) !== null) select(nidOf(row)); }) {
+    pick(row): what a click does; note: what stands beside the number of rows. */
+function dataTable(name, columns, rows, nidOf, pick = (row) => { if (nidOf(row) !== null) select(nidOf(row)); }, note = "") {
   const table = { sort: -1, down: false, filters: columns.map(() => ""), shown: rows };
   const numeric = columns.map((column) => column.number ?? rows.slice(0, 50).some((row) => typeof column.of(row) === "number"));
   const cell = (column, row) => { const value = column.of(row); return value === null || value === undefined ? "" : column.text ? column.text(value) : typeof value === "number" ? short(value) : String(value); };
@@ -61,7 +61,7 @@ function dataTable(name, columns, rows, nidOf, pick = (row) => { if (nidOf(row) 
     setTimeout(() => URL.revokeObjectURL(link.href), 1000);
   };
   onChange((what) => { if (what === "nid" && grid.isConnected) fill(); });
-  const element = el("div", { style: { display: "flex", flexDirection: "column", flex: "1 1 auto", minHeight: "240px" } }, el("div", { class: "bar" }, el("button", { onclick: save }, "CSV"), count), grid);
+  const element = el("div", { style: { display: "flex", flexDirection: "column", flex: "1 1 auto", minHeight: "240px" } }, el("div", { class: "bar" }, el("button", { onclick: save }, "CSV"), count, el("span", { class: "soft" }, note)), grid);
   fill();
   return { element, csv, sort, get shown() { return table.shown; } };
 }
@@ -70,8 +70,11 @@ function tablesView(section) {
   const made = {};
   let shown = "nodes";
   const room = el("div", { style: { display: "flex", flex: "1 1 auto", minHeight: 0 } });
-  const choose = el("select", { "aria-label": "table", onchange: () => { shown = choose.value; draw(); } }, Object.keys(TABLES).map((name) => el("option", {}, name)));
+  const choose = el("select", { "aria-label": "table", onchange: () => { shown = choose.value; draw(); } }, []);
   function draw() {
+    if (!tableNames().includes(shown)) shown = "nodes"; // the other plan had it
+    choose.replaceChildren(...tableNames().map((name) => el("option", {}, name)));
+    choose.value = shown;
     made.table = TABLES[shown]();
     room.replaceChildren(made.table.element);
   }
@@ -113,7 +116,16 @@ const TABLES = {
       { name: "offset", of: of("offset") }, { name: "bytes of a bank", of: of("extent") }, { name: "from ns", of: of("begin") }, { name: "to ns", of: of("end") }, { name: "cores", of: (row) => (of("cores")(row) ? coreText(of("cores")(row)) : "") },
     ], rows, (row) => of("nid")(row));
   },
+  tensors() {
+    const t = plan().tensors, of = (key) => (at) => t[key][at], column = (name, key) => ({ name, of: of(key), number: true });
+    return dataTable("tensors", [
+      { name: "value", of: of("name"), wide: 3 }, { name: "run", of: of("run"), wide: 1.5 }, column("elements", "size"), column("min", "min"), column("max", "max"), column("mean", "mean"), column("std", "std"),
+      column("NaN", "nan"), column("infinite", "inf"), column("zeros", "zeros"), { name: "first", of: (at) => t.first[at].join(", "), wide: 4 },
+    ], [...t.nid.keys()], of("nid"), undefined, t.left_out ? `${plural(t.left_out, "more tensor")} left out` : "");
+  },
 };
+/** The tables that this plan has data for. */
+const tableNames = () => Object.keys(TABLES).filter((name) => name !== "tensors" || plan().tensors);
 
 // ---------------------------------------------------------------- two plans
 

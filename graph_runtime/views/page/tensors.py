@@ -1,0 +1,71 @@
+"""Numbers of the tensors that a run kept: range, mean, what is not finite, first values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..tensor_numbers import MOST_FIRST, TensorNumbers
+from .node_errors import nid_of
+from .shown import Shown
+
+__all__ = ["NUMBERS", "kept_of", "tensor_data"]
+
+NUMBERS = ("size", "min", "max", "mean", "std", "nan", "inf", "zeros")
+_MOST = 8000  # rows, about 150 bytes of the file each
+_DIGITS = 6
+_RUNS = {"accumulated": "errors added up", "isolated": "node alone"}
+Row = tuple[int, str, str, Mapping[str, Any]]  # nid, name, which run, TensorNumbers.as_dict()
+
+
+def kept_of(shown: Shown) -> list[Row]:
+    """Of what a run has left in its inputs and outputs."""
+    graph = shown.plan.graph
+    rows: list[Row] = []
+    for eid, value in shown.kept.items():
+        nid = graph.maker(eid)
+        many = int(graph.row_ptr[nid + 1] - graph.row_ptr[nid]) > 1
+        name = f"{graph.names[nid]}:{eid - int(graph.row_ptr[nid])}" if many else graph.names[nid]
+        rows.append((nid, name, "this run", TensorNumbers.of(value).as_dict()))
+    return rows
+
+
+def tensor_data(
+    names: Sequence[str], comparison: Mapping[str, Any] | None, kept: Iterable[Row] = ()
+) -> dict[str, Any] | None:
+    """Columns "nid", "name" ("split:1": one output of several), "run", those of NUMBERS and "first", in order
+    of nodes, floats to six digits; "left_out": how many rows there are beyond 8,000. None without any.
+
+    ``names``: of the plan's nodes; ``comparison``: Comparison.as_dict(), whose outputs count where it has no
+    nodes; ``kept``: kept_of().
+    """
+    number = {name: nid for nid, name in enumerate(names)}
+    rows = [*kept]
+    for run, one in _compared(comparison or {}):
+        nid, numbers = nid_of(one["name"], number), one.get("numbers")
+        if nid is not None and numbers is not None:
+            rows.append((nid, one["name"], run, numbers))
+    if not rows:
+        return None
+    shown = sorted(rows[:_MOST], key=lambda row: row[0])
+    return {
+        "nid": [nid for nid, *_ in shown],
+        "name": [name for _, name, *_ in shown],
+        "run": [run for _, _, run, _ in shown],
+        **{key: [_short(numbers.get(key)) for *_, numbers in shown] for key in NUMBERS},
+        "first": [[_short(value) for value in numbers["first"][:MOST_FIRST]] for *_, numbers in shown],
+        "left_out": len(rows) - len(shown),
+    }
+
+
+def _compared(comparison: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(which run, row of the comparison) of nodes, else of outputs."""
+    runs = _RUNS if comparison.get("accumulated") else {"outputs": "run to compare"}
+    for title, run in runs.items():
+        yield from ((run, one) for one in comparison.get(title, ()))
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.{_DIGITS}g}") if isinstance(value, float) and np.isfinite(value) else value
