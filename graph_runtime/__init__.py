@@ -203,7 +203,7 @@ providers.provide(
         "installed devices": lambda: import_module(".base.machine.outside_kinds", __name__).find_installed,
         "device kinds": lambda: import_module(".codegen.device_kinds", __name__).build_kind,
         "notebook": lambda: import_module(".views.notebook", __name__).html_of,
-        "page": lambda: import_module(".views.page.opened", __name__).view_plan,
+        "page": lambda: import_module(".views.page.opened", __name__).view_value,
         "operators": lambda: import_module(".eager.protocol", __name__).attach,
     }
 )

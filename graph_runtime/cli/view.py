@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -160,6 +161,7 @@ def _add(plan: dict[str, Any], path: Path, kind: str, text: bytes) -> None:
 
 
 def _serve(page: bytes, port: int) -> None:
-    with page_server(page, port) as server:
+    """Until Ctrl-C, which is how it ends: no error."""
+    with page_server(page, port) as server, suppress(KeyboardInterrupt):
         typer.echo(f"http://127.0.0.1:{server.server_port}/ until Ctrl-C")
         server.serve_forever()

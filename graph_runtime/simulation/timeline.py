@@ -6,9 +6,11 @@ All times are whole ns from the beginning of the first run.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,8 @@ class Timeline:
     begin, -1 for none. ``chain`` int64: rows of the first run's critical path, the longest chain of events
     that need each other, were every queue wide enough. ``epoch`` int32 [nodes]: the epoch that each node is
     resident in (stack buda); None where ops run one at a time. ``links``: names of links that copies hold
-    while they run; ``held``: of each instruction of a run those that it holds, as indices of them.
+    while they run; ``held``: of each instruction of a run those that it holds, as indices of them. ``kind``:
+    "simulated", or "measured" of a real run.
     """
 
     plan: Plan
@@ -52,10 +55,12 @@ class Timeline:
     epoch: np.ndarray | None = None
     links: tuple[str, ...] = ()
     held: Sequence[Sequence[int]] = ()
+    kind: str = "simulated"
 
     def __repr__(self) -> str:
         return (
-            f"<Timeline of {len(self)} events on {len(self.queues)} queues, {self.runs} runs: latency "
+            f"<Timeline of {len(self)} events on {len(self.queues)} queues, {self.runs} runs, "
+            f"{self.kind}: latency "
             f"{self.latency_ns / 1e6:.3f} ms>"
         )
 
@@ -63,6 +68,13 @@ class Timeline:
         """What a notebook shows."""
         text: str = provided("notebook")(self)
         return text
+
+    def view(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """The page of `graph-runtime view` about its plan with these times, measured ones beside simulated
+        ones: written to ``path``, or to a temporary file that the browser opens. Returns where it is. Raises
+        WriteError, InputError."""
+        written: Path = provided("page")(self, path)
+        return written
 
     def __len__(self) -> int:
         return len(self.nid)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,8 @@ from ..ir.ops.inputs import nmse
 from ..ir.ops.numerics import Numerics
 from ..plan import Plan
 from ..views.notebook import table_of
+from ..views.page.comparisons import comparison_page
+from ..views.page.opened import open_page
 from ..views.tensor_numbers import TensorNumbers
 from .bisection import FirstDifference
 from .ulp import ElementDifference, steps_of, ulps, worst_elements
@@ -146,6 +150,11 @@ class Comparison:
             table_of([row.as_dict() for row in getattr(self, title)], columns, title)
             for title in ("outputs", "isolated", "accumulated")
         )
+
+    def view(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """The page of `graph-runtime view` with the errors and numbers of each node: written to ``path``, or
+        to a temporary file that the browser opens. Returns where it is. Raises WriteError, InputError."""
+        return open_page(comparison_page(self.as_dict(), f"compared with {self.judge}"), path)
 
     def __str__(self) -> str:
         lines = [

@@ -61,4 +61,5 @@ def _timeline(session: Session, found: Lanes, times: np.ndarray) -> Timeline:
         np.full(count, BASES.index("measured"), np.int8),
         np.array(cause, np.int64),
         critical_chain(needs, times[:, 1] - times[:, 0]),
+        kind="measured",
     )

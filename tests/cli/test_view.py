@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -99,3 +106,63 @@ def test_bad_uses_are_one_line(graph_file, tmp_path, capsys):
     assert call("view", bad, "-o", tmp_path / "p.html") == 2
     assert "traceEvents[0]" in capsys.readouterr().err
     assert call("view", tmp_path / "none.json", "-o", tmp_path / "p.html") == 2
+
+
+# a shell's background jobs, and so their children, ignore SIGINT
+_INTERRUPTIBLE = """
+import signal
+from graph_runtime.cli import main
+signal.signal(signal.SIGINT, signal.default_int_handler)
+main()
+"""
+
+
+@contextmanager
+def served(*args):
+    """The command and the port that it says; killed at the end if it runs on."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _INTERRUPTIBLE, "view", *map(str, args), "--serve"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            line = child.stdout.readline()
+            found = re.search(r"^http://127\.0\.0\.1:(\d+)/", line)
+            assert found, (line, child.poll())
+            yield child, int(found[1])
+        finally:
+            child.kill()
+
+
+def fetched(port: int, path: str, host: str) -> tuple[int, dict[str, str], bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        connection.request("GET", path, headers={"Host": host})
+        got = connection.getresponse()
+        return got.status, dict(got.getheaders()), got.read()
+    finally:
+        connection.close()
+
+
+@pytest.mark.timeout(90)
+def test_serve_shows_the_page_until_ctrl_c(graph_file, capsys):
+    with served(graph_file, *DEVICES) as (child, port):
+        status, headers, body = fetched(port, "/", f"127.0.0.1:{port}")
+        assert status == 200
+        assert headers["Content-Type"] == "text/html; charset=utf-8"
+        assert headers["Content-Length"] == str(len(body))
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+        (plan,) = json.loads(body.decode().partition('id="data">')[2].partition("</script>")[0])["plans"]
+        assert {"mm", "sm"} < set(plan["graph"]["nodes"]["name"])
+        assert fetched(port, "/", "evil.example")[0] == 403
+        assert fetched(port, "/../../etc/passwd", "localhost")[0] == 404
+        assert call("view", graph_file, *DEVICES, "--serve", "--port", port) == 2
+        assert f"--port {port}" in capsys.readouterr().err
+        with socket.create_connection(("127.0.0.1", port)):  # asks nothing, and does not hold the end up
+            child.send_signal(signal.SIGINT)
+            out, err = child.communicate(timeout=30)
+    assert (child.returncode, out, err) == (0, "", "")
+    with pytest.raises(OSError, match="refused"):
+        fetched(port, "/", "localhost")

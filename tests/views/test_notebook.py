@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from html.parser import HTMLParser
 
@@ -11,6 +12,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.testing.compare import compare
 from graph_runtime.views.digest import MOST_NODES, digest
+from graph_runtime.views.measured import queued_run
 
 pytestmark = pytest.mark.core
 
@@ -79,6 +81,33 @@ def test_a_plan_opens_its_page(prepared, tmp_path, monkeypatch):
     assert found.read_bytes() == written.read_bytes()
     with pytest.raises(gr.WriteError):
         prepared.plan.view(tmp_path / "none" / "plan.html")
+
+
+def data_of(page) -> dict:
+    return json.loads(page.read_text().partition('id="data">')[2].partition("</script>")[0])
+
+
+def test_a_timeline_opens_its_page(prepared, tmp_path):
+    timeline = gr.simulate(prepared.plan, runs=3)
+    (found,) = data_of(timeline.view(tmp_path / "simulated.html"))["plans"]
+    (line,) = found["timelines"]
+    assert (line["label"], max(line["events"]["run"])) == ("simulated", 2)
+    module = gr.create(built(), None, DEVICES)
+    module.set_input(**{n: np.ones((40, 40), np.float32) for n in ("x", "w")})
+    measured = queued_run(module.session)
+    assert "measured" in repr(measured)
+    (found,) = data_of(measured.view(tmp_path / "measured.html"))["plans"]
+    assert [line["label"] for line in found["timelines"]] == ["measured", "simulated"]
+    assert found["timelines"][0]["events"]["ns"] == measured.duration.tolist()
+
+
+def test_a_comparison_opens_its_page(tmp_path):
+    report = compare(built(), None, DEVICES, nodes=True)
+    (found,) = data_of(report.view(tmp_path / "compared.html"))["plans"]
+    assert len(found["accuracy"]["nodes"]) == len(report.isolated) == 3
+    assert {"errors added up", "node alone"} == set(found["tensors"]["run"])
+    with pytest.raises(gr.WriteError):
+        report.view(tmp_path / "none" / "page.html")
 
 
 def test_large_ones_stay_small():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from ...base.errors import InputError
+
 __all__ = ["page_server"]
 
 _LOOPBACK = "127.0.0.1"
@@ -12,7 +14,7 @@ _LOOPBACK = "127.0.0.1"
 def page_server(page: bytes, port: int = 0) -> ThreadingHTTPServer:
     """A server of one page at /, not yet started; ``port`` 0: a free one, which ``server_port`` says. It
     listens on loopback alone and answers requests that name loopback as their host alone, so that no site can
-    read the page through a name of its own. Raises OSError where the port is taken."""
+    read the page through a name of its own. Raises InputError where the port is taken or not ours to take."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -36,4 +38,9 @@ def page_server(page: bytes, port: int = 0) -> ThreadingHTTPServer:
         def log_message(self, format: str, *args: object) -> None:
             """A terminal is the command's."""
 
-    return ThreadingHTTPServer((_LOOPBACK, port), Handler)
+    try:
+        return ThreadingHTTPServer((_LOOPBACK, port), Handler)
+    except OSError as error:
+        raise InputError(
+            f"--port {port}: {error.strerror}; give another, or 0 for one that is free", got=port
+        ) from error
