@@ -103,7 +103,8 @@ def worst_elements(
     flat = np.argpartition(-error, count - 1)[:count]
     flat = flat[np.argsort(-error[flat], kind="stable")]
     places = ulps(a[flat], w[flat], digits)
-    indices = np.array(np.unravel_index(flat, np.shape(got))).reshape(np.ndim(got), count).T.tolist()
+    shape = np.shape(got)  # numpy has no indices of a number
+    indices = np.transpose(np.unravel_index(flat, shape)).tolist() if shape else [[]] * count
     return [
         ElementDifference(tuple(at), float(a[i]), float(w[i]), float(ulp))
         for at, i, ulp in zip(indices, flat.tolist(), places.tolist(), strict=True)

@@ -21,7 +21,14 @@ from graph_runtime.ir.ops.numerics import NAMES, STREAM_DIRS
 from graph_runtime.ir.ops.select import select
 
 OPS = list(ops.all_ops().values())
-OURS = {*NAMES, STREAM_DIRS.name, "layout", "packed", "epilogue"}  # attributes that ONNX's ops do not have
+OURS = {
+    *NAMES,
+    STREAM_DIRS.name,
+    "layout",
+    "packed",
+    "winograd",
+    "epilogue",
+}  # attributes that ONNX's ops do not have
 
 
 def infer(name, *types, **attrs):

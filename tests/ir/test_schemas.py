@@ -40,6 +40,7 @@ def test_there_is_one_a_document_kind():
         "graph",
         "manifest",
         "plan",
+        "thresholds",
         "topology",
     }
 

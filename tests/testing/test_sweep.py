@@ -43,6 +43,7 @@ def test_worst_elements_come_first_and_what_is_not_finite_before_them():
     got[0, 0] = np.nan
     assert worst_elements(got, want, 8)[0].at == (0, 0)
     assert worst_elements(want, want, 8) == []
+    assert worst_elements(np.float32(2), np.float32(3), 8)[0].at == ()
 
 
 def test_a_function_is_correctly_rounded_by_default():

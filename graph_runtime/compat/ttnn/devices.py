@@ -9,6 +9,7 @@ from typing import Any
 
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import DRAM, L1
+from . import several
 from .chips import Arch, DispatchCoreConfig, MeshShape
 from .cores import CoreCoord, CoreGrid
 from .errors import Unsupported, fatal
@@ -267,6 +268,7 @@ def close_device(device: MeshDevice) -> None:
         warnings.warn(f"closing {device}: {error}", stacklevel=2)
     device.is_open = False
     device.programs.clear()
+    several.forget()
     if _default[0] is device:
         _default[0] = None
 

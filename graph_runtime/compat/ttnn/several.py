@@ -11,7 +11,7 @@ from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .errors import Unsupported
 
-__all__ = ["outputs"]
+__all__ = ["forget", "outputs"]
 
 
 @lru_cache(maxsize=256)
@@ -25,6 +25,11 @@ def _session(
     made: Any = builder.op(op, *inputs, **dict(attrs))
     builder.output(*made)
     return create(builder, devices=[device]).session
+
+
+def forget() -> None:
+    """Let go of the graphs, and of what they hold on their devices."""
+    _session.cache_clear()
 
 
 def outputs(op: str, inputs: list[Handle], attrs: dict[str, Any]) -> list[Handle]:

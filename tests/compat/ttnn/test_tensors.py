@@ -198,3 +198,17 @@ def test_a_memory_view_counts_what_a_tensor_takes_of_each_bank(device):
     assert after.total_bytes_free_per_bank == before.total_bytes_free_per_bank - 2048
     assert ttnn.get_memory_view(device, ttnn.BufferType.L1).total_bytes_allocated_per_bank == 0
     ttnn.deallocate(held)
+
+
+def test_a_closed_device_holds_no_graphs_of_ops_with_several_outputs():
+    opened = ttnn.open_device(device_id=0)
+    before = ttnn.get_memory_view(opened, ttnn.BufferType.DRAM).total_bytes_allocated_per_bank
+    x = ttnn.ones((1, 1, 64, 64), layout=ttnn.TILE_LAYOUT, device=opened)
+    values, indices = ttnn.topk(x, 32)
+    del x, values, indices
+    ttnn.synchronize_device(opened)
+    held = ttnn.get_memory_view(opened, ttnn.BufferType.DRAM).total_bytes_allocated_per_bank
+    ttnn.close_device(opened)
+    assert held > before
+    after = ttnn.get_memory_view(ttnn.open_device(device_id=0), ttnn.BufferType.DRAM)
+    assert after.total_bytes_allocated_per_bank == before
