@@ -260,6 +260,8 @@ def test_a_small_model_selects_zooms_filters_and_compares(page):
     assert "first of node alone: " in page.text("aside")
     at = "plan().tensors.nid.indexOf(state.nid)"
     assert page.js(f"String(plan().tensors.max[{at}])") in page.text("aside")
+    heads = "[...document.querySelectorAll('aside h3')]"
+    page.js(f"({heads}.find((one) => one.textContent === 'Numbers').scrollIntoView(), 1)")
     page.shoot("numbers")
     page.tab("timeline")
     before = page.js("made.timeline.board.kx")
@@ -288,6 +290,7 @@ def test_a_small_model_selects_zooms_filters_and_compares(page):
     page.driver.find_element(By.CSS_SELECTOR, "#view-tables select").send_keys("tensors")
     page.frame()
     assert "errors added up" in page.text("#view-tables .grid")
+    page.shoot("tensors")
     page.calm()
 
 

@@ -201,6 +201,25 @@ def test_numbers_of_nodes_come_from_a_comparison():
     assert tensor_data(["other"], compared) is None
 
 
+def test_numbers_of_a_node_with_two_outputs_say_which():
+    b = gr.GraphBuilder()
+    for value in b.op("topk", b.input("x", (4, 8)), k=2, axis=1, name="top"):
+        b.output(value)
+    module = gr.create(b.build(), None, ["cpu:0"])
+    x = np.arange(32, dtype=np.float32).reshape(4, 8)
+    module.run(x=x)
+    planned = module.session.plan
+    eids = [int(eid) for eid in planned.graph.outputs]
+    kept = {eid: module.get_output(at).numpy() for at, eid in enumerate(eids)}
+    shown = Shown("net", planned, {"simulated": simulate(planned)}, kept=kept)
+    t = data_of(shown)["plans"][0]["tensors"]
+    assert t["name"] == ["top:0", "top:1"]
+    assert t["first"] == [[7, 6, 15, 14, 23, 22, 31, 30], [7, 6] * 4]
+    compared = tensor_data(planned.graph.names, compare(b.build(), None, ["cpu:0"], nodes=True).as_dict())
+    assert set(compared["name"]) == {"top:0", "top:1"}
+    assert set(compared["nid"]) == set(t["nid"])
+
+
 def test_numbers_of_many_tensors_are_cut():
     row = {"numbers": TensorNumbers.of(np.array([1 / 3, -1e30], np.float32)).as_dict()}
     names = [f"n{at}" for at in range(9000)]

@@ -87,7 +87,7 @@ function numbersOf(nid) {
   const t = plan().tensors, columns = new Map();
   if (!t) return [];
   t.nid.forEach((of, at) => { if (of === nid) columns.set(t.name[at], [...(columns.get(t.name[at]) || []), at]); });
-  const facts = [["elements", "size"], ["min", "min"], ["max", "max"], ["mean", "mean"], ["std deviation", "std"], ["NaN", "nan"], ["infinite", "inf"], ["zeros", "zeros"]];
+  const facts = [["elements", "size"], ["min", "min"], ["max", "max"], ["mean", "mean"], ["std", "std"], ["NaN", "nan"], ["infinite", "inf"], ["zeros", "zeros"]];
   const found = [...columns].flatMap(([name, rows]) => [
     columns.size > 1 ? el("p", { class: "soft" }, name) : null,
     plainTable(["", ...rows.map((at) => t.run[at])], facts.map(([label, key]) => [label, ...rows.map((at) => numberText(t[key][at]))]), rows.map((_, i) => i + 1)),
