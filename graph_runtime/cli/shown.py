@@ -9,7 +9,7 @@ from typing import Any
 
 import typer
 
-from ..base.errors import GraphRuntimeError
+from ..base.errors import GraphRuntimeError, InputError
 from ..base.options import Options
 from ..base.progress import Tell
 from ..build.bundles.bundle import Bundle, read_bundle
@@ -28,18 +28,28 @@ def open_shown(
     libraries: Sequence[Path] | None,
     options: Options,
     tell: Tell,
+    params: Path | None = None,
 ) -> OpenedProgram:
     """As open_program. Sizes that are open get one: of buckets the largest, else 1; of a model that finds
     values while it runs, the first of its programs. Says on stderr which it is. Raises as open_program, for a
     model whose first program waits for a loop, too."""
     if is_bundle(path) and not (bundle := read_bundle(path)).programs:
+        _refuse_params(path, params)
         return _of_bundle(bundle, devices, options)
     try:
-        return open_program(path, devices, libraries, None, options, tell)
+        return open_program(path, devices, libraries, params, options, tell)
     except GraphRuntimeError as error:
         if options.batch or libraries or not waits_for_runs(path, error):
             raise
+        _refuse_params(path, params)
         return OpenedProgram(path.name, _model(path, path.name, options, error), [], devices or ["cpu:0"])
+
+
+def _refuse_params(path: Path, params: Path | None) -> None:
+    if params is not None:
+        raise InputError(
+            f"--params {params}: {path.name} is a model of open sizes, which has its own", got=str(params)
+        )
 
 
 def _of_bundle(bundle: Bundle, devices: Sequence[str] | None, options: Options) -> OpenedProgram:

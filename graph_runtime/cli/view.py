@@ -28,7 +28,7 @@ from .estimate import Runs, SetInputs
 from .pictures import command_line, page_of_problem
 from .progress import progress
 from .shown import open_shown
-from .sources import is_bundle
+from .sources import OpenedProgram, is_bundle
 
 __all__ = ["view"]
 
@@ -66,6 +66,7 @@ def view(
     options: Options,
     device: opt.Devices = None,
     library: opt.LibraryFiles = None,
+    params: opt.Params = None,
     runs: Runs = 1,
     input: SetInputs = None,
     output: Output = None,
@@ -86,7 +87,8 @@ def view(
     given = {path: _of_run(path) for path in (x, y) if path is not None}
     models = [path for path in (x, y) if path is not None and given[path] is None]
     with progress() as tell:
-        shown = [_planned(path, device, library, options, runs, input, output, tell) for path in models]
+        programs = [open_shown(path, device, library, options, tell, params) for path in models]
+        shown = [_planned(program, options, runs, input, output, tell) for program in programs]
         page = _page(shown, [(path, *found) for path, found in given.items() if found is not None])
     if output:
         write_whole(output, page, through=True)
@@ -111,16 +113,13 @@ def _of_run(path: Path) -> tuple[str, bytes] | None:
 
 
 def _planned(
-    path: Path,
-    device: list[str] | None,
-    library: list[Path] | None,
+    program: OpenedProgram,
     options: Options,
     runs: int,
     inputs: list[str] | None,
     output: Path | None,
     tell: Tell,
 ) -> Shown:
-    program = open_shown(path, device, library, options, tell)
     with page_of_problem(output, program.name):
         prepared = program.prepare(options, tell)
     timeline = simulate(prepared.plan, runs=runs, inputs=inputs)

@@ -82,6 +82,30 @@ def test_a_run_alone_has_numbers_of_its_inputs_and_outputs(graph_file, tmp_path)
     assert t["size"] == [64 * 128, 128 * 64, 64 * 64]
 
 
+def test_parameters_are_constants_of_the_plan(graph_file, tmp_path, capsys):
+    page, params = tmp_path / "page.html", tmp_path / "params.npz"
+    np.savez(params, w=np.zeros((128, 64), np.float32))
+    assert call("view", graph_file, *DEVICES, "--params", params, "-o", page) == 0
+    graph = data_of(page)["plans"][0]["graph"]
+    kind = dict(zip(graph["nodes"]["name"], graph["nodes"]["kind"], strict=True))
+    assert [graph["kinds"][kind[name]] for name in ("x", "w")] == ["input", "constant"]
+    capsys.readouterr()
+    assert call("view", graph_file, *DEVICES, "--params", tmp_path / "none.npz", "-o", page) == 2
+    assert "none.npz" in capsys.readouterr().err
+
+
+def test_parameters_of_a_model_of_open_sizes_are_its_own(tmp_path, capsys):
+    onnx = pytest.importorskip("onnx")
+    ends = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["n", 4]) for name in "xy"]
+    node = onnx.helper.make_node("Exp", ["x"], ["y"], name="e")
+    graph = onnx.helper.make_graph([node], "g", ends[:1], ends[1:])
+    path, params = tmp_path / "open.onnx", tmp_path / "params.npz"
+    onnx.save(onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 18)]), path)
+    np.savez(params, w=np.zeros(3))
+    assert call("view", path, "--params", params, "-o", tmp_path / "page.html") == 2
+    assert "open.onnx is a model of open sizes" in capsys.readouterr().err
+
+
 def test_a_plan_that_does_not_fit_has_its_page(tmp_path, capsys):
     b = gr.GraphBuilder()
     x = b.input("x", (8192, 1024), device="tt:0")
