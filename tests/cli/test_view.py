@@ -59,7 +59,7 @@ def test_two_plans_a_trace_and_a_comparison(graph_file, tmp_path, capsys):
     (found,) = data_of(page)["plans"]
     assert [row["name"] for row in found["accuracy"]["nodes"]] == ["mm", "sm"]
     runs = dict.fromkeys(found["tensors"]["run"])
-    assert list(runs) == ["this run", "errors added up", "node alone"]
+    assert list(runs) == ["this run", "added up", "alone"]
     assert call("view", graph_file, trace, *DEVICES, "-o", page) == 0
     assert [line["label"] for line in data_of(page)["plans"][0]["timelines"]] == ["simulated", "trace"]
     assert call("view", graph_file, printed, *DEVICES, "-o", page) == 0

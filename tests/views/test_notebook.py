@@ -105,7 +105,7 @@ def test_a_comparison_opens_its_page(tmp_path):
     report = compare(built(), None, DEVICES, nodes=True)
     (found,) = data_of(report.view(tmp_path / "compared.html"))["plans"]
     assert len(found["accuracy"]["nodes"]) == len(report.isolated) == 3
-    assert {"errors added up", "node alone"} == set(found["tensors"]["run"])
+    assert {"added up", "alone"} == set(found["tensors"]["run"])
     with pytest.raises(gr.WriteError):
         report.view(tmp_path / "none" / "page.html")
 

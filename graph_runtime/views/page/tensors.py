@@ -16,7 +16,7 @@ __all__ = ["NUMBERS", "kept_of", "tensor_data"]
 NUMBERS = ("size", "min", "max", "mean", "std", "nan", "inf", "zeros")
 _MOST = 8000  # rows, about 150 bytes of the file each
 _DIGITS = 6
-_RUNS = {"accumulated": "errors added up", "isolated": "node alone"}
+_RUNS = {"accumulated": "added up", "isolated": "alone"}
 Row = tuple[int, str, str, Mapping[str, Any]]  # nid, name, which run, TensorNumbers.as_dict()
 
 
@@ -62,7 +62,7 @@ def tensor_data(
 
 def _compared(comparison: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(which run, row of the comparison) of nodes, else of outputs."""
-    runs = _RUNS if comparison.get("accumulated") else {"outputs": "run to compare"}
+    runs = _RUNS if comparison.get("accumulated") else {"outputs": "compared"}
     for title, run in runs.items():
         yield from ((run, one) for one in comparison.get(title, ()))
 

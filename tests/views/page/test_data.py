@@ -189,7 +189,7 @@ def test_numbers_of_nodes_come_from_a_comparison():
     compared = compare(sharded(), None, DEVICES, inputs=inputs, nodes=True).as_dict()
     found = tensor_data(["mm", "act"], compared)
     assert set(zip(found["name"], found["run"], strict=True)) == {
-        (name, run) for name in ("mm", "act") for run in ("errors added up", "node alone")
+        (name, run) for name in ("mm", "act") for run in ("added up", "alone")
     }
     at = found["name"].index("mm")
     wanted = inputs["x"][:, :128]
@@ -197,7 +197,7 @@ def test_numbers_of_nodes_come_from_a_comparison():
     assert found["std"][at] == pytest.approx(wanted.std(), rel=1e-3)
     assert found["first"][at] == pytest.approx(wanted[0, :8].tolist(), rel=1e-3)
     outputs = tensor_data(["act"], compare(sharded(), None, DEVICES, inputs=inputs).as_dict())
-    assert outputs["run"] == ["run to compare"]
+    assert outputs["run"] == ["compared"]
     assert tensor_data(["other"], compared) is None
 
 

@@ -90,12 +90,13 @@ function numbersOf(nid) {
   const facts = [["elements", "size"], ["min", "min"], ["max", "max"], ["mean", "mean"], ["std", "std"], ["NaN", "nan"], ["infinite", "inf"], ["zeros", "zeros"]];
   const found = [...columns].flatMap(([name, rows]) => [
     columns.size > 1 ? el("p", { class: "soft" }, name) : null,
-    plainTable(["", ...rows.map((at) => t.run[at])], facts.map(([label, key]) => [label, ...rows.map((at) => numberText(t[key][at]))]), rows.map((_, i) => i + 1)),
-    ...rows.filter((at) => t.first[at].length).map((at) => el("p", { class: "soft" }, `first of ${t.run[at]}: ${t.first[at].map(numberText).join(", ")}${t.size[at] > t.first[at].length ? ", …" : ""}`)),
+    plainTable(["", ...rows.map((at) => t.run[at])], facts.map(([label, key]) => [label, ...rows.map((at) => numberText(t[key][at], 4))]), rows.map((_, i) => i + 1)),
+    ...rows.filter((at) => t.first[at].length).map((at) => el("p", { class: "soft" }, `first, ${t.run[at]}: ${t.first[at].map((value) => numberText(value)).join(", ")}${t.size[at] > t.first[at].length ? ", …" : ""}`)),
   ]).filter(Boolean);
   return found.length ? [el("h3", {}, "Numbers"), ...found] : [];
 }
-const numberText = (value) => (value === null || value === undefined ? "" : String(value));
+/** All digits, or so many of a number that is not whole; "nan" and the like stay text. */
+const numberText = (value, digits = 0) => (value === null || value === undefined ? "" : String(digits && typeof value === "number" && !Number.isInteger(value) ? Number(value.toPrecision(digits)) : value));
 
 function errorOf(nid) {
   const rows = plan().accuracy ? plan().accuracy.nodes.filter((row) => row.nid === nid) : [], found = [];

@@ -117,9 +117,9 @@ const TABLES = {
     ], rows, (row) => of("nid")(row));
   },
   tensors() {
-    const t = plan().tensors, of = (key) => (at) => t[key][at], column = (name, key) => ({ name, of: of(key), number: true, text: numberText });
+    const t = plan().tensors, of = (key) => (at) => t[key][at], column = (name, key) => ({ name, of: of(key), number: true, text: (value) => numberText(value) });
     return dataTable("tensors", [
-      { name: "value", of: of("name"), wide: 3 }, { name: "run", of: of("run"), wide: 2 }, column("elements", "size"), column("min", "min"), column("max", "max"), column("mean", "mean"), column("std", "std"),
+      { name: "value", of: of("name"), wide: 3 }, { name: "run", of: of("run"), wide: 1 }, column("elements", "size"), column("min", "min"), column("max", "max"), column("mean", "mean"), column("std", "std"),
       column("NaN", "nan"), column("infinite", "inf"), column("zeros", "zeros"), { name: "first", of: (at) => t.first[at].join(", "), wide: 4 },
     ], [...t.nid.keys()], of("nid"), undefined, t.left_out ? `${plural(t.left_out, "more tensor")} left out` : "");
   },
