@@ -132,20 +132,11 @@ def test_bad_uses_are_one_line(graph_file, tmp_path, capsys):
     assert call("view", tmp_path / "none.json", "-o", tmp_path / "p.html") == 2
 
 
-# a shell's background jobs, and so their children, ignore SIGINT
-_INTERRUPTIBLE = """
-import signal
-from graph_runtime.cli import main
-signal.signal(signal.SIGINT, signal.default_int_handler)
-main()
-"""
-
-
 @contextmanager
 def served(*args):
     """The command and the port that it says; killed at the end if it runs on."""
     with subprocess.Popen(
-        [sys.executable, "-c", _INTERRUPTIBLE, "view", *map(str, args), "--serve"],
+        [sys.executable, "-m", "graph_runtime.cli", "view", *map(str, args), "--serve"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
