@@ -15,6 +15,7 @@ from graph_runtime.ir.ops import registry
 from graph_runtime.ir.ops.packed import pair, paired_type, panel_type, unpair
 from graph_runtime.ir.ops.rules import narrow
 
+pytestmark = pytest.mark.core
 RNG = np.random.default_rng(23)
 
 

@@ -10,6 +10,7 @@ from graph_runtime.base import dtypes
 from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 
+pytestmark = pytest.mark.core
 RNG = np.random.default_rng(16)
 HALVES = ("float16", "bfloat16")
 

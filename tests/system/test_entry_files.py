@@ -24,27 +24,29 @@ ROOT = Path(__file__).resolve().parents[2]
 # board; a board by its descriptor; a command by its row and its module
 LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # above the limit, and by how many files they are defined: no more of them, and none by more. A dtype's own
-# format is its numpy and torch dtype, and what ops and kernels say of its type, too; tt has a file a board
+# format is its numpy and torch dtype, and what ops, kernels and other systems' names (ttnn's, those of
+# requests) say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 30,
-        "f64": 7,
-        "f16": 5,
-        "bf16": 13,
+        "f32": 43,
+        "f64": 8,
+        "f16": 8,
+        "bf16": 21,
         "int8": 14,
-        "int16": 12,
-        "int32": 26,
-        "int64": 14,
-        "uint8": 9,
-        "uint16": 8,
-        "uint32": 10,
+        "int16": 13,
+        "int32": 33,
+        "int64": 15,
+        "uint8": 11,
+        "uint16": 10,
+        "uint32": 14,
         "uint64": 5,
-        "bool": 27,
-        "bfp8_b": 4,  # read and written in loops of their own, which the compiler vectorises
-        "bfp4_b": 4,
+        "bool": 32,
+        "bfp8_b": 6,  # read and written in loops of their own, for speed; what search tries
+        "bfp4_b": 6,
+        "bfp2_b": 4,  # its name in ttnn-visualizer
     },
     "kind": {"cpu": 6, "tt": 9, "null": 5},
-    "board": {"wormhole_b0": 2},
+    "board": {"wormhole_b0": 4},  # ttnn asks for it by name
     "command": {},
 }
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.testing.compare import compare_prepared
 from graph_runtime.views.visualizer import write_report
 
 FOLDER = os.environ.get("TTNN_VISUALIZER")
@@ -81,6 +80,8 @@ def _report(folder: Path) -> dict[str, int]:
     b.output(b.op("relu", h, name="act", device="cpu:0"))
     options = gr.Options.of(layouts={"mm": "l1/height"})
     prepared = gr.prepare(gr.load_graph(b.to_json()), devices=["cpu:0", "tt:0"], options=options)
+    from graph_runtime.testing.compare import compare_prepared  # needs the core
+
     report = compare_prepared(prepared)
     compared = {"local": (report.isolated, report.alone), "global": (report.accumulated, report.bound)}
     write_report(folder, prepared.plan, "net", compared)

@@ -21,7 +21,6 @@ import graph_runtime as gr
 from graph_runtime.base.options import Options
 from graph_runtime.build.prepare import prepare
 from graph_runtime.simulation.simulation import simulate
-from graph_runtime.testing.compare import compare_prepared
 from graph_runtime.views.page.data import page_data
 from graph_runtime.views.page.html import html_page
 from graph_runtime.views.page.shown import Shown
@@ -130,6 +129,8 @@ def mlp() -> Shown:
     )
     b.output(b.op("softmax", h, name=HOSTILE, device="cpu:0"))
     prepared = prepare(b.build(), DEVICES, Options.of(formats={"tt": "bf16"}, layouts={"act": "l1/height"}))
+    from graph_runtime.testing.compare import compare_prepared  # needs the core
+
     compared = compare_prepared(prepared).as_dict()
     return Shown.of("mlp", prepared, {"simulated": simulate(prepared.plan, runs=4)}, comparison=compared)
 
