@@ -200,7 +200,7 @@ def _elementwise(images: _Images, node: NetNode) -> None:
     if len(shape) < 3 or not all(images.beside(v, shape) for v in node.inputs):
         return
     if images.mostly_there([v for v in node.inputs if v.shape == shape]):
-        attrs = {name: value for name, value in node.attrs.items() if value is not None}
+        attrs = node.given_attrs()
         images.made(node, [images.laid_out(v, node, shape) for v in node.inputs], **attrs)
 
 

@@ -28,7 +28,7 @@ def choose_kernels(net: Net, measure: Measure | None = None) -> None:
         )
         if len(names) < 2:
             continue
-        attrs = {name: value for name, value in node.attrs.items() if value is not None}
+        attrs = node.given_attrs()
         kernel = kernel_by_rule(registry.require(node.op_name), node.input_types, node.attrs)
         if measure is not None:
             times = measure(node.op_name, attrs, node.input_types, names)

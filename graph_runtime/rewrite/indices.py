@@ -65,7 +65,7 @@ def _short(net: Net, node: NetNode, index: NetValue) -> NetValue:
 
 def _again(net: Net, node: NetNode, inputs: Sequence[NetValue], attrs: dict[str, Any]) -> None:
     """The node with other inputs or attributes; results that became int32 are cast to what they were."""
-    given = {name: value for name, value in node.attrs.items() if value is not None} | attrs
+    given = node.given_attrs() | attrs
     made = net.add(node.op_name, inputs, before=node, **given)
     made = [made] if isinstance(made, NetValue) else list(made)
     for i, (was, now) in enumerate(zip(node.outputs, made, strict=True)):

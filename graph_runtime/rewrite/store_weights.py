@@ -57,7 +57,7 @@ def store_weights(net: Net, formats: Mapping[str, str]) -> None:
             panels = node.inputs[1]
             if panels not in made:
                 made[panels] = _pairs(net, node, panels)
-            attrs = {name: value for name, value in node.attrs.items() if value is not None}
+            attrs = node.given_attrs()
             inputs = [node.inputs[0], made[panels], *node.inputs[2:]]
             stored.append(node)
             net.replace(node.output, net.add(node.op_name, inputs, before=node, **attrs))

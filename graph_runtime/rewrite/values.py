@@ -138,6 +138,10 @@ class NetNode:
         """Decoded, with defaults. Not to be changed: add another node."""
         return self.func.attrs
 
+    def given_attrs(self) -> dict[str, Any]:
+        """Those that have a value, as a dict of its own: what Net.add takes for a node like this one."""
+        return {name: value for name, value in self.attrs.items() if value is not None}
+
     @property
     def output(self) -> NetValue:
         """Its first result; the only one of most ops."""

@@ -90,7 +90,7 @@ def _as_float32(array: np.ndarray) -> np.ndarray:
 def _again(net: Net, node: NetNode, inputs: list[NetValue]) -> list[NetValue] | None:
     """What the node makes of inputs in float32; None where it does not take them, or its attributes say the
     dtype of what it makes."""
-    given: dict[str, Any] = {name: value for name, value in node.attrs.items() if value is not None}
+    given: dict[str, Any] = node.given_attrs()
     try:
         made = net.add(node.op_name, inputs, before=node, **given)
     except (GraphError, UnsupportedOpError):
