@@ -66,7 +66,8 @@ class Options:
     Storing and computing. ``formats``: device or kind -> format of its floats; of a host, of its products'
     weights (docs/cpu.md). ``layouts``: glob -> layout of what those nodes make, as
     "l1/tile/bf16/height[8x1]" (plan/wishes.py). ``numerics``: device or kind -> {"fidelity",
-    "dst", "numerics"} of nodes that do not say. ``policy``: how ops are cut onto the cores of buda boards (BALANCER_POLICIES); None: as the file says, else each kernel cuts its own. ``reuse``: how
+    "dst", "numerics"} of nodes that do not say. ``policy``: how ops are cut onto the cores of buda boards
+    (BALANCER_POLICIES); None: as the file says, else each kernel cuts its own. ``reuse``: how
     memory is shared, "serial", "safe" or "off" (docs/memory.md); None: "safe" for what may run on queues,
     else "serial". ``order``: the order of the nodes, a function of a LaidOutGraph; ``packer``: what looks for
     offsets; both as functions or "package.module:function"; None: this package's (docs/extending.md).
