@@ -49,6 +49,15 @@ Untraced = Annotated[
     bool,
     typer.Option("--untraced", help="The host enqueues every op, instead of replaying a trace (stack ttnn)."),
 ]
+HostTurn = Annotated[
+    float,
+    typer.Option(
+        "--host-turn",
+        min=0.0,
+        help="Milliseconds of the host's own work between a run and the next, as in a loop that reads a "
+        "token and asks again (TT-Buda's took 7.8).",
+    ),
+]
 
 _SLOWEST = 15
 
@@ -64,6 +73,7 @@ def estimate(
     runs: Runs = 1,
     input: SetInputs = None,
     untraced: Untraced = False,
+    host_turn: HostTurn = 0.0,
     trace: Trace = None,
     html: Html = None,
     visualizer: Visualizer = None,
@@ -94,6 +104,7 @@ def estimate(
                 batch=options.batch or 1,
                 traced=not untraced,
                 runs=max(runs, IN_FLIGHT),
+                turn_ns=host_turn * 1e6,
                 json=json,
                 tell=tell,
             )
@@ -101,7 +112,9 @@ def estimate(
         with page_of_problem(html, program.name):
             prepared = program.prepare(stored_as(dtype, program.devices, options), tell)
         planned = prepared.plan
-        timeline = simulate(planned, traced=not untraced, runs=runs, inputs=input or ())
+        timeline = simulate(
+            planned, traced=not untraced, runs=runs, inputs=input or (), turn_ns=host_turn * 1e6
+        )
     write_trace(trace, timeline)
     write_prepared_page(html, program.name, prepared, timelines={"simulated": timeline})
     write_visualizer(visualizer, planned, program.name, traced=not untraced)

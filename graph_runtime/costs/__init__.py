@@ -12,7 +12,15 @@ from .cost_model import CostModel, ask, find_costs
 from .cpu import SPIN_NS, Machine, cpu_node_cost, machine
 from .eltwise import eltwise_cycles
 from .grid import gemm_cycles, grid_unary_cycles, sharded_matmul_cycles
-from .links import dispatch_ns, dram_bandwidth, dram_cycles, ethernet_ns, pcie_bandwidth, pcie_ns
+from .links import (
+    dispatch_ns,
+    dram_bandwidth,
+    dram_cycles,
+    ethernet_ns,
+    host_turn_ns,
+    pcie_bandwidth,
+    pcie_ns,
+)
 from .noc import multicast_cycles, noc_cycles, reshard_cycles
 from .nodes import node_cost, weights_from_memory
 from .opmodel import op_cycles
@@ -37,6 +45,7 @@ __all__ = [
     "find_costs",
     "gemm_cycles",
     "grid_unary_cycles",
+    "host_turn_ns",
     "machine",
     "modelled_node_cost",
     "multicast_cycles",

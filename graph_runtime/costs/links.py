@@ -167,3 +167,13 @@ def dispatch_ns(board: Descriptor, *, traced: bool = True) -> Cost:
     ns = board.dispatch_ns.traced if traced else board.dispatch_ns.untraced
     basis = "fitted" if board.arch == "wormhole_b0" else "assumed"
     return Cost(float(ns), basis, "host time minus device time of GEMMs")
+
+
+def host_turn_ns(board: Descriptor, *, cards: int = 1) -> Cost:
+    """ns of the host's own work between a run and the next: results out, the next inputs made and put in. One
+    host serves ``cards`` that work side by side one after another. In stack buda what a published loop took
+    beyond its arithmetic (weights/links.json says which); in stack ttnn 0: no figure tells it apart."""
+    if board.stack != "buda":
+        return Cost(0.0, "assumed", "not known")
+    turn = load("links")["host_turn"]["buda"]
+    return Cost(turn["ns"] * cards, turn["basis"], turn["ground"])

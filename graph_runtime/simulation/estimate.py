@@ -62,10 +62,12 @@ class Estimate:
         }
 
 
-def estimate(plan: Plan, board: str = "", *, traced: bool = True, runs: int = IN_FLIGHT) -> Estimate:
-    """The estimate of a plan. ``traced``, ``runs``: as simulate's."""
-    one = simulate(plan, traced=traced, inputs=())
-    several = simulate(plan, traced=traced, runs=runs) if runs > 1 else one
+def estimate(
+    plan: Plan, board: str = "", *, traced: bool = True, runs: int = IN_FLIGHT, turn_ns: float = 0.0
+) -> Estimate:
+    """The estimate of a plan. ``traced``, ``runs``, ``turn_ns``: as simulate's."""
+    one = simulate(plan, traced=traced, inputs=(), turn_ns=turn_ns)
+    several = simulate(plan, traced=traced, runs=runs, turn_ns=turn_ns) if runs > 1 else one
     found = bounds(one)
     nodes = tuple({**row, "bound": found[row["nid"]]} for row in one.nodes())
     shares = one.basis_shares()

@@ -11,6 +11,7 @@ side by side with the others, and an epoch begins when the one before it has see
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
@@ -51,15 +52,20 @@ def simulate(
     runs: int = 1,
     inputs: Collection[str] | None = None,
     in_flight: int = IN_FLIGHT,
+    turn_ns: float = 0.0,
     costs: CostModel | str | None = None,
 ) -> Timeline:
     """The timeline of ``runs`` runs that are submitted at once.
 
     ``traced``: ops of stack ttnn are replayed from a trace, else the host enqueues each. ``inputs``: graph
     inputs that every run sets anew, so that their copies to devices are part of it (uploads.py); None: those
-    that the plan was placed for. ``in_flight``: how many runs may have begun and not ended. ``costs``:
-    what times are, None: what the plan was placed by, else this package's models. Raises InputError.
+    that the plan was placed for. ``in_flight``: how many runs may have begun and not ended. ``turn_ns``:
+    of the host's own work between two runs (costs.host_turn_ns); above 0, a run begins that long after the
+    end of the one before. ``costs``: what times are, None: what the plan was placed by, else this package's
+    models. Raises InputError.
     """
+    if not math.isfinite(turn_ns) or turn_ns < 0:
+        raise InputError(f"turn_ns is {turn_ns!r}: it is ns, 0 or more", got=turn_ns, wanted=0)
     for what, number in (("runs", runs), ("in_flight", in_flight)):
         if not isinstance(number, int) or number < 1:
             raise InputError(f"{what} is {number!r}: simulate at least one run", got=number, wanted=1)
@@ -90,7 +96,8 @@ def simulate(
     handoffs = _Handoffs.of(plan, found, model.host)
     links, held = links_of(plan, found.nid, brought, model)
     schedule = _Schedule(found, time.tolist(), needs, handoffs, resident, held)
-    start, cause = schedule.fill(runs, in_flight)
+    turn = round(turn_ns)
+    start, cause = schedule.fill(runs, 1 if turn else in_flight, turn)
     count = len(found.nid)
     return Timeline(
         plan,
@@ -108,6 +115,7 @@ def simulate(
         None if resident is None else resident.epoch,
         links,
         held,
+        turn_ns=turn,
     )
 
 
@@ -274,8 +282,9 @@ class _Schedule:
         edges = [0, *(np.flatnonzero(np.diff(reached)) + 1).tolist(), len(epoch)]
         self.groups = [range(a, b) for a, b in pairwise(edges)]
 
-    def fill(self, runs: int, in_flight: int) -> tuple[np.ndarray, np.ndarray]:
-        """(start, cause) of each event. What an event waits for comes before it, so one pass is enough."""
+    def fill(self, runs: int, in_flight: int, turn: int) -> tuple[np.ndarray, np.ndarray]:
+        """(start, cause) of each event. What an event waits for comes before it, so one pass is enough.
+        ``turn`` ns pass between the end of a run that another waited for and that one's beginning."""
         count = len(self.time)
         self.start, self.cause, self.end = ([x] * (count * runs) for x in (0, -1, 0))
         last: dict[int, int] = {}  # the last event of each lane
@@ -284,15 +293,15 @@ class _Schedule:
             over: list[int] = []  # of each run the event that ended last
             for run in range(runs):
                 gate = over[run - in_flight] if run >= in_flight and len(self.groups) == 1 else -1
-                latest = self._one(group, run * count, last, gate, boundary)
+                latest = self._one(group, run * count, last, gate, turn, boundary)
                 before = over[-1] if over else -1
                 over.append(max((before, latest), key=lambda at: self.end[at] if at >= 0 else -1))
             ended = [run * count + i for run in range(runs) for i in group if self.resident[i]]
             boundary = max([boundary, *ended], key=lambda at: self.end[at] if at >= 0 else -1)
         return np.array(self.start, np.int64), np.array(self.cause, np.int64)
 
-    def _one(self, group: range, base: int, last: dict[int, int], gate: int, boundary: int) -> int:
-        """One run through a group; the event that ended last."""
+    def _one(self, group: range, base: int, last: dict[int, int], gate: int, turn: int, boundary: int) -> int:
+        """One run through a group, ``turn`` ns after ``gate`` at the earliest; the event that ended last."""
         end, awake, latest = self.end, self.awake, -1
         for i in group:
             device = self.handoffs.device(i)
@@ -302,8 +311,8 @@ class _Schedule:
                 heard = self.handoffs.heard(i, j, end[base + j], awake[device])
                 if heard > begin:
                     why, begin = base + j, heard
-            if gate >= 0 and end[gate] > begin:
-                why, begin = gate, end[gate]
+            if gate >= 0 and end[gate] + turn > begin:
+                why, begin = gate, end[gate] + turn
             if boundary >= 0 and self.resident[i] and end[boundary] > begin:
                 why, begin = boundary, end[boundary]
             at = last[self.lane[i]] = base + i

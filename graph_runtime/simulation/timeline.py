@@ -37,7 +37,7 @@ class Timeline:
     that need each other, were every queue wide enough. ``epoch`` int32 [nodes]: the epoch that each node is
     resident in (stack buda); None where ops run one at a time. ``links``: names of links that copies hold
     while they run; ``held``: of each instruction of a run those that it holds, as indices of them. ``kind``:
-    "simulated", or "measured" of a real run.
+    "simulated", or "measured" of a real run. ``turn_ns``: of the host's own work between two runs.
     """
 
     plan: Plan
@@ -56,6 +56,7 @@ class Timeline:
     links: tuple[str, ...] = ()
     held: Sequence[Sequence[int]] = ()
     kind: str = "simulated"
+    turn_ns: int = 0
 
     def __repr__(self) -> str:
         return (
@@ -107,10 +108,11 @@ class Timeline:
     @property
     def throughput(self) -> float:
         """Runs a second: of one run alone its latency's inverse; of several, after the pipeline has filled,
-        over the second half of them; of several through epochs, which all runs leave together, over all."""
+        over the second half of them; of several through epochs, which all runs leave together, over all. The
+        host's turn counts: one a run, and one for all that pass through epochs together."""
         half = self.runs // 2
         if half == 0 or self.epoch is not None:
-            return self.runs * 1e9 / max(self.makespan_ns, 1)
+            return self.runs * 1e9 / max(self.makespan_ns + self.turn_ns, 1)
         ends = np.maximum.accumulate(self.run_ends)
         return (self.runs - half) * 1e9 / max(int(ends[-1] - ends[half - 1]), 1)
 
@@ -122,7 +124,7 @@ class Timeline:
     @cached_property
     def limiting(self) -> np.ndarray:
         """int64: rows of the chain that decides when the last event ends: each began when the one before it
-        was over, because it needed it or because it stood before it on its queue."""
+        was over, because it needed it or stood behind it on its queue, or the host's turn later."""
         if not len(self):
             return np.zeros(0, np.int64)
         rows, at = [], int(np.argmax(self.end))

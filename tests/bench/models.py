@@ -16,7 +16,7 @@ import models_deep as deep
 import models_images as images
 import models_text as text
 
-__all__ = ["Graph", "Row", "graph_of", "missing", "rows"]
+__all__ = ["HOST_TURN", "Graph", "Row", "graph_of", "missing", "rows"]
 
 Graph = Callable[[], str]
 
@@ -143,33 +143,42 @@ _CHIPS = re.compile(r" DP(\d+)$")
 _BUDA_HIFI2 = {"MobileNetV1", "MobileNetV2", "MobileNetV3", "ViT-Base", "DeiT-Base"}
 # The demo enqueued op by op: replaying a trace came with tt-metal's pull request 33927 (December 2025)
 _UNTRACED = {"Whisper distil-large-v3"}
-# Boards of the tables -> ours, and how many chips work side by side. An e75 is a Grayskull with 8 of 10 rows
-# at 1 GHz; a loudbox is four n300.
+# (table, model, board) that tells what TT-Buda's host adds to a run: its inputs are small, so it is the loop
+HOST_TURN = "buda", "T5-Large", "wormhole_n150"
+# Boards of the tables -> ours, how many chips work side by side, and on how many cards: TT-Buda's benchmark
+# has a process for each card, which one host feeds (pybuda/tools/tti_data_parallel.py). An e75 is a Grayskull
+# with 8 of 10 rows at 1 GHz; a loudbox is four n300.
 _METAL = {"n150": "n150", "p150": "p150", "n300": "n300", "QuietBox-WH": "n300", "Galaxy-WH": "n300"}
 _BUDA = {
-    "grayskull_e150": ("e150", 1),
-    "wormhole_n150": ("wormhole_b0/buda", 1),
-    "n300_single_chip": ("wormhole_b0/buda", 1),
-    "n300_dual_chip": ("wormhole_b0/buda", 2),
-    "loudbox_4mmio": ("wormhole_b0/buda", 4),
-    "loudbox_8chip": ("wormhole_b0/buda", 8),
-    "grayskull_e75": ("e150[rows=8,clock=1000]", 1),
+    "grayskull_e150": ("e150", 1, 1),
+    "wormhole_n150": ("wormhole_b0/buda", 1, 1),
+    "n300_single_chip": ("wormhole_b0/buda", 1, 1),
+    "n300_dual_chip": ("wormhole_b0/buda", 2, 1),
+    "loudbox_4mmio": ("wormhole_b0/buda", 4, 4),
+    "loudbox_8chip": ("wormhole_b0/buda", 8, 4),
+    "grayskull_e75": ("e150[rows=8,clock=1000]", 1, 1),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A published throughput. ``board`` as the table names it, ``device`` as we do; ``chips`` work side by
-    side on equal parts of ``batch``."""
+    """A published throughput. ``board`` as the table names it, ``device`` as we do; ``chips`` on ``cards``
+    work side by side on equal parts of ``batch``."""
 
     table: str
     model: str
     board: str
     device: str
     chips: int
+    cards: int
     batch: int
     unit: str
     published: float
+
+    @property
+    def calibrates(self) -> bool:
+        """Whether a number of the cost models was taken from this row, so that it proves nothing."""
+        return (self.table, self.model, self.board) == HOST_TURN
 
     @property
     def settings(self) -> tuple[str, str, bool]:
@@ -221,6 +230,7 @@ def _all(data: Path) -> Iterator[Row]:
             line["board"],
             _METAL.get(line["board"], ""),
             int(chips[1]) if chips else 1,
+            1,
             int(line["batch"]),
             line["metric"],
             float(line["measured"]),
@@ -228,13 +238,14 @@ def _all(data: Path) -> Iterator[Row]:
     for line in _table(data / "buda_model_throughput.csv"):
         for board, value in list(line.items())[4:]:
             if value != "x":
-                device, chips = _BUDA.get(board, ("", 1))
+                device, chips, cards = _BUDA.get(board, ("", 1, 1))
                 yield Row(
                     "buda",
                     line["model"],
                     board,
                     device,
                     chips,
+                    cards,
                     int(line["batch"]),
                     line["unit"],
                     float(value),

@@ -8,6 +8,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime import costs
 from graph_runtime.base.errors import InputError
+from graph_runtime.base.machine.devices import parse
 from graph_runtime.plan import plan
 from graph_runtime.plan.lanes import lanes
 from graph_runtime.simulation.simulation import node_times, simulate
@@ -187,3 +188,26 @@ def test_throughput_through_epochs_is_that_of_the_slowest_op_of_each(epochs):
     ideal = epochs.devices[0].descriptor.clock_mhz * 1e6 / epochs.balanced[0].total
     assert few.throughput < many.throughput <= ideal * 1.001
     assert many.throughput == pytest.approx(ideal, rel=0.05)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_hosts_turn_lies_between_a_run_and_the_next(seed):
+    turn, planned = 700_000, made(seed)
+    alone, found = simulate(planned), simulate(planned, runs=3, turn_ns=turn)
+    for run in (1, 2):
+        assert found.start[found.run == run].min() == found.run_ends[run - 1] + turn
+    assert found.throughput == pytest.approx(1e9 / (alone.latency_ns + turn), rel=1e-3)
+    one = simulate(planned, turn_ns=turn)
+    assert (one.latency_ns, one.throughput) == (alone.latency_ns, 1e9 / (alone.makespan_ns + turn))
+
+
+@pytest.mark.parametrize("turn", [-1.0, float("nan"), float("inf")])
+def test_a_turn_that_is_no_time_is_refused(turn):
+    with pytest.raises(InputError, match=r"turn_ns is .*: it is ns, 0 or more"):
+        simulate(made(0), turn_ns=turn)
+
+
+def test_one_host_serves_cards_one_after_another():
+    buda, ttnn = (parse(f"tt:0={name}").descriptor for name in ("wormhole_b0/buda", "n150"))
+    assert costs.host_turn_ns(buda, cards=4).cycles == 4 * costs.host_turn_ns(buda).cycles > 0
+    assert costs.host_turn_ns(ttnn).cycles == 0

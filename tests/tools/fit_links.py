@@ -2,7 +2,9 @@
 
     python tests/tools/fit_links.py --data DIR
 
-Writes graph_runtime/costs/weights/noc.json and links.json.
+Writes graph_runtime/costs/weights/noc.json and links.json. What a turn of TT-Buda's host takes is what is
+left of one published row when its simulated run is taken away (models.HOST_TURN): it changes with all other
+weights.
 """
 
 from __future__ import annotations
@@ -17,8 +19,11 @@ import numpy as np
 from fit_common import Columns, cross_validate, date_of, error, fit, write_weights
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "bench"))
+import bench_models
+import models
 from silicon_tables import dram_rows, noc_rows, pcie_rows, read, reshard_rows
 
+import graph_runtime as gr
 from graph_runtime.costs import links, noc
 
 PLACES = {
@@ -183,6 +188,19 @@ def ethernet(folder: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+def host_turn(folder: Path) -> dict[str, Any]:
+    row = next(row for row in models.rows(folder) if row.calibrates)
+    made, _ = bench_models.planned(gr.load_graph(row.make()()), row.device, *row.settings[:2])
+    run = gr.simulate(made, runs=bench_models.RUNS, inputs=["image"])
+    left = row.batch * 1e9 / row.published - 1e9 / run.throughput
+    return {
+        "ns": float(round(left, -5)),
+        "basis": "fitted",
+        "ground": f"{row.model}'s tokens on an n150, tt-buda-benchmarks README.md@ed27af86, "
+        "less their arithmetic",
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
@@ -215,6 +233,7 @@ def main() -> None:
             "dram": drams,
             "pcie": pcies,
             "ethernet": ethernet(folder),
+            "host_turn": {"buda": host_turn(folder)},
         },
     )
 
