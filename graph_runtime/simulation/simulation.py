@@ -64,17 +64,7 @@ def simulate(
     end of the one before. ``costs``: what times are, None: what the plan was placed by, else this package's
     models. Raises InputError.
     """
-    if not math.isfinite(turn_ns) or turn_ns < 0:
-        raise InputError(f"turn_ns is {turn_ns!r}: it is ns, 0 or more", got=turn_ns, wanted=0)
-    for what, number in (("runs", runs), ("in_flight", in_flight)):
-        if not isinstance(number, int) or number < 1:
-            raise InputError(f"{what} is {number!r}: simulate at least one run", got=number, wanted=1)
-    if not isinstance(plan, Plan):
-        raise InputError(
-            f"simulate takes a Plan, got {type(plan).__name__}: make one with "
-            "graph_runtime.plan.plan(graph, devices)",
-            got=type(plan).__name__,
-        )
+    _check(plan, runs, in_flight, turn_ns)
     if inputs is None:
         inputs = plan.placement.pricing.inputs if plan.placement is not None else ()
     model = _model(plan, costs)
@@ -117,6 +107,20 @@ def simulate(
         held,
         turn_ns=turn,
     )
+
+
+def _check(plan: Plan, runs: int, in_flight: int, turn_ns: float) -> None:
+    if not math.isfinite(turn_ns) or turn_ns < 0:
+        raise InputError(f"turn_ns is {turn_ns!r}: it is ns, 0 or more", got=turn_ns, wanted=0)
+    for what, number in (("runs", runs), ("in_flight", in_flight)):
+        if not isinstance(number, int) or number < 1:
+            raise InputError(f"{what} is {number!r}: simulate at least one run", got=number, wanted=1)
+    if not isinstance(plan, Plan):
+        raise InputError(
+            f"simulate takes a Plan, got {type(plan).__name__}: make one with "
+            "graph_runtime.plan.plan(graph, devices)",
+            got=type(plan).__name__,
+        )
 
 
 def _model(plan: Plan, costs: CostModel | str | None) -> CostModel:
