@@ -22,6 +22,8 @@ _HELPERS = {
     "tests": "",
     "tests.ttnn": "",
     "tests.ttnn.utils_for_testing": "utils_for_testing",
+    "tt_lib": "",
+    "tt_lib.utils": "tt_lib_utils",
 }
 
 

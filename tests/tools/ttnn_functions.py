@@ -18,7 +18,7 @@ START = "## Functions\n"
 HEAD = """
 Made by `python tests/tools/ttnn_functions.py`; do not edit. Served: the ops of [ops.md](ops.md) that compute
 it ("-": it moves or makes values). What is declined raises `ttnn.Unsupported` when it is called, so that a
-module which mentions it loads; so do the gradients (`*_bw`).
+module which mentions it loads.
 
 | function | state | by, or why not |
 |---|---|---|

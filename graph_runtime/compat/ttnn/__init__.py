@@ -19,10 +19,12 @@ from typing import Any
 from ...base.errors import did_you_mean
 from . import (
     activations,
+    backward,
     binary,
     chips,
     construct,
     conversion,
+    convolution,
     cores,
     creation,
     declined,
@@ -41,8 +43,10 @@ from . import (
     operation,
     operators,
     padding,
+    pooling,
     products,
     reduction,
+    resizing,
     settings,
     shapes,
     specs,
@@ -53,14 +57,17 @@ from . import (
     transformer,
     unary,
     values,
+    windows,
 )
 from .names import OPERATIONS
 
 # each of these has made its operations
 _OPERATIONS = (
+    backward,
     binary,
     construct,
     conversion,
+    convolution,
     creation,
     declined,
     indexing,
@@ -69,17 +76,18 @@ _OPERATIONS = (
     moving,
     normalization,
     padding,
+    pooling,
     products,
     reduction,
+    resizing,
     shapes,
     ternary,
     transformer,
     unary,
 )
-_decline = operation.declined
 for _module in (activations, chips, cores, devices, distributed, golden, kernel_configs, memory):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
-for _module in (operators, settings, specs, text, traces, values):
+for _module in (operators, settings, specs, text, traces, values, windows):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
 
 Operation = operation.Operation
@@ -116,8 +124,6 @@ def __getattr__(name: str) -> Any:
     key = _ALIASES.get(name, name)
     if key in OPERATIONS:
         return OPERATIONS[key]
-    if name.endswith("_bw"):
-        return _decline(name, "gradients are not served")
     raise AttributeError(f"module 'ttnn' has no attribute {name!r}{did_you_mean(name, OPERATIONS)}")
 
 

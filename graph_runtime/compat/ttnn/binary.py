@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from ...run.tensors.tensor import Tensor as Handle
@@ -94,11 +93,7 @@ class Pair:
         if isinstance(self.b, float) and not self.b.is_integer():
             text = f"{self.name}: a fraction with a tensor of {self.first.dtype.name} is not supported"
             raise Unsupported(text, op=self.name)
-        bits = {"uint8": 8, "uint16": 16}.get(dtype, 32)
-        value = int(self.b) & ((1 << bits) - 1)
-        if dtype == "int32" and value >= 1 << 31:
-            value -= 1 << 32
-        return w.number(value, dtype)
+        return w.number(self.b, dtype)
 
 
 IN_PLACE = (
@@ -184,8 +179,8 @@ def _computed(name: str, body: Body, pair: Pair, goal: Target, args: Any, given:
         return goal.run(name, [a, b], {}, pair.shape)
     extra = {key: value for key, value in given.items() if value is not None}
     made = body(w, a, b, *args, **extra)
-    if name in _QUOTIENTS and goal.dtype is DataType.BFLOAT16:
-        made = w.select(w("isnan", made), math.inf, made)
+    if name in _QUOTIENTS and made.dtype == "float32":
+        made = w.packed(made, goal.dtype)
     return finish(goal, w, made)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ...base import dtypes
 from .errors import Unsupported, check, fatal
 from .memory import MemoryConfig
-from .names import SEAMS
+from .names import OPERATIONS, SEAMS
 from .operation import operation
 from .tensor import Tensor, on_device, on_host
 from .values import DataType, Layout, NewerType, Tile
@@ -164,11 +164,13 @@ def to_torch(
 
 
 def _cached(name: str, tensor: Any, made: Callable[[Any], Tensor], device: Any, config: Any) -> Tensor:
-    if os.path.exists(name):
-        return load_tensor.function(name, device=device)
-    built = made(tensor)
-    dump_tensor.function(name, built)
-    return built
+    if not os.path.exists(name):
+        dump_tensor.function(name, made(tensor))
+    read: Tensor = load_tensor.function(name)
+    if device is None:
+        return read
+    moved: Tensor = OPERATIONS["to_device"].function(read, device, memory_config=config)
+    return moved
 
 
 @operation("as_tensor")

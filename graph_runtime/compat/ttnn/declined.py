@@ -27,16 +27,12 @@ DECLINED: dict[str, str] = {
         "SemaphoreDescriptor"
     ),
     "no kernel serves it": (
-        "i1 polygamma nextafter cdist nonzero index_fill indexed_fill sampling ema experimental.dropout "
+        "nextafter cdist nonzero index_fill indexed_fill sampling ema experimental.dropout "
         "quantize dequantize requantize complex_tensor real imag angle conj polar is_real is_imag "
         "alt_complex_rotate90 grid_sample rotate unary_chain intimg experimental.slice_write "
         "experimental.padded_slice isin"
     ),
-    "convolutions, pools and resizing are not served": (
-        "conv1d conv2d conv_transpose2d experimental.conv3d prepare_conv_weights prepare_conv_bias "
-        "prepare_conv_transpose2d_weights prepare_conv_transpose2d_bias max_pool2d avg_pool2d "
-        "global_avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d upsample"
-    ),
+    "convolutions of volumes are not served": "experimental.conv3d",
     "caches and decoding are not served": (
         "transformer.scaled_dot_product_attention_decode "
         "transformer.paged_scaled_dot_product_attention_decode "
@@ -52,6 +48,8 @@ DECLINED: dict[str, str] = {
         "layer_norm_pre_all_gather layer_norm_post_all_gather rms_norm_pre_all_gather "
         "rms_norm_post_all_gather experimental.dit_rms_norm_unary_fused"
     ),
+    "complex numbers are not served": "angle_bw conj_bw real_bw imag_bw polar_bw",
+    "its gradient is not defined here": "fill_bw",
     "an older form": (
         "bcast moreh_cumsum moreh_sum moreh_mean moreh_matmul moreh_softmax moreh_softmin moreh_layer_norm"
     ),

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .errors import Unsupported
+from .golden_backward import backward_of
+from .golden_images import IMAGES
 
 __all__ = [
     "attach_golden_function",
@@ -140,9 +141,6 @@ _ROWS: dict[str, Golden] = {
         a, [n for pair in reversed(list(padding)) for n in pair], value=value
     ),
     "embedding": lambda t, f, a, weight, **k: f.embedding(a.long(), weight.reshape(weight.shape[-2:])),
-    "upsample": lambda t, f, a, scale_factor, mode="nearest", **k: f.interpolate(
-        a.permute(0, 3, 1, 2), scale_factor=scale_factor, mode=mode
-    ).permute(0, 2, 3, 1),
     "zeros": lambda t, f, shape, *_, **k: t.zeros(tuple(shape)),
     "ones": lambda t, f, shape, *_, **k: t.ones(tuple(shape)),
     "full": lambda t, f, shape, value, *_, **k: t.full(tuple(shape), value),
@@ -295,12 +293,25 @@ def _same(name: str) -> Golden:
     return golden
 
 
+def _convolution(*args: Any, conv_config: Any = None, **given: Any) -> Any:
+    """conv2d's, with the activation of its configuration."""
+    activation = getattr(conv_config, "activation", None)
+    last = None if activation is None else get_golden_function_for_activation(activation)
+    return _bound(IMAGES["conv2d"])(*args, activation=last, **given)
+
+
 def golden_of(name: str) -> Golden | None:
     """The golden function of an operation, None where it has none; that of an in-place one is the plain
     one's."""
+    if name.endswith("_bw"):
+        base = name.rpartition(".")[2].removesuffix("_bw")
+        return backward_of(base, golden_of(base))
+    if name == "conv2d":
+        return _convolution
     for known in (name, name.removesuffix("_"), {"mul": "multiply", "sub": "subtract"}.get(name, name)):
-        if known in _ROWS:
-            return _bound(_ROWS[known])
+        row = _ROWS.get(known) or IMAGES.get(known)
+        if row is not None:
+            return _bound(row)
         if known in _SAME:
             return _same(known)
     return None
@@ -333,10 +344,12 @@ def get_golden_function_for_activation(activation: Any) -> Golden:
 
 
 def get_fallback_function(operation: Any) -> Golden:
-    """Declined: nothing here computes by torch."""
-
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise Unsupported(f"the fallback of {operation} is not supported: nothing is computed by torch")
-
+    """The operation itself: its result in the first tensor's type, layout and device, as ttnn's fallback
+    gives it, but computed on the device; nothing is computed by torch. Raises RuntimeError where the
+    operation has no golden function, as ttnn's."""
     get_golden_function(operation)
-    return refuse
+
+    def fallback(*args: Any, **given: Any) -> Any:
+        return operation(*args, **given)
+
+    return fallback

@@ -11,10 +11,6 @@ from .values import MathFidelity
 
 __all__ = [
     "BlackholeComputeKernelConfig",
-    "Conv1dConfig",
-    "Conv2dConfig",
-    "Conv2dSliceConfig",
-    "Conv3dConfig",
     "DeviceComputeKernelConfig",
     "GrayskullComputeKernelConfig",
     "LayerNormDefaultProgramConfig",
@@ -23,7 +19,6 @@ __all__ = [
     "MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig",
     "MatmulMultiCoreReuseMultiCastProgramConfig",
     "MatmulMultiCoreReuseProgramConfig",
-    "Op2DSliceConfig",
     "SDPAProgramConfig",
     "SoftmaxDefaultProgramConfig",
     "SoftmaxShardedMultiCoreProgramConfig",
@@ -178,17 +173,6 @@ class SDPAProgramConfig:
     k_chunk_size: int = 0
     exp_approx_mode: bool | None = None
     max_cores_per_head_batch: int = 16
-
-
-class Conv2dConfig:
-    """Fields of a convolution's configuration, kept as they were given: convolutions are declined."""
-
-    def __init__(self, *args: Any, **fields: Any):
-        self.args = args
-        vars(self).update(fields)
-
-
-Conv1dConfig = Conv3dConfig = Conv2dSliceConfig = Op2DSliceConfig = Conv2dConfig
 
 
 def check_program(op: str, config: Any, k_tiles: int, fp32: bool, grid: Any) -> None:

@@ -41,7 +41,8 @@ def to_layout(
     if rows and kind.is_block:
         kind = DataType.BFLOAT16
     if tensor._device is None:
-        return on_host(tensor._values(), kind, layout, 0 if rows else pad_value)
+        padding = pad_value if tensor._more is None else tensor._padding
+        return on_host(tensor._values(), kind, layout, 0 if rows else padding)
     unchanged = dtype in (None, tensor.dtype) or tensor.dtype.is_block
     check(
         not rows or unchanged,
@@ -156,7 +157,8 @@ def untilize(
 
 def _with_padding(x: Tensor) -> Any:
     """The values of the padded shape."""
-    more = [there - here for here, there in zip(x.shape, x.padded_shape, strict=True)]
+    padded = x._more or tiled(x.shape)
+    more = [there - here for here, there in zip(x.shape, padded, strict=True)]
     if not any(more):
         return x._handle
     if not x.dtype.is_float and x._padding:
@@ -180,7 +182,7 @@ def untilize_with_unpadding(
     check(x.layout is Layout.TILE, name, "Can only untilize tile major data")
     ends = tuple(int(end) + 1 for end in output_tensor_end)
     check(len(ends) == len(x.shape), name, f"{list(output_tensor_end)} has another rank than {x.shape}")
-    fits = all(end <= size for end, size in zip(ends, x.padded_shape, strict=True))
+    fits = all(end <= size for end, size in zip(ends, x._more or tiled(x.shape), strict=True))
     check(fits, name, f"output_tensor_end {list(output_tensor_end)} is outside of {x.padded_shape}")
     source = x._handle if all(e <= s for e, s in zip(ends, x.shape, strict=True)) else _with_padding(x)
     kind = DataType.BFLOAT16 if x.dtype.is_block else x.dtype

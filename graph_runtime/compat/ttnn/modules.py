@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from . import chips, conversion, cores, devices, golden, memory, values
+from . import chips, conversion, cores, devices, golden, memory, values, windows
 from .errors import Unsupported
 from .names import OPERATIONS
 
@@ -58,20 +58,36 @@ def submodules() -> dict[str, ModuleType]:
     reports = _module(
         "_ttnn.reports", "declined", get_buffer_pages=_declined("_ttnn.reports.get_buffer_pages")
     )
-    made["_ttnn"] = _module("_ttnn", "what the extension module has besides", reports=reports)
+    operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
+    deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
+    made["_ttnn"] = _module(
+        "_ttnn", "what the extension module has besides", reports=reports, deprecated=deprecated
+    )
+    made["_ttnn.deprecated"], made["_ttnn.reports"] = deprecated, reports
     made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(memory))
     made["model_preprocessing"] = _preprocessing()
-    pool = _module("operations.pool", "pools")
+    pool = _module("operations.pool", "golden functions of pools", **_golden_pools())
     made["operations"] = _module(
         "operations", "the operations", pool=pool, **{k: v for k, v in OPERATIONS.items() if "." not in k}
     )
     made["operations.pool"] = pool
+    made["operations.conv2d"] = _module("operations.conv2d", "convolutions", **_public(windows))
     made["operations.activations"] = _module(
         "operations.activations",
         "golden functions of activations",
         get_golden_function_for_activation=golden.get_golden_function_for_activation,
     )
     return made
+
+
+def _golden_pools() -> dict[str, Any]:
+    names = "avg_pool2d global_avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d upsample".split()
+    made = {f"golden_{name}": golden.golden_of(name) for name in names}
+    return made | {
+        "golden_maxpool2d": golden.golden_of("max_pool2d"),
+        "golden_grid_sample": _declined("operations.pool.golden_grid_sample"),
+        "golden_rotate": _declined("operations.pool.golden_rotate"),
+    }
 
 
 def _unserved() -> dict[str, ModuleType]:

@@ -25,12 +25,13 @@ __all__ = ["soft"]
 _TILES = "Inputs to softmax must be tilized"
 
 
-def soft(w: Wide, x: Handle, axis: int, stable: bool) -> Handle:
-    """softmax; not ``stable``: exp overflows where x is large, as silicon's does."""
+def soft(w: Wide, x: Handle, axis: int, stable: bool, dtype: DataType) -> Handle:
+    """softmax, as values of ``dtype``; not ``stable``: exp overflows where x is large, as silicon's does."""
     if stable:
         return w("softmax", x, axis=axis)
     powers = w("exp", x)
-    return w("divide", powers, w("sum", powers, axes=(axis,), keepdims=True))
+    made = w("divide", powers, w("sum", powers, axes=(axis,), keepdims=True))
+    return w.packed(made, dtype)
 
 
 @operation("softmax", "softmax")
@@ -50,7 +51,7 @@ def softmax(
     goal = target("ttnn.softmax", x, memory_config)
     if not x.shape.rank:
         return goal.wrap(w("add", w("multiply", x._handle, 0.0), 1.0))
-    return goal.wrap(soft(w, x._handle, axis, numeric_stable))
+    return goal.wrap(soft(w, x._handle, axis, numeric_stable, x.dtype))
 
 
 def _scaled(
@@ -74,7 +75,7 @@ def _scaled(
         )
         made = w("add", made, mask._handle)
         check(tuple(made.shape) == tuple(x.shape), op, f"the mask {mask.shape} does not fit {x.shape}")
-    return goal_of(x).wrap(soft(w, made, len(x.shape) - 1, stable))
+    return goal_of(x).wrap(soft(w, made, len(x.shape) - 1, stable, x.dtype))
 
 
 def _masked(name: str, in_place: bool) -> Operation:
@@ -123,7 +124,7 @@ def softmax_in_place(
     x = tiled_input("ttnn.softmax_in_place", input_tensor, _TILES)
     w = Wide(x._handle.device)
     axis = axis_of("ttnn.softmax_in_place", dim, len(x.shape))
-    return target("ttnn.softmax_in_place", x, None, x).wrap(soft(w, x._handle, axis, numeric_stable))
+    return target("ttnn.softmax_in_place", x, None, x).wrap(soft(w, x._handle, axis, numeric_stable, x.dtype))
 
 
 # **************** norms ****************

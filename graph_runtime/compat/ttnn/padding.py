@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,12 @@ from .operation import operation
 from .results import device_tensor, target
 from .shapes import reshaped
 from .tensor import Tensor, on_host
-from .values import Layout
+from .values import BufferType, Layout
+from .windows import sides
 
 __all__: list[str] = []
+
+_FRONT = "ttnn.pad: on device tile padding does not support front padding"
 
 
 @operation("pad", "pad")
@@ -39,8 +43,7 @@ def pad(
     device_tensor(name, x)
     rows = x.layout is Layout.ROW_MAJOR
     front = any(before for before, _ in pairs)
-    text = "ttnn.pad: on device tile padding does not support front padding"
-    check(rows or not front, name, text)
+    check(rows or not front, name, _FRONT)
     goal = target(name, x, memory_config)
     if not any(map(any, pairs)):
         return goal.wrap(x._handle, x._padding)
@@ -90,15 +93,24 @@ def fold(
     padding: Any = None,
     **_: Any,
 ) -> Tensor:
-    """Squares of a channels-last image as channels: [N, H, W, C] to [1, 1, N H/sh W/sw, C sh sw]."""
+    """Squares of a channels-last image as channels: [N, H, W, C] to [N, H/sh, W/sw, C sh sw], which is flat,
+    [1, 1, N H/sh W/sw, C sh sw], of an image in L1."""
     name = "ttnn.fold"
     x = device_tensor(name, input)
-    if use_transpose_as_fold or pad_c or pad_h or pad_w or padding:
-        raise Unsupported("ttnn.fold with padding or by transposes is not supported", op=name)
+    if use_transpose_as_fold or pad_c or pad_h or pad_w:
+        raise Unsupported("ttnn.fold by transposes is not supported", op=name)
+    top, left, bottom, right = sides(name, padding or 0)
     n, h, w, c = x.shape.to_rank(4)
+    source = reshaped(x._handle, (n, h, w, c))
+    if top or left or bottom or right:
+        check(x.layout is Layout.ROW_MAJOR, name, _FRONT)
+        source = kernels.run("pad", [source], {"pads": (0, top, left, 0, 0, bottom, right, 0)})
+        h, w = h + top + bottom, w + left + right
     check(h % stride_h == 0 and w % stride_w == 0, name, f"{h}x{w} is no multiple of {stride_h}x{stride_w}")
-    cut = reshaped(x._handle, (n, h // stride_h, stride_h, w // stride_w, stride_w, c))
+    cut = reshaped(source, (n, h // stride_h, stride_h, w // stride_w, stride_w, c))
     turned = kernels.run("transpose", [cut], {"perm": (0, 1, 3, 2, 4, 5)})
     made = (n, h // stride_h, w // stride_w, c * stride_h * stride_w)
+    if x.memory_config().buffer_type is not BufferType.DRAM:
+        made = (1, 1, math.prod(made[:3]), made[3])
     goal = target(name, x, override_memory_config)
     return goal.wrap(reshaped(turned, made))

@@ -144,7 +144,7 @@ def _linear(
     fused = getattr(program_config, "fused_activation", None)
     last = [x for x in (fused, activation) if x is not None]
     if not last:
-        return goal.wrap(values)
+        return goal.wrap(Wide(values.device).packed(values, goal.dtype))
     wide = Tensor.of(values, DataType.FLOAT32, Layout.TILE, DRAM_MEMORY_CONFIG, goal.device)
     return goal.wrap(chain(wide, last)._handle)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...run.tensors.tensor import Tensor as Handle
@@ -17,8 +17,6 @@ from .values import DataType, Layout
 from .wide import Wide
 
 __all__ = ["axes_of"]
-
-_EMPTY = {"sum": 0.0, "mean": math.nan, "max": -math.inf, "min": math.inf, "prod": 1.0}
 
 
 def axes_of(op: str, dim: Any, rank: int) -> tuple[int, ...]:
@@ -50,39 +48,11 @@ def _goal(op: str, x: Tensor, memory_config: MemoryConfig | None) -> Target:
     return goal
 
 
-def _reduction(name: str) -> Operation:
-    full = f"ttnn.{name}"
-
-    def function(
-        input_tensor: Tensor,
-        dim: Any = None,
-        keepdim: bool = False,
-        *,
-        memory_config: MemoryConfig | None = None,
-        compute_kernel_config: Any = None,
-        scalar: float = 1.0,
-        sub_core_grids: Any = None,
-        **_: Any,
-    ) -> Tensor:
-        x = device_tensor(full, input_tensor)
-        axes = axes_of(full, dim, len(x.shape))
-        goal, made = _goal(full, x, memory_config), _shape(x, axes, keepdim)
-        if not math.prod(x.shape):
-            return empty_result(goal, made, _EMPTY[name])
-        w = Wide(x._handle.device)
-        if x.dtype is DataType.INT32 and name not in ("sum", "max", "min"):
-            raise Unsupported(f"{full} of INT32 is not supported", op=full)
-        attrs = {"axes": axes, "keepdims": keepdim}
-        if scalar == 1.0:
-            return goal.run(name, [x._handle], attrs, made)
-        return goal.wrap(w("multiply", w(name, x._handle, **attrs), float(scalar)))
-
-    function.__doc__ = f"The {name} over dimensions, in tiles; ``scalar`` is a factor of the result."
-    return Operation(name, function, name)
+Body = Callable[[Wide, Handle, tuple[int, ...], bool, bool], Handle]
 
 
-for _name in ("sum", "mean", "max", "min"):
-    _reduction(_name)
+def _direct(name: str) -> Body:
+    return lambda w, x, axes, keepdim, correction: w(name, x, axes=axes, keepdims=keepdim)
 
 
 def _variance(w: Wide, x: Handle, axes: tuple[int, ...], keepdim: bool, correction: bool) -> Handle:
@@ -93,7 +63,23 @@ def _variance(w: Wide, x: Handle, axes: tuple[int, ...], keepdim: bool, correcti
     return w("divide", total, float(count - 1 if correction else count))
 
 
-def _spread(name: str) -> Operation:
+def _deviation(w: Wide, x: Handle, axes: tuple[int, ...], keepdim: bool, correction: bool) -> Handle:
+    return w("sqrt", _variance(w, x, axes, keepdim, correction))
+
+
+# name: (body, the ops that serve it, what it makes of nothing)
+_REDUCTIONS: dict[str, tuple[Body, str, float]] = {
+    "sum": (_direct("sum"), "sum", 0.0),
+    "mean": (_direct("mean"), "mean", math.nan),
+    "max": (_direct("max"), "max", -math.inf),
+    "min": (_direct("min"), "min", math.inf),
+    "var": (_variance, "mean, subtract, sum_squares, divide", math.nan),
+    "std": (_deviation, "mean, subtract, sum_squares, divide, sqrt", math.nan),
+}
+_OF_INT32 = ("sum", "max", "min")
+
+
+def _reduction(name: str, body: Body, served: str, empty: float) -> None:
     full = f"ttnn.{name}"
 
     def function(
@@ -112,18 +98,20 @@ def _spread(name: str) -> Operation:
         axes = axes_of(full, dim, len(x.shape))
         goal = _goal(full, x, memory_config)
         if not math.prod(x.shape):
-            return empty_result(goal, _shape(x, axes, keepdim), math.nan)
+            return empty_result(goal, _shape(x, axes, keepdim), empty)
+        if x.dtype is DataType.INT32 and name not in _OF_INT32:
+            raise Unsupported(f"{full} of INT32 is not supported", op=full)
         w = Wide(x._handle.device)
-        made = _variance(w, x._handle, axes, keepdim, correction)
-        made = w("sqrt", made) if name == "std" else made
+        made = body(w, x._handle, axes, keepdim, correction)
         return goal.wrap(made if scalar == 1.0 else w("multiply", made, float(scalar)))
 
-    function.__doc__ = f"The {name} over dimensions, with Bessel's correction unless ``correction`` is False."
-    return Operation(name, function, "mean, subtract, sum_squares, divide")
+    more = ", with Bessel's correction unless ``correction`` is False" if name in ("std", "var") else ""
+    function.__doc__ = f"The {name} over dimensions{more}, in tiles; ``scalar`` is a factor of the result."
+    Operation(name, function, served)
 
 
-for _name in ("std", "var"):
-    _spread(_name)
+for _name, _row in _REDUCTIONS.items():
+    _reduction(_name, *_row)
 
 
 def _global(name: str, axes: int | None) -> Operation:

@@ -122,6 +122,7 @@ def squeeze(input_tensor: Tensor, dim: Any = None) -> Tensor:
         text = f"Dimension out of range (expected to be in range of [{-rank}, {rank - 1}], but got {at})"
         check(-rank <= at < rank or (not rank and at in (-1, 0)), "ttnn.squeeze", text)
     gone = {at % max(rank, 1) for at in dims}
+    check(len(gone) == len(dims), "ttnn.squeeze", f"dims {list(dims)} name a dimension twice")
     shape = [size for at, size in enumerate(input_tensor.shape) if at not in gone or size != 1]
     return _with_shape("ttnn.squeeze", input_tensor, shape)
 

@@ -76,7 +76,9 @@ class Tensor:
     def padded_shape(self) -> Shape:
         if self._more is not None:
             return self._more
-        return tiled(self._handle.shape) if self.layout is Layout.TILE else self.shape
+        if self.layout is not Layout.TILE:
+            return self.shape
+        return tiled((1,) * (2 - len(self._handle.shape)) + self._handle.shape)  # a vector is one row
 
     @property
     def tile(self) -> Tile:
@@ -148,6 +150,7 @@ class Tensor:
 
     def _padded_values(self) -> np.ndarray:
         values, shape = self._values(), tuple(self.padded_shape)
+        values = values.reshape((1,) * (len(shape) - values.ndim) + values.shape)
         more = [(0, there - here) for here, there in zip(values.shape, shape, strict=True)]
         return np.pad(values, more, constant_values=self._padding) if more else values
 
@@ -197,10 +200,16 @@ class Tensor:
         return on_host(np.ascontiguousarray(self._values()[part]), self.dtype, self.layout)
 
     def pad_to_tile(self, value: float) -> Tensor:
-        return self.pad(tiled(self.shape), [0] * len(self.shape), value)
+        """On the host: the same values in whole tiles, with ``value`` as their padding."""
+        self._on_host("Tensor.pad_to_tile")
+        made = Tensor.of(self._handle, self.dtype, self.layout, padding=value)
+        made._more = tiled(self.shape)
+        return made
 
     def unpad_from_tile(self, shape: Any) -> Tensor:
-        return self.unpad([0] * len(tuple(shape)), shape)
+        self._on_host("Tensor.unpad_from_tile")
+        part = tuple(slice(0, size) for size in shape)
+        return on_host(np.ascontiguousarray(self._padded_values()[part]), self.dtype, self.layout)
 
     def _on_host(self, op: str) -> None:
         check(self._device is None, op, "the tensor must be on the host")

@@ -116,7 +116,7 @@ def _attention_softmax(name: str, in_place: bool) -> Operation:
         if attention_mask is not None:
             made = w("add", made, attention_mask._handle)
         goal = target(full, x, memory_config, x if in_place else None)
-        return goal.wrap(soft(w, made, len(x.shape) - 1, False))
+        return goal.wrap(soft(w, made, len(x.shape) - 1, False, x.dtype))
 
     function.__doc__ = (
         "softmax(x / sqrt(head_size) + mask), which overflows where that is large, as silicon's."

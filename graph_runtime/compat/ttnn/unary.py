@@ -101,10 +101,9 @@ def _arguments(name: str, defaults: dict[str, Any], args: Any, given: dict[str, 
 
 def _run_plain(name: str, op: str, x: Tensor, attrs: dict[str, Any], goal: Target) -> Tensor:
     if x.dtype.is_float:
-        if op in _HIDDEN_NAN and goal.dtype is DataType.BFLOAT16:
+        if op in _HIDDEN_NAN:
             w = Wide(x._handle.device)
-            made = w(op, x._handle, **attrs)
-            return goal.wrap(w.select(w("isnan", made), math.inf, made))
+            return goal.wrap(w.packed(w(op, x._handle, **attrs), goal.dtype))
         if goal.dtype.is_float:
             return goal.run(op, [x._handle], attrs, x.shape)
         return goal.wrap(kernels.run(op, [x._handle], attrs, kernels.WIDE))

@@ -8,6 +8,7 @@ from typing import Any
 
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
+from .special import i1, polygamma
 from .wide import Wide
 
 __all__ = ["COMPOSED", "Body"]
@@ -84,6 +85,10 @@ def _erfinv(w: Wide, x: Handle) -> Handle:
     return w.select(w("equal", w("abs", x), 1.0), w("multiply", x, math.inf), y)
 
 
+def _polygamma(w: Wide, x: Handle, k: int) -> Handle:
+    return polygamma(w, x, int(k)) if k else w("digamma", x)
+
+
 def _polyval(w: Wide, x: Handle, coeffs: Any) -> Handle:
     made = w("add", w("multiply", x, 0.0), float(coeffs[0]))
     for coefficient in coeffs[1:]:
@@ -92,8 +97,7 @@ def _polyval(w: Wide, x: Handle, coeffs: Any) -> Handle:
 
 
 def _fill(w: Wide, x: Handle, fill_value: float) -> Handle:
-    number = w.number(fill_value if x.dtype == "float32" else int(fill_value), x.dtype)
-    return kernels.run("broadcast_to", [number], {"shape": x.shape})
+    return kernels.run("broadcast_to", [w.number(fill_value, x.dtype)], {"shape": x.shape})
 
 
 def _xielu(w: Wide, x: Handle, alpha_p: float = 0.8, alpha_n: float = 0.8) -> Handle:
@@ -208,6 +212,8 @@ COMPOSED: dict[str, tuple[Body, str, str, bool]] = {
         "logarithm of the multivariate gamma function of order 4",
         False,
     ),
+    "i1": (i1, "multiply, add, exp, where", "modified Bessel function of order 1", False),
+    "polygamma": (_polygamma, "reciprocal, multiply, add", "the k-th derivative of digamma", False),
     "erfinv": (_erfinv, "erf, log, sqrt, exp", "inverse of erf", False),
     "polyval": (_polyval, "multiply, add", "a polynomial, its highest coefficient first", False),
     "round": (_round, "round", "the nearest number of so many decimals, halves to even", True),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...base.machine.devices import Device
@@ -9,6 +10,7 @@ from ...base.machine.layout import DRAM, ROW_MAJOR, TILE
 from ...base.machine.layout import Layout as Placed
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
+from .values import DataType
 
 __all__ = ["Wide"]
 
@@ -34,6 +36,9 @@ class Wide:
         return kernels.WIDE if floats and op not in _TO_OTHERS else None
 
     def number(self, value: Any, dtype: str = "float32") -> Handle:
+        """A constant: a number (of an integer dtype cut off and wrapped, as C casts it) or an array."""
+        if isinstance(value, (int, float)) and dtype not in ("float32", "bool"):
+            value = _wrapped(int(value), dtype)
         return kernels.constant(value, self.device, dtype)
 
     def cast(self, x: Handle, dtype: str) -> Handle:
@@ -49,6 +54,11 @@ class Wide:
         chosen = [x if isinstance(x, Handle) else self.number(x, dtype) for x in (a, b)]
         to = kernels.WIDE if dtype == "float32" else None
         return kernels.run("where", [condition, *chosen], {}, to)
+
+    def packed(self, x: Handle, dtype: DataType) -> Handle:
+        """Infinity for NaN where ``dtype`` is bfloat16: what silicon's pack makes of a result of the matrix
+        unit or of a quotient."""
+        return self.select(self("isnan", x), math.inf, x) if dtype is DataType.BFLOAT16 else x
 
     def true(self, x: Handle) -> Handle:
         """Where elements are not zero, as bool."""
@@ -87,6 +97,12 @@ class Wide:
         """A float tensor as f32 tiles, an integer one as tiles."""
         fmt = "f32" if x.dtype == "float32" else x.dtype
         return kernels.convert(x, Placed(DRAM, TILE, fmt))
+
+
+def _wrapped(value: int, dtype: str) -> int:
+    bits = {"uint8": 8, "uint16": 16}.get(dtype, 32)
+    value &= (1 << bits) - 1
+    return value - (1 << 32) if dtype == "int32" and value >= 1 << 31 else value
 
 
 _TO_OTHERS = {
