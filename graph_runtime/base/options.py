@@ -49,15 +49,16 @@ class Options:
     rewrite rules of your own, functions of a Net or "package.module:function" each, between simplifying and
     fusing.
 
-    Placing. ``place``: pins, glob over node, op and function names -> device. ``device_map``: device type of
-    the file -> device. ``strict``: a device that the list does not have is an error, not a warning.
-    ``placement``: the policy that places the rest (PLACEMENT_POLICIES), "package.module:function", or such a
-    function; None: mincut for several devices where nodes may be rewritten and there are no pins, else the
-    first device. ``objective``: what placement policies make least: "serial", "makespan" or "throughput".
-    ``fallback``: a node that cannot run where it is asked to is an "error", or runs on a "host" of the list.
-    ``costs``: what times are, a costs.CostModel or "package.module:Name" of one; None: this package's.
-    ``topology``: how chips are cabled, a name, a path or a Topology; None: what one sends to another goes
-    through the host.
+    Placing. ``place``: pins, glob over node, op and function names -> device. ``device_map``: device type
+    of the file -> device. ``strict``: a device that the list does not have is an error, not a warning.
+    ``placement``: the policy that places the rest (PLACEMENT_POLICIES), "package.module:function", or such
+    a function; None: mincut for several devices where nodes may be rewritten and there are no pins, else
+    the first device. ``objective``: what placement policies make least: "serial", "makespan" or
+    "throughput". ``fallback``: a node that cannot run where it is asked to is an "error", or runs on a
+    "host" of the list. ``costs``: what times are, a costs.CostModel or "package.module:Name" of one; None:
+    this package's. ``topology``: how chips are cabled, a name, a path or a Topology; None: what one sends
+    to another goes through the host. ``interconnect``: how machines are connected, a path or an
+    Interconnect, as ``cluster.interconnect`` is; None: by links of 1 Gbit/s.
 
     ``stream``: inputs that stay on the host and that every run copies where they are read, globs over their
     names; "auto" among them: as many of the largest weights as make the rest fit, where that is faster than
@@ -93,6 +94,7 @@ class Options:
     fallback: str = "error"
     costs: Any = None
     topology: Any = None
+    interconnect: Any = None
     stream: tuple[str, ...] = ()
     formats: Mapping[str, str] = _mapping()
     layouts: Mapping[str, str] = _mapping()

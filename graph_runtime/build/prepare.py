@@ -194,6 +194,7 @@ def _rewritten(
         kernels=kernels,
         costs=options.costs,
         topology=options.topology,
+        interconnect=options.interconnect,
         stream=options.stream,
         layouts=options.layouts,
         numerics=options.numerics,

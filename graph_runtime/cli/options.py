@@ -109,6 +109,13 @@ Cabled = Annotated[
         help="How chips are cabled, for placing and simulating: n300, t3000, galaxy, or a file of your own.",
     ),
 ]
+Connected = Annotated[
+    str | None,
+    typer.Option(
+        "--interconnect",
+        help="How machines are connected, for devices as node1/tt:0: a file (docs/devices.md).",
+    ),
+]
 Stream = Annotated[
     list[str] | None,
     typer.Option(
@@ -250,6 +257,7 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
     "fallback": (Fallback, "error"),
     "costs": (Costs, None),
     "topology": (Cabled, None),
+    "interconnect": (Connected, None),
     "stream": (Stream, None),
     "map": (Map, None),
     "strict": (Strict, False),

@@ -6,6 +6,7 @@ import math
 
 from ..base.machine.descriptors import Descriptor
 from ..base.machine.devices import Device
+from ..base.machine.interconnect import Interconnect
 from ..base.machine.layout import DRAM, TILE, Layout, matrix, pages
 from ..base.machine.topology import Topology
 from ..ir.graph import TensorType
@@ -29,14 +30,19 @@ def copy_cost(
     type: TensorType,
     host: Machine | None = None,
     topology: Topology | None = None,
+    interconnect: Interconnect | None = None,
 ) -> Cost:
     """ns to copy a tensor of logical ``type`` from ``source`` to ``target`` (equal: a relayout).
 
     Over PCIe the host converts (tilizes, packs) and sends pages; relayouts of a tt device run on its cores;
     from one tt device to another it goes over ethernet where a ``topology`` says how, else down to the
-    host's memory and up again. Raises PlanError for an unknown format, InputError for a device that the
-    topology does not have.
+    host's memory and up again. Between machines, whose links a ``interconnect`` has, it goes through the
+    memory of both hosts. Raises PlanError for an unknown format, InputError for a device that the topology
+    does not have.
     """
+    if source.node != target.node:
+        ends = (source, source_layout), (target, target_layout)
+        return _between_machines(*ends, type, host, topology, interconnect or Interconnect())
     if source.descriptor.on_host and target.descriptor.on_host:
         return Cost(host_copy_ns(type.nbytes, host), "assumed", "copy on the host")
     if source.descriptor.on_host or target.descriptor.on_host:
@@ -94,6 +100,25 @@ def _between(
     down = _over_pcie(source, source_layout, type, False, host, topology)
     up = _over_pcie(target, target_layout, type, True, host, topology)
     return Cost(down.cycles + up.cycles, worst(down.basis, up.basis), "through the host's memory")
+
+
+def _between_machines(
+    source: tuple[Device, Layout],
+    target: tuple[Device, Layout],
+    type: TensorType,
+    host: Machine | None,
+    topology: Topology | None,
+    interconnect: Interconnect,
+) -> Cost:
+    """Down to one host's memory, over the link in the tensor's own type, and up on the other side."""
+    link = interconnect.link(source[0].node, target[0].node)
+    ns, basis = link.ns(type.nbytes), link.basis
+    for (device, layout), to_device in ((source, False), (target, True)):
+        if not device.descriptor.on_host:
+            part = _over_pcie(device, layout, type, to_device, host, topology)
+            ns, basis = ns + part.cycles, worst(basis, part.basis)
+    way = Interconnect.name(source[0].node, target[0].node)
+    return Cost(ns, basis, f"{way} at {link.gb_per_s:.2f} GB/s after {link.latency_ns / 1e3:.0f} us")
 
 
 def _relayout(board: Descriptor, source: Layout, target: Layout, type: TensorType) -> Cost:

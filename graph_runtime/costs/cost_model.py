@@ -18,6 +18,7 @@ from numbers import Real
 
 from ..base.errors import GraphRuntimeError, InputError, PlanError
 from ..base.machine.devices import Device
+from ..base.machine.interconnect import Interconnect, find_interconnect
 from ..base.machine.layout import Layout
 from ..base.machine.topology import Topology, find_topology
 from ..base.outside import find_outside
@@ -34,13 +35,21 @@ __all__ = ["CostModel", "ask", "find_costs"]
 class CostModel:
     """The times of this package. Equal calls of one graph are asked for once. ``host``: the constants of the
     machine, None: the packaged ones. ``topology``: how chips are cabled, a Topology, its name or the path of
-    its file; None: copies between them go through the host."""
+    its file; None: copies between them go through the host. ``interconnect``: how machines are connected, a
+    Interconnect or the path of its file; None: by links of 1 Gbit/s."""
 
     topology: Topology | None = None
+    interconnect: Interconnect = Interconnect()
 
-    def __init__(self, host: Machine | None = None, topology: Topology | str | None = None):
+    def __init__(
+        self,
+        host: Machine | None = None,
+        topology: Topology | str | None = None,
+        interconnect: Interconnect | str | None = None,
+    ):
         self.host = host or machine()
         self.topology = None if topology is None else find_topology(topology)
+        self.interconnect = find_interconnect(interconnect)
 
     def node(
         self,
@@ -70,12 +79,14 @@ class CostModel:
     ) -> Cost | float:
         """ns of a tensor's way from one device and layout to another; costs.copy_cost's arguments. Raises
         PlanError where there is no way."""
-        return copy_cost(source, before, target, after, type_, self.host, self.topology)
+        return copy_cost(source, before, target, after, type_, self.host, self.topology, self.interconnect)
 
     def links(self, source: Device, target: Device) -> tuple[str, ...]:
         """Names of the links that a copy from one device to another holds from its beginning to its end, so
-        that copies over one link follow each other; none is shared without a topology. Raises InputError for
-        a device that the topology does not have."""
+        that copies over one link follow each other: that between two machines, and within one those of the
+        topology. Raises InputError for a device that the topology does not have."""
+        if source.node != target.node:
+            return (Interconnect.name(source.node, target.node),)
         if self.topology is None or source == target:
             return ()
         return self.topology.way(self.topology.chip(source), self.topology.chip(target)).links
@@ -85,13 +96,20 @@ class CostModel:
         return dispatch_ns(device.descriptor, traced=traced)
 
 
-def find_costs(given: CostModel | str | None, topology: Topology | str | None = None) -> CostModel:
+def find_costs(
+    given: CostModel | str | None,
+    topology: Topology | str | None = None,
+    interconnect: Interconnect | str | None = None,
+) -> CostModel:
     """The model itself, or that of "package.module:Name", a class or a function that makes one; None: this
-    package's. With a ``topology`` one that has it. Raises InputError for what is none, PlanError for a name
-    that cannot be found, DeviceError for a topology that cannot be."""
-    if topology is not None:
+    package's. With a ``topology`` or ``interconnect`` one that has it. Raises InputError for what is none,
+    PlanError for a name that cannot be found, DeviceError for a topology or interconnect that cannot be."""
+    if topology is not None or interconnect is not None:
         model = copy.copy(find_costs(given))
-        model.topology = find_topology(topology)
+        if topology is not None:
+            model.topology = find_topology(topology)
+        if interconnect is not None:
+            model.interconnect = find_interconnect(interconnect)
         return model
     if isinstance(given, CostModel):
         return given

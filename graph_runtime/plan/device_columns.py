@@ -130,7 +130,7 @@ def index_of(devices: tuple[Device, ...], target: str | Device, what: str) -> in
     """The position of a device in the caller's list. Raises PlanError where it is not in it."""
     device = parse(target)
     for did, known in enumerate(devices):
-        if (known.kind, known.ordinal) == (device.kind, device.ordinal):
+        if str(known) == str(device):
             return did
     raise PlanError(
         f"{what}: {device} is not in the device list{did_you_mean(str(device), map(str, devices))}",

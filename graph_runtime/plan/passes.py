@@ -68,6 +68,7 @@ def plan(
             kernels=kernels,
             costs=options.costs,
             topology=options.topology,
+            interconnect=options.interconnect,
             stream=options.stream,
             layouts=options.layouts,
             numerics=options.numerics,

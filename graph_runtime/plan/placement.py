@@ -24,6 +24,7 @@ from .streaming import AUTO, choose_streamed, named_inputs
 from .types import Placement, Pricing
 
 if TYPE_CHECKING:
+    from ..base.machine.interconnect import Interconnect
     from ..base.machine.topology import Topology
     from ..costs import CostModel
     from .placing.problem import PlacementProblem
@@ -46,6 +47,7 @@ def place(
     kernels: Mapping[str, Collection[str]] | None = None,
     costs: CostModel | str | None = None,
     topology: Topology | str | None = None,
+    interconnect: Interconnect | str | None = None,
     constants: Collection[str] | None = None,
     stream: Sequence[str] = (),
     layouts: Mapping[str, str] | None = None,
@@ -53,16 +55,17 @@ def place(
 ) -> Placement:
     """Give each node a device of ``devices``.
 
-    ``pins``: glob over node name, op name and function name -> device; the last one that matches a node wins.
-    ``device_map``: a DLDeviceType, by name or number, -> device: what the file's column calls "opencl" runs
-    on tt:0. ``strict``: a type or ordinal that the list does not have is an error instead of a warning.
-    ``placement``: what places the rest: a policy's name (PLACEMENT_POLICIES), "package.module:function", or
-    such a function; None: devices[0]. ``objective``: what policies make least, "serial", "makespan" or
-    "throughput". ``fallback``: a node that was asked to run where it cannot is an "error", or runs on a
-    "host" of the list, with a warning. Costs: ``inputs``, graph inputs that every run sets anew; ``formats``,
-    device -> format of its floats; ``kernels``, function -> device kinds that libraries have it for;
-    ``costs``, a costs.CostModel or "package.module:Name" of one, None: this package's; ``topology``, how
-    chips are cabled, by name, path or as a Topology; ``constants``, inputs that rewrite.target, which
+    ``pins``: glob over node name, op name and function name -> device; the last one that matches a node
+    wins. ``device_map``: a DLDeviceType, by name or number, -> device: what the file's column calls
+    "opencl" runs on tt:0. ``strict``: a type or ordinal that the list does not have is an error instead of
+    a warning. ``placement``: what places the rest: a policy's name (PLACEMENT_POLICIES),
+    "package.module:function", or such a function; None: devices[0]. ``objective``: what policies make
+    least, "serial", "makespan" or "throughput". ``fallback``: a node that was asked to run where it cannot
+    is an "error", or runs on a "host" of the list, with a warning. Costs: ``inputs``, graph inputs that
+    every run sets anew; ``formats``, device -> format of its floats; ``kernels``, function -> device kinds
+    that libraries have it for; ``costs``, a costs.CostModel or "package.module:Name" of one, None: this
+    package's; ``topology``, how chips are cabled, by name, path or as a Topology; ``interconnect``, how
+    machines are connected, by path or as a Interconnect; ``constants``, inputs that rewrite.target, which
     follows, knows. ``stream``: globs over the inputs that stay on the host and that every run copies, or
     "auto" (streaming.py). ``layouts``, names -> layout, and ``numerics``, device -> arithmetic, as the plan
     will have them: they say what lies in L1, and what kernels take of it.
@@ -86,10 +89,10 @@ def place(
         warnings += texts
         asked[fallen] = np.where(asked[fallen] < 0, 0, asked[fallen])  # devices[0] was asked for
     problem, streamed = None, named_inputs(graph, devices, [g for g in stream if g != AUTO], inputs)
-    if topology is not None:
+    if topology is not None or interconnect is not None:
         from ..costs import find_costs
 
-        costs = find_costs(costs, topology)
+        costs = find_costs(costs, topology, interconnect)
     pricing = Pricing(
         tuple(inputs), formats, kernels, costs, objective, constants, streamed, layouts, numerics
     )

@@ -148,7 +148,7 @@ def _insert(placed: PlacedGraph, copies: _Insertions, streamed: list[int]) -> Pl
 def _describe(placed: PlacedGraph, copies: _Insertions) -> tuple[list[str], list[str]]:
     """Unique names ("x_copy_tt0") and causes of the new copies."""
     graph, devices = placed.graph, [str(d) for d in placed.devices]
-    short = [f"{d.kind}{d.ordinal}" for d in placed.devices]
+    short = [str(d).replace("/", "_").replace(":", "") for d in placed.devices]
     source = np.array(copies.source, np.int64)
     nids = graph.entry_nid[source]
     rows = zip(

@@ -24,7 +24,7 @@ from ..base.errors import (
     SessionBusyError,
 )
 from ..base.locks import new_lock
-from ..base.machine.devices import Device
+from ..base.machine.devices import Device, require_at_home
 from ..base.machine.layout import MEMORY_CODES, Layout, host_layout, shard_words
 from ..base.machine.outside_kinds import code_of
 from ..base.machine.pinning import pinned_cores
@@ -324,7 +324,7 @@ def open_device(device: Device) -> DeviceHandle:
     ends.
     """
     with _handles_lock:
-        handle = _handles.get(device)
+        handle = _handles.get(require_at_home(device))
         if handle is None:
             _choose_threads()
             handle = _handles[device] = DeviceHandle(device)

@@ -22,8 +22,8 @@ __all__ = ["home_of", "with_uploads"]
 
 
 def home_of(plan: Plan) -> Device:
-    """Where what every run sets anew comes from."""
-    return next((d for d in plan.devices if d.descriptor.on_host), None) or parse("cpu:0")
+    """Where what every run sets anew comes from: the caller's machine."""
+    return next((d for d in plan.devices if d.is_callers_host), None) or parse("cpu:0")
 
 
 def with_uploads(
@@ -72,7 +72,7 @@ def with_uploads(
 def _uploads(plan: Plan, positions: Sequence[int]) -> list[tuple[int, int, str]]:
     """(node before which it runs, node that stands for it, role of its queue) of each upload and relayout."""
     graph = plan.graph
-    hosts = [did for did, d in enumerate(plan.devices) if d.descriptor.on_host]
+    hosts = [did for did, d in enumerate(plan.devices) if d.is_callers_host]
     home = hosts[0] if hosts else -1
     written = {i for _, i in plan.aliases}
     chosen = [int(graph.inputs[p]) for p in positions if p not in written]

@@ -62,7 +62,7 @@ class Coarsening:
     def prepared(self, chosen: Choices) -> Prepared:
         """Planned with choices. Raises what prepare raises."""
         graph, layouts = self._with(chosen)
-        words = {name: getattr(self.base.options, name) for name in ("costs", "topology")}
+        words = {name: getattr(self.base.options, name) for name in ("costs", "topology", "interconnect")}
         return prepare(
             graph,
             self.base.plan.devices,

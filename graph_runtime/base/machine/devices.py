@@ -2,15 +2,17 @@
 
 ``parse("tt:0")`` is the default board of the kind, ``parse("tt:0=n150")`` names one, with
 ``tt:0=wormhole_b0/buda`` its stack and with ``tt:0=n150[rows=7,clock=900]`` harvested rows left and MHz; a
-caller's list may name a board by its file, ``tt:0=./mine.json``. A Device is a plain value: nothing is
-allocated before a session opens it (graph_runtime/run/core.py).
+caller's list may name a board by its file, ``tt:0=./mine.json``. ``node1/tt:0`` is a device of another
+machine, the node of that name of a cluster (docs/cluster.md); without a node a device is the caller's own
+machine's. A Device is a plain value: nothing is allocated before a session opens it
+(graph_runtime/run/core.py).
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from operator import index
 from typing import Any
@@ -40,6 +42,7 @@ __all__ = [
     "of_type",
     "parse",
     "parse_list",
+    "require_at_home",
     "tt",
     "type_name",
 ]
@@ -67,11 +70,23 @@ _TARGETS = {"llvm": DLTYPE_CPU, "c": DLTYPE_CPU}  # TVM's targets of the host
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device a user names: "cpu:0", "tt:1". Compared by kind, ordinal and board."""
+    """A device a user names: "cpu:0", "tt:1", "node1/tt:0". Compared by kind, ordinal, board and node.
+    ``node``: the machine that it belongs to, "" for the caller's own."""
 
     kind: str
     ordinal: int
     descriptor: Descriptor
+    node: str = ""
+
+    @property
+    def is_callers_host(self) -> bool:
+        """Whether it is the processor of the machine that asks, where inputs come from."""
+        return self.descriptor.on_host and not self.node
+
+    @property
+    def at_home(self) -> Device:
+        """The same device as its own machine names it."""
+        return replace(self, node="") if self.node else self
 
     @property
     def dl_type(self) -> int:
@@ -101,7 +116,7 @@ class Device:
         return f"{self}{board}{f'[{varied}]' if varied else ''}"
 
     def __str__(self) -> str:
-        return f"{self.kind}:{self.ordinal}"
+        return f"{self.node}/{self.kind}:{self.ordinal}" if self.node else f"{self.kind}:{self.ordinal}"
 
 
 @cache
@@ -139,6 +154,7 @@ def type_name(dl_type: int) -> str | None:
 
 
 _DEVICE = re.compile(
+    r"((?P<node>[A-Za-z0-9_][A-Za-z0-9_.-]{0,62})/)?"
     r"(?P<kind>[a-z][a-z0-9_]*)(:(?P<ordinal>[0-9]{1,9}))?"
     r"(=((?P<file>[^][]+\.json)|(?P<board>[\w.-]+)(/(?P<stack>[\w.-]+))?))?"
     r"(\[(?P<parameters>[^][]*)\])?"
@@ -155,10 +171,10 @@ def _is_pair(value: Any) -> bool:
 
 
 def parse(text: str | Device | tuple[int | str, int], files: bool = False) -> Device:
-    """A Device from "kind", "kind:ordinal" or "kind:ordinal=board", with "/stack" after a board and
-    "[rows=7,clock=900]" last; or from (type, id), the type a DLDeviceType: (1, 0) is cpu:0, (12, 0) is tt:0.
-    ``files``: the board may be the path of a descriptor that ends in .json, which no document may name.
-    Raises DeviceError, with "did you mean"."""
+    """A Device from "kind", "kind:ordinal" or "kind:ordinal=board", with "node/" first, "/stack" after a
+    board and "[rows=7,clock=900]" last; or from (type, id), the type a DLDeviceType: (1, 0) is cpu:0, (12,
+    0) is tt:0. ``files``: the board may be the path of a descriptor that ends in .json, which no document
+    may name. Raises DeviceError, with "did you mean"."""
     if isinstance(text, Device):
         return text
     if not isinstance(text, str) and _is_pair(text):
@@ -167,7 +183,7 @@ def parse(text: str | Device | tuple[int | str, int], files: bool = False) -> De
     match = _DEVICE.fullmatch(str(text))
     if match is None:
         raise DeviceError(
-            f"cannot read device {text!r}: write kind:ordinal, as cpu:0, tt:1=n150 or "
+            f"cannot read device {text!r}: write kind:ordinal, as cpu:0, tt:1=n150, node1/tt:0 or "
             f"tt:0=wormhole_b0/buda[rows=9,clock=900]",
             got=text,
         )
@@ -185,7 +201,7 @@ def parse(text: str | Device | tuple[int | str, int], files: bool = False) -> De
         descriptor = _named(kind, board, match["stack"], str(text))
     if match["parameters"] is not None:
         descriptor = vary(descriptor, _parameters(match["parameters"], str(text)))
-    return Device(kind, int(match["ordinal"] or 0), descriptor)
+    return Device(kind, int(match["ordinal"] or 0), descriptor, match["node"] or "")
 
 
 def _default_boards() -> dict[str, Descriptor]:
@@ -291,6 +307,18 @@ def _one_stack_a_kind(devices: tuple[Device, ...]) -> None:
 def cpu(ordinal: int = 0) -> Device:
     """The host, as device ``cpu:ordinal``."""
     return parse(f"cpu:{ordinal}")
+
+
+def require_at_home(device: Device) -> Device:
+    """The device, of this machine. Raises DeviceError for one of another machine."""
+    if device.node:
+        raise DeviceError(
+            f"{device} belongs to another machine, {device.node}: connect to its cluster with "
+            "gr.cluster.connect(), and give gr.create or gr.load the device",
+            got=str(device),
+            device=str(device),
+        )
+    return device
 
 
 def tt(ordinal: int = 0, board: str | None = None) -> Device:

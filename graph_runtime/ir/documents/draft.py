@@ -14,7 +14,7 @@ import numpy as np
 import orjson
 
 from ...base import dtypes
-from ...base.errors import DocumentError, GraphError
+from ...base.errors import DeviceError, DocumentError, GraphError
 from ...base.machine import devices
 from ..graph import NOP, TensorType
 from ..ops import registry
@@ -126,6 +126,9 @@ def to_document(
             for node, name in zip(nodes, _node_devices(nodes, device), strict=True)
             for _ in node.types
         ]
+        if far := next((d for d in on if d.node), None):
+            text = f"a graph's columns name no machine: place nodes on {far} with place={{'NAME': '{far}'}}"
+            raise DeviceError(text, got=str(far), device=str(far))
         columns["device_index"] = ["list_int", [d.dl_type for d in on]]
         if any(d.ordinal for d in on):
             columns["device_id"] = ["list_int", [d.ordinal for d in on]]

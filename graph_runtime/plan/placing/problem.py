@@ -3,8 +3,8 @@
 A value is copied once to each device that reads it and does not hold it. Inputs of the graph are constants,
 whose copies are made when they are set and cost no run anything, unless every run sets them anew or writes
 them. What is set anew lies on the first host, wherever a plan keeps it, and each other device that reads it
-gets it from there; simulation/uploads.py has the same rule. A list without a host has one more device in the
-problem then, the caller's machine, on which nothing runs.
+gets it from there; simulation/uploads.py has the same rule. A list without a host of the caller's has one
+more device in the problem then, the caller's machine, on which nothing runs.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def make_problem(
     """
     devices = tuple(devices)
     set_anew = _set_anew(graph, [*inputs, *streamed])
-    afar = bool(len(set_anew)) and not any(d.descriptor.on_host for d in devices)
+    afar = bool(len(set_anew)) and not any(d.is_callers_host for d in devices)
     devices = (*devices, parse("cpu:0")) if afar else devices
     model = find_costs(costs)
     kinds = find_kinds(graph, devices, formats, layouts)
@@ -146,7 +146,8 @@ def make_problem(
     pin = np.full(graph.num_nodes, -1, np.int32) if pin is None else np.array(pin, np.int32)
     on_host = np.array([d.descriptor.on_host for d in devices])
     null = graph.func_id < 0
-    pin[null & (pin < 0)] = pin[set_anew] = int(np.argmax(on_host))
+    home = int(np.argmax([d.is_callers_host for d in devices]))
+    pin[null & (pin < 0)] = pin[set_anew] = home
     owner, ready = _owners(graph, set_anew)
     value_of = np.full(graph.num_entries, -1, np.int64)
     read = unique_values(graph.in_eid)
