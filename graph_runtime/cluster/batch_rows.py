@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-__all__ = ["choose_rows", "common_rows", "join", "pad", "split"]
+__all__ = ["choose_rows", "common_rows", "split", "stack"]
 
 
 def common_rows(arrays: Sequence[tuple[int, ...]]) -> int | None:
@@ -26,21 +26,20 @@ def choose_rows(waiting: int, rows: Sequence[int]) -> int:
     return filled[-1] if filled and 2 * waiting <= above else above
 
 
-def join(feeds: Sequence[Mapping[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The inputs of several requests, one below the other."""
-    if len(feeds) == 1:
-        return dict(feeds[0])
-    return {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
+def stack(requests: Sequence[Mapping[str, np.ndarray]], size: int) -> dict[str, np.ndarray]:
+    """The inputs of several requests, one below the other, with ``size`` rows: what is missing is the last
+    row again and again, which a model takes as it took the first: zeros may be no index and no divisor."""
+    return {name: _stacked([one[name] for one in requests], size) for name in requests[0]}
 
 
-def pad(array: np.ndarray, size: int) -> np.ndarray:
-    """The array with ``size`` rows; the last one again and again, which a model takes as it took the first:
-    zeros may be no index and no divisor."""
-    if len(array) == size:
-        return array
-    made = np.empty((size, *array.shape[1:]), array.dtype)
-    made[: len(array)] = array
-    made[len(array) :] = array[-1]
+def _stacked(arrays: Sequence[np.ndarray], size: int) -> np.ndarray:
+    if len(arrays) == 1 and len(arrays[0]) == size:
+        return arrays[0]
+    made, at = np.empty((size, *arrays[0].shape[1:]), arrays[0].dtype), 0
+    for array in arrays:
+        made[at : at + len(array)] = array
+        at += len(array)
+    made[at:] = arrays[-1][-1]
     return made
 
 

@@ -1,7 +1,7 @@
 """The queue of a model: requests wait here until a worker has a place, run together where the model has a
 program for it, and are answered, or refused, before their deadlines.
 
-    batcher = Batcher(served, run)         run: an async function of a RowBatch, a worker's answer to it
+    batcher = Batcher(served, pool)        pool: the workers, by what they are asked for here
     outputs = await batcher.submit(id, inputs, deadline)
 
 A batch is made when a worker can take it, so requests gather while all are busy, and none waits for others
@@ -11,51 +11,84 @@ while a worker is free, unless ``delay`` says so. One event loop, no threads.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import itertools
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from ..base.errors import KernelError, RequestError, WorkerLost
-from .batch_rows import choose_rows, join, split
+from .batch_rows import choose_rows, split
 from .metrics import ServingMetrics
 from .ports import Served
 from .replays import ALONE_AFTER, MOST_LOSSES, Patience
 
-__all__ = ["Batcher", "Limits", "RowBatch", "Run"]
+__all__ = ["Batcher", "FixedPool", "Limits", "Pool", "RowBatch", "Run"]
 
 Outputs = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
 class RowBatch:
-    """What a worker gets: ``inputs`` with ``filled`` rows, for the program of ``size`` rows; size 0: for the
-    program of the inputs' own shapes. ``ids``: of the requests in it."""
+    """What a worker gets: the inputs of ``requests``, which have ``filled`` rows together, for the program of
+    ``size`` rows; size 0: one request, for the program of its own shapes. ``ids``: of the requests."""
 
     ids: tuple[str, ...]
     size: int
     filled: int
-    inputs: dict[str, np.ndarray]
+    requests: tuple[Mapping[str, np.ndarray], ...]
 
 
 Run = Callable[[RowBatch], Awaitable[Outputs]]
 
 
+class Pool(Protocol):
+    """Workers that may come and go."""
+
+    @property
+    def count(self) -> int:
+        """Workers that are there now."""
+
+    @property
+    def places(self) -> int:
+        """Batches that they take at once."""
+
+    async def run(self, batch: RowBatch) -> Outputs:
+        """One's answer. Raises WorkerLost; KernelError and GraphRuntimeError of the run."""
+
+    def watch(self, changed: Callable[[], None], load: Callable[[], int]) -> None:
+        """Call ``changed`` where there are more places, or fewer. ``load`` tells Batcher.load at any time."""
+
+
+@dataclass
+class FixedPool:
+    """``places`` workers, always there, all by one function."""
+
+    run: Run
+    places: int = 2
+
+    @property
+    def count(self) -> int:
+        """As many as places."""
+        return self.places
+
+    def watch(self, changed: Callable[[], None], load: Callable[[], int]) -> None:
+        """Nothing changes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """``queued``: requests that wait at most; the next is refused. ``workers``: batches that are with workers
-    at once. ``delay``: seconds that a request waits for others though a worker is free."""
+    """``queued``: requests that wait at most; the next is refused. ``delay``: seconds that a request waits
+    for others though a worker is free."""
 
     queued: int = 256
-    workers: int = 2
     delay: float = 0.0
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class _Item:
     """A request, or a piece of one that has more rows than the largest program."""
 
@@ -70,23 +103,23 @@ class _Item:
 
 
 class Batcher:
-    """See the module. ``run`` may be replaced between batches: those that are under way end with the old
-    one. Not safe across threads."""
+    """See the module. Not safe across threads."""
 
     def __init__(
         self,
         served: Served,
-        run: Run,
+        pool: Pool,
         limits: Limits | None = None,
         metrics: ServingMetrics | None = None,
         patience: Patience | None = None,
     ):
-        self.served, self.run, self.limits = served, run, limits or Limits()
+        self.served, self.pool, self.limits = served, pool, limits or Limits()
         self.metrics, self.patience = metrics or ServingMetrics.unnamed(), patience or Patience()
         self._queue: deque[_Item] = deque()
         self._running: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._open = True
+        pool.watch(self._advance, lambda: self.load)
 
     @property
     def queued(self) -> int:
@@ -97,6 +130,13 @@ class Batcher:
     def running(self) -> int:
         """Batches that are with workers."""
         return len(self._running)
+
+    @property
+    def load(self) -> int:
+        """Batches that are with workers, and those that what waits would make."""
+        rows = self.served.rows
+        waiting = sum(item.rows for item in self._queue) if rows else len(self._queue)
+        return len(self._running) + -(-waiting // (rows[-1] if rows else 1))
 
     async def submit(self, id: str, inputs: Mapping[str, np.ndarray], deadline: float) -> Outputs:
         """The outputs of a request, by name. ``deadline``: of time.monotonic().
@@ -129,7 +169,7 @@ class Batcher:
         """Leave out what waits still: its caller has gone."""
         for item in items:
             item.answer.cancel()
-            with contextlib.suppress(ValueError):  # it is with a worker
+            if item in self._queue:  # else it is with a worker
                 self._queue.remove(item)
 
     async def close(self, seconds: float) -> None:
@@ -176,7 +216,7 @@ class Batcher:
 
     def _advance(self) -> None:
         """Begin batches while workers have places and something waits long enough."""
-        while self._queue and len(self._running) < self.limits.workers:
+        while self._queue and len(self._running) < self.pool.places:
             if wait := self._delay_left():
                 if self._timer is None:
                     self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
@@ -230,7 +270,8 @@ class Batcher:
         rows = sum(item.rows for item in items)
         size = choose_rows(rows, self.served.rows) if self.served.rows else 0
         size = size if size >= rows else next((s for s in self.served.rows if s >= rows), 0)
-        batch = RowBatch(tuple(item.id for item in items), size, rows, join([item.inputs for item in items]))
+        inputs = tuple(item.inputs for item in items)
+        batch = RowBatch(tuple(item.id for item in items), size, rows, inputs)
         try:
             outputs = await self._patiently(batch, max(item.deadline for item in items))
         except WorkerLost as error:
@@ -259,13 +300,13 @@ class Batcher:
 
     async def _patiently(self, batch: RowBatch, deadline: float) -> Outputs:
         """A worker's answer; where one is silent for long, a second one's, if that comes first."""
-        tasks: set[asyncio.Future[Outputs]] = {asyncio.ensure_future(self.run(batch))}
+        tasks: set[asyncio.Future[Outputs]] = {asyncio.ensure_future(self.pool.run(batch))}
         try:
             left = max(0.0, deadline - time.monotonic())
             done, _ = await asyncio.wait(tasks, timeout=min(left, self.patience.seconds(left)))
             if not done and time.monotonic() < deadline:
                 self.metrics.replays.add("silent")
-                tasks.add(asyncio.ensure_future(self.run(batch)))
+                tasks.add(asyncio.ensure_future(self.pool.run(batch)))
             return await _first_good(tasks, deadline)
         finally:
             for task in tasks:

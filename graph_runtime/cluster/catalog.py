@@ -15,14 +15,13 @@ __all__ = ["Catalog", "ServedModel"]
 
 @dataclass(eq=False)
 class ServedModel:
-    """A version of a model. ``ready``: it answers requests. ``workers``: how many processes run it now."""
+    """A version of a model. ``ready``: it answers requests."""
 
     name: str
     version: str
     batcher: Batcher
     metrics: ServingMetrics
     ready: bool = True
-    workers: int = 0
 
     def metadata(self, versions: list[str]) -> dict[str, Any]:
         """As the protocol has it. ``versions``: all that there are of the name."""
@@ -67,7 +66,7 @@ class ServedModel:
             "name": self.name,
             "version": self.version,
             "ready": self.ready,
-            "workers": self.workers,
+            "workers": self.batcher.pool.count,
             "devices": list(served.devices),
             "rows": list(served.rows),
             "sha256": served.sha256,

@@ -1,10 +1,11 @@
-"""A version of a model on Ray Serve: its replicas, and the queue's way to them.
+"""A version of a model on Ray Serve, which starts its replicas, looks after their health, starts others in
+place of those that are gone, and scales their number.
 
-    workers = await deploy(source, "digits-1", scale)
-    outputs = await workers.run(batch)
+    served = await deploy(source, "digits-1", scale, workers, door)
+    await stop("digits-1")
 
-Ray Serve starts the replicas, looks after their health, starts others in place of those that are gone, and
-scales their number. Ray is imported when this module is.
+Batches go to the replicas by channels of their own (dispatcher.py): a call of Ray Serve's takes some
+milliseconds of a core. Ray is imported when this module is.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ..base.errors import ClusterError, GraphRuntimeError, KernelError, WorkerLost
-from .batcher import RowBatch
+from ..base.errors import ClusterError
+from .dispatcher import Workers
+from .doors import Door
 from .installation import Installation, this_installation
-from .metrics import ServingMetrics
 from .ports import Served
 from .rays import import_ray
-from .runner import Reply, Runner, ServedSource
+from .replica import Replica
+from .runner import Runner, ServedSource
+from .scaling import LOAD, replicas_wanted
 from .travel import pack, unpack
 
-__all__ = ["Scale", "Workers", "deploy"]
+__all__ = ["Scale", "deploy", "stop"]
 
 ray = import_ray()
 serve = import_ray("ray.serve")
@@ -38,7 +39,8 @@ serve_exceptions = import_ray("ray.serve.exceptions")
 
 _HEALTH_SECONDS, _SILENT_SECONDS = 1.0, 5.0  # between two looks, and until one counts as failed
 _START_SECONDS = 300.0  # a model may compile kernels first
-_ONGOING = 2  # batches that a replica has: one runs, the next is there when it ends
+_LOOK_SECONDS = 0.2  # between two looks at replicas that start
+_LEAVE_SECONDS = 15.0  # in which a replica that ends answers what it has
 _LOST = (exceptions.RayError, serve_exceptions.RayServeException)
 
 
@@ -50,17 +52,20 @@ class Scale:
     most: int = 1
     cores: int = 1
 
-    @property
-    def batches(self) -> int:
-        """Batches that may be with replicas at once."""
-        return _ONGOING * self.most
 
+class ReplicaActor:
+    """The process of a replica, which Ray Serve starts. ``sender``: what the machine that serves is, which
+    this one has to equal; ``packed``: the bundle's files, None where all machines see its path; ``door``:
+    where its server is, to which it is a replica of ``name``."""
 
-class Replica:
-    """The process of a replica. ``sender``: what the machine that serves is, which this one has to equal;
-    ``packed``: the bundle's files, None where all machines see its path."""
-
-    def __init__(self, source: ServedSource, sender: Installation, packed: Mapping[str, Any] | None):
+    def __init__(
+        self,
+        source: ServedSource,
+        sender: Installation,
+        packed: Mapping[str, Any] | None,
+        door: Door,
+        name: str,
+    ):
         if (here := this_installation()) != sender:
             text = f"{os.uname().nodename} has {here}, what serves has {sender}: install the same"
             raise ClusterError(text, got=str(here), wanted=str(sender))
@@ -68,90 +73,60 @@ class Replica:
             from ..codegen.cache import open_cache  # where bundles are kept that came from elsewhere
 
             source = replace(source, path=str(unpack(packed, ray.get, open_cache().folder / "bundles")))
-        self._runner = Runner(source)
+        self._replica: Replica | None = Replica(Runner(source), door, name)
 
-    async def __call__(self, batch: RowBatch) -> Reply:
-        """Run a batch; Ray Serve looks at this process's health meanwhile."""
-        return await asyncio.to_thread(self._runner.run, batch)
+    async def __call__(self) -> None:
+        """Ray Serve wants one; batches come by the replica's own channel."""
 
-    async def served(self) -> Served:
-        """What the model takes."""
-        return self._runner.served
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """What Ray Serve gives to ``replicas_wanted``."""
+        return {LOAD: 0.0 if self._replica is None else float(self._replica.load)}
 
-
-class Workers:
-    """The replicas of one version of a model. ``metrics`` is told what runs took."""
-
-    def __init__(self, name: str, handle: Any, served: Served, metrics: ServingMetrics | None = None):
-        self.name, self.served = name, served
-        self.metrics = metrics or ServingMetrics.unnamed()
-        self._handle = handle
-
-    async def run(self, batch: RowBatch) -> Mapping[str, np.ndarray]:
-        """A replica's outputs. Raises WorkerLost where it ended, KernelError, GraphRuntimeError."""
-        try:
-            reply: Reply = await self._handle.remote(batch)
-        except exceptions.RayTaskError as error:  # a mistake of this package's
-            raise GraphRuntimeError(f"a replica failed: {error.cause!r}") from None
-        except _LOST as error:
-            cause = f"{type(error).__name__}: {str(error).splitlines()[0][:200]}"
-            text = f"a replica of {self.name} was lost: {cause}"
-            raise WorkerLost(text, worker=self.name, cause=cause, requests=batch.ids) from None
-        if reply.error:
-            raise (KernelError if reply.kernel else GraphRuntimeError)(reply.error)
-        self.metrics.run_seconds.observe(reply.seconds)
-        self.metrics.fallbacks.add("", reply.fallbacks)
-        return reply.outputs
-
-    def count(self) -> int:
-        """Replicas that run now."""
-        found = serve.status().applications.get(self.name)
-        return 0 if found is None else _running(found)
-
-    async def stop(self) -> None:
-        """End the replicas, each after the batches that it has."""
-        await asyncio.to_thread(serve.delete, self.name)
+    def __del__(self) -> None:
+        """Ray Serve calls it before it ends the process."""
+        replica, self._replica = getattr(self, "_replica", None), None
+        if replica is not None:
+            replica.leave(_LEAVE_SECONDS)
 
 
-async def deploy(
-    source: ServedSource, name: str, scale: Scale, metrics: ServingMetrics | None = None
-) -> Workers:
-    """Start replicas, and wait until one answers. Raises ClusterError with what it said where it does not."""
+async def deploy(source: ServedSource, name: str, scale: Scale, workers: Workers, door: Door) -> Served:
+    """Start replicas, and wait until one has joined ``workers``. Raises ClusterError, with what it said,
+    where none does."""
     try:
-        handle = await asyncio.to_thread(_run, source, name, scale)
-        await _first_replica(name)
-        served = await handle.served.remote()
+        await asyncio.to_thread(_run, source, name, scale, door)
+        return await _first_replica(name, workers)
     except (RuntimeError, ClusterError, *_LOST) as error:
-        await asyncio.to_thread(serve.delete, name)
+        await stop(name)
         text = f"{source.path} could not be served: {_reason(error)}"
         raise ClusterError(text, got=source.path) from None
-    return Workers(name, handle, served, metrics)
 
 
-async def _first_replica(name: str) -> None:
-    """Wait until a replica runs; others may come later. Raises ClusterError where none does."""
+async def stop(name: str) -> None:
+    """End the replicas, as soon as they have answered what they have."""
+    await asyncio.to_thread(serve.delete, name)
+
+
+async def _first_replica(name: str, workers: Workers) -> Served:
+    """Wait for a replica; others may come later. Raises ClusterError where none does."""
+    first = asyncio.ensure_future(workers.first())
     end = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end:
-        found = (await asyncio.to_thread(serve.status)).applications.get(name)
-        if found is not None:
-            if _running(found):
-                return
-            if found.status == "DEPLOY_FAILED":
+    try:
+        while time.monotonic() < end:
+            done, _ = await asyncio.wait([first], timeout=_LOOK_SECONDS)
+            if done:
+                return first.result().served
+            found = (await asyncio.to_thread(serve.status)).applications.get(name)
+            if found is not None and found.status == "DEPLOY_FAILED":
                 said = [found.message, *(one.message for one in found.deployments.values())]
                 raise ClusterError("\n".join(text for text in said if text))
-        await asyncio.sleep(0.1)
+    finally:
+        first.cancel()
     raise ClusterError(
         f"no replica ran after {_START_SECONDS:.0f} s: the cluster may have too few free cores"
     )
 
 
-def _running(application: Any) -> int:
-    """Replicas of an application that run."""
-    states = [one.replica_states for one in application.deployments.values()]
-    return sum(int(state.get("RUNNING", 0)) for state in states)
-
-
-def _run(source: ServedSource, name: str, scale: Scale) -> Any:
+def _run(source: ServedSource, name: str, scale: Scale, door: Door) -> None:
     logging.getLogger("ray.serve").setLevel(logging.ERROR)
     own: dict[str, Any] = {"num_replicas": scale.most}
     if scale.least != scale.most:
@@ -159,14 +134,15 @@ def _run(source: ServedSource, name: str, scale: Scale) -> Any:
             "autoscaling_config": {
                 "min_replicas": scale.least,
                 "max_replicas": scale.most,
-                "target_ongoing_requests": 1.0,
-                "upscale_delay_s": 3.0,
+                "policy": {"policy_function": f"{replicas_wanted.__module__}:{replicas_wanted.__name__}"},
+                "upscale_delay_s": 2.0,
+                "downscale_delay_s": 20.0,
+                "look_back_period_s": 5.0,
             }
         }
     deployment = serve.deployment(
-        Replica,
+        ReplicaActor,
         name="replica",
-        max_ongoing_requests=_ONGOING,
         health_check_period_s=_HEALTH_SECONDS,
         health_check_timeout_s=_SILENT_SECONDS,
         graceful_shutdown_timeout_s=20.0,
@@ -177,9 +153,9 @@ def _run(source: ServedSource, name: str, scale: Scale) -> Any:
     alone = sum(bool(node["Alive"]) for node in ray.nodes()) == 1
     packed = None if alone else pack(Path(source.path), ray.put)
     target = serve.RunTarget(
-        deployment.bind(source, this_installation(), packed), name=name, route_prefix=None
+        deployment.bind(source, this_installation(), packed, door, name), name=name, route_prefix=None
     )
-    return serve.run_many([target], wait_for_applications_running=False)[0]
+    serve.run_many([target], wait_for_applications_running=False)
 
 
 def _reason(error: BaseException) -> str:

@@ -1,8 +1,9 @@
-"""HTTP of the Open Inference Protocol, version 2, as an ASGI application.
+"""The Open Inference Protocol, version 2: paths and what they answer.
 
-    app = Front(catalog)                any ASGI server calls it: server.py has uvicorn do so
+    front = Front(catalog)
+    response = await front.answer(head, receive)        http_server.py calls it
 
-No Ray here: a model's queue has the function that runs it. Every answer that is none says why, as
+No Ray and no sockets here: a model's queue knows its workers. Every answer that is none says why, as
 ``{"error": text}``.
 """
 
@@ -13,13 +14,14 @@ import hmac
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from ..base.errors import GraphRuntimeError, KernelError, RequestError, WorkerLost
 from .batcher import Batcher
 from .catalog import Catalog, ServedModel
+from .http_heads import Head
 from .metrics import CONTENT_TYPE, metrics_text
 from .request_bodies import Bodies, Receive
 from .requests import Request, parse_request
@@ -31,7 +33,6 @@ DEADLINE = 60.0  # seconds
 _LONG = 256 << 10  # bytes of JSON that take some 20 ms
 _log = logging.getLogger("graph_runtime.cluster")
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode()
-Send = Callable[[Mapping[str, Any]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,22 +64,19 @@ class Front:
         self._token, self._version, self._status = token, version, status
         self._numbers = itertools.count(1)
 
-    async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
-        """ASGI's entry. Connections that are no HTTP are left alone."""
-        if scope["type"] != "http":
-            return
-        parts = tuple(part for part in scope["path"].split("/") if part)
-        call = _Call(scope["method"], parts, dict(scope["headers"]), receive)
+    async def answer(self, head: Head, receive: Receive) -> Response:
+        """The response to a request, whose body ``receive`` reads. Raises ConnectionError where the client
+        has gone."""
+        parts = tuple(part for part in head.path.split("/") if part)
         try:
-            response = await self._answer(call)
+            return await self._answer(_Call(head.method, parts, head.headers, receive))
         except RequestError as error:
-            response = error_response(error)
+            return error_response(error)
         except ConnectionError:
-            return
+            raise
         except Exception:
-            _log.exception("%s %s", call.method, scope["path"])
-            response = json_response({"error": "an internal error, which the server's log tells of"}, 500)
-        await _send(response, send)
+            _log.exception("%s %s", head.method, head.path)
+            return json_response({"error": "an internal error, which the server's log tells of"}, 500)
 
     async def _answer(self, call: _Call) -> Response:
         if call.parts == ("v2", "health", "live"):
@@ -165,7 +163,7 @@ class Front:
             return response
 
 
-async def _parsed(body: bytearray, length: int | None, model: ServedModel) -> tuple[Batcher, Request]:
+async def _parsed(body: memoryview, length: int | None, model: ServedModel) -> tuple[Batcher, Request]:
     """A request, and the queue of the model that it was parsed for: an update may put another in its place
     while a long text is parsed, which is done beside the event loop."""
     long = (len(body) if length is None else length) > _LONG
@@ -195,13 +193,3 @@ def _ready(ready: bool) -> Response:
 def _index(model: ServedModel) -> dict[str, str]:
     state = "READY" if model.ready else "UNAVAILABLE"
     return {"name": model.name, "version": model.version, "state": state, "reason": ""}
-
-
-async def _send(response: Response, send: Send) -> None:
-    headers = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in response.headers]
-    headers.append((b"content-length", str(response.nbytes).encode()))
-    await send({"type": "http.response.start", "status": response.status, "headers": headers})
-    *first, last = response.body
-    for part in first:
-        await send({"type": "http.response.body", "body": bytes(part), "more_body": True})
-    await send({"type": "http.response.body", "body": bytes(last)})

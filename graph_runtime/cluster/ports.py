@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .datatypes import DATATYPES
+from .datatypes import BY_DATATYPE, DATATYPES
 
 __all__ = ["OPEN", "Port", "Served"]
 
@@ -24,6 +24,11 @@ class Port:
     def as_json(self) -> dict[str, Any]:
         """As the protocol's metadata have it."""
         return {"name": self.name, "datatype": DATATYPES[self.dtype], "shape": list(self.shape)}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Port:
+        """What as_json gave."""
+        return cls(raw["name"], BY_DATATYPE[raw["datatype"]], tuple(raw["shape"]))
 
     def takes(self, shape: tuple[int, ...]) -> bool:
         """Whether an array of that shape fits."""
@@ -51,3 +56,23 @@ class Served:
     def input_named(self) -> Mapping[str, Port]:
         """{name: input}"""
         return {port.name: port for port in self.inputs}
+
+    def as_json(self) -> dict[str, Any]:
+        """What a replica tells its server."""
+        ports = {"inputs": self.inputs, "outputs": self.outputs}
+        raw: dict[str, Any] = {name: [port.as_json() for port in found] for name, found in ports.items()}
+        raw |= {"rows": self.rows, "shapes": self.shapes, "why": self.why}
+        return {**raw, "devices": self.devices, "sha256": self.sha256}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> Served:
+        """What as_json gave."""
+        return cls(
+            tuple(map(Port.from_json, raw["inputs"])),
+            tuple(map(Port.from_json, raw["outputs"])),
+            tuple(raw["rows"]),
+            tuple(tuple(map(tuple, shapes)) for shapes in raw["shapes"]),
+            raw["why"],
+            tuple(raw["devices"]),
+            raw["sha256"],
+        )

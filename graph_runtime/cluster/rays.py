@@ -29,6 +29,7 @@ __all__ = [
     "is_loopback",
     "join",
     "leave",
+    "own_address",
     "require_closed",
     "require_ray",
     "tls_authority",
@@ -141,6 +142,11 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
         text = f"Ray at {address}: {type(error).__name__}: {error}"
         raise ClusterError(text, got=address) from error
     return ray
+
+
+def own_address() -> str:
+    """This machine's address in the cluster that is joined."""
+    return str(import_ray("ray.util").get_node_ip_address())
 
 
 def leave() -> None:

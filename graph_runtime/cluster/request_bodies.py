@@ -6,28 +6,47 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 from ..base.errors import RequestError
 
-__all__ = ["Bodies", "Receive"]
+__all__ = ["Bodies", "Receive", "content_length"]
 
-Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+# fills all of some memory with a body's next bytes; raises ConnectionError where the client has gone
+Receive = Callable[[memoryview], Awaitable[None]]
 _MOST_DIGITS = 18
+
+
+def content_length(headers: Mapping[bytes, bytes]) -> int | None:
+    """The bytes of a body, None where its request does not say. Raises RequestError (400)."""
+    said = headers.get(b"content-length")
+    if said is None:
+        return None
+    text = said.decode("latin-1")
+    if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
+        raise RequestError("Content-Length is no number of bytes", got=text[:40])
+    return int(text)
+
+
+def _own_memory(nbytes: int) -> memoryview:
+    """Memory that grows as bytes arrive, not as they are promised: pages are there when they are written."""
+    return np.empty(nbytes, np.uint8).data
 
 
 @dataclass
 class Bodies:
     """``most``: bytes of one body. ``most_held``: of all that are read or worked on. ``seconds``: in which a
-    body has to arrive."""
+    body has to arrive. ``allocate``: memory for one."""
 
     most: int = 256 << 20
     most_held: int = 1 << 30
     seconds: float = 60.0
+    allocate: Callable[[int], memoryview] = _own_memory
     held: int = 0
 
     @asynccontextmanager
-    async def read(self, headers: Mapping[bytes, bytes], receive: Receive) -> AsyncIterator[bytearray]:
+    async def read(self, headers: Mapping[bytes, bytes], receive: Receive) -> AsyncIterator[memoryview]:
         """The body, which counts as held until the block ends. Raises RequestError: 408, 411, 413, 415, 429;
         ConnectionError where the client has gone."""
         size = self._size(headers)
@@ -36,12 +55,14 @@ class Bodies:
             raise RequestError(text, status=429, retry_after=1, got=size, wanted=self.most_held)
         self.held += size
         try:
-            async with asyncio.timeout(self.seconds):
-                body = await _read(size, receive)
+            body = self.allocate(size)
+            try:
+                async with asyncio.timeout(self.seconds):
+                    await receive(body)
+            except TimeoutError:
+                text = f"the body did not arrive in {self.seconds:g} s"
+                raise RequestError(text, status=408) from None
             yield body
-        except TimeoutError:
-            text = f"the body did not arrive in {self.seconds:g} s"
-            raise RequestError(text, status=408) from None
         finally:
             self.held -= size
 
@@ -49,30 +70,10 @@ class Bodies:
         encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
         if encoding.strip().lower() not in ("", "identity"):
             raise RequestError(f"bodies are not decoded from {encoding}: send it as it is", status=415)
-        said = headers.get(b"content-length")
-        if said is None:
+        size = content_length(headers)
+        if size is None:
             raise RequestError("the request has no Content-Length", status=411)
-        text = said.decode("latin-1")
-        if not (text.isascii() and text.isdecimal() and len(text) <= _MOST_DIGITS):
-            raise RequestError("Content-Length is no number of bytes", got=text[:40])
-        if int(text) > self.most:
-            text = f"the body has {int(text)} bytes, at most {self.most} are read"
+        if size > self.most:
+            text = f"the body has {size} bytes, at most {self.most} are read"
             raise RequestError(text, status=413, wanted=self.most)
-        return int(text)
-
-
-async def _read(size: int, receive: Receive) -> bytearray:
-    """All of a body. Memory grows as bytes arrive, not as they are promised."""
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise ConnectionResetError("the client has gone")
-        body += message.get("body", b"")
-        if len(body) > size:
-            raise RequestError("the body is longer than its Content-Length", got=len(body), wanted=size)
-        if not message.get("more_body", False):
-            break
-    if len(body) != size:
-        raise RequestError("the body is shorter than its Content-Length", got=len(body), wanted=size)
-    return body
+        return size

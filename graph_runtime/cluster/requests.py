@@ -53,7 +53,7 @@ class Request:
     timeout: float | None = None
 
 
-def parse_request(body: bytes | bytearray, header_length: int | None, served: Served) -> Request:
+def parse_request(body: bytes | bytearray | memoryview, header_length: int | None, served: Served) -> Request:
     """A Request for a model. ``header_length``: the value of ``Inference-Header-Content-Length``, None where
     the body is JSON alone. Raises RequestError with status 400, 413."""
     size = len(body) if header_length is None else header_length

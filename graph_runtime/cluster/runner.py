@@ -23,7 +23,7 @@ from ..build.bundles.bundle import Bundle, BundleProgram
 from ..run.loading import load, open_program, read_runnable
 from ..run.module import GraphModule
 from ..run.tensors import journal
-from .batch_rows import pad
+from .batch_rows import stack
 from .batcher import RowBatch
 from .datatypes import DATATYPES
 from .independent_rows import RowProgram, Shapes, find_rows
@@ -116,11 +116,12 @@ class Runner:
 
     def _run(self, batch: RowBatch) -> dict[str, np.ndarray]:
         if batch.size:
-            padded = {name: pad(array, batch.size) for name, array in batch.inputs.items()}
-            found = [array[: batch.filled] for array in self._by_rows[batch.size].run(padded)]
+            whole = stack(batch.requests, batch.size)
+            found = [array[: batch.filled] for array in self._by_rows[batch.size].run(whole)]
         else:
-            shapes = tuple(batch.inputs[port.name].shape for port in self.served.inputs)
-            found = self._by_shapes[shapes].run(batch.inputs)
+            (inputs,) = batch.requests
+            shapes = tuple(inputs[port.name].shape for port in self.served.inputs)
+            found = self._by_shapes[shapes].run(inputs)
         return {port.name: array for port, array in zip(self.served.outputs, found, strict=True)}
 
 

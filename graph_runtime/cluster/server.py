@@ -9,34 +9,44 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import itertools
 import logging
 import os
 import secrets
 import signal
 import socket
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from .. import __version__
 from ..base.errors import GraphRuntimeError, InputError
 from . import rays
 from .batcher import Batcher, Limits
 from .catalog import Catalog, ServedModel
+from .dispatcher import Dispatcher, Workers
+from .doors import Door
 from .front import DEADLINE, Front
-from .http_server import listen, make_server
+from .http_server import HttpServer, listen
 from .metrics import ServingMetrics
+from .ports import Served
 from .request_bodies import Bodies
 from .runner import ServedSource, bundle_hash, read_source
+from .shared_memory import SharedMemory
 
 if TYPE_CHECKING:
-    from .deployment import Scale, Workers
+    from .deployment import Scale
 
 __all__ = ["Named", "Serving", "serve_models"]
 
 _DRAIN_SECONDS = 20.0  # that a server which ends waits for answers
-_LOOK_SECONDS = 2.0  # between two counts of replicas
+_SHARED = 512 << 20  # bytes for bodies of requests, which replicas of this machine read
+_MOST_REPLICAS = 128  # of a model that scales over a cluster: nodes that join are used
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +79,8 @@ class Serving:
     @property
     def most_replicas(self) -> int:
         """Of a model."""
+        if self.replicas is None and self.address != rays.LOCAL:
+            return _MOST_REPLICAS
         return self.replicas or max(1, self.cores // (self.threads or 1))
 
     @property
@@ -103,16 +115,34 @@ def serve_models(
         cores = 2 * serving.most_replicas * serving.replica_threads * len(models)
         ray = rays.join(serving.address, cores)
         try:
-            asyncio.run(_Server(ray, models, serving, tell).run(sources, listening))
+            with tempfile.TemporaryDirectory(prefix="graph_runtime_door_") as folder, _event_loop() as loop:
+                door = Door.new(Path(folder), rays.own_address() if serving.address != rays.LOCAL else "")
+                loop.run(_Server(ray, door, models, serving, tell).run(sources, listening))
         finally:
             rays.leave()
 
 
+def _event_loop() -> asyncio.Runner:
+    """uvloop's, where it is installed, as it is with Ray Serve: it takes half of the time of asyncio's."""
+    with contextlib.suppress(ImportError):
+        return asyncio.Runner(loop_factory=importlib.import_module("uvloop").new_event_loop)
+    return asyncio.Runner()
+
+
 class _Server:
-    def __init__(self, ray: Any, models: Sequence[Named], serving: Serving, tell: Callable[[str], None]):
+    def __init__(
+        self,
+        ray: Any,
+        door: Door,
+        models: Sequence[Named],
+        serving: Serving,
+        tell: Callable[[str], None],
+    ):
         from .deployment import Scale  # imports Ray, whose token is in the environment by now
 
         self.ray, self.models, self.serving, self.tell = ray, models, serving, tell
+        self.memory = SharedMemory.where_possible(_SHARED)
+        self.dispatcher = Dispatcher(door, self.memory)
         most, cores = serving.most_replicas, serving.replica_threads
         self.scale: Scale = Scale(most if serving.replicas else 1, most, cores)
         self.catalog = Catalog()
@@ -124,68 +154,82 @@ class _Server:
         serve = rays.import_ray("ray.serve")
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
         serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
+        await self.dispatcher.open()
         try:
             for one, source in zip(self.models, sources, strict=True):
                 await self._add(one, source)
             await self._answer(listening)
         finally:
             if self.serving.address != rays.LOCAL:  # a Ray of our own ends with all that is in it
-                await asyncio.gather(*(workers.stop() for workers in self.workers.values()))
+                await asyncio.gather(*(self._stop(workers) for workers in self.workers.values()))
+            await self.dispatcher.close()
 
     async def _answer(self, listening: socket.socket) -> None:
         """HTTP, updates and looks at replicas, until a signal."""
         local = rays.is_loopback(self.serving.host)
         front = Front(
             self.catalog,
-            Bodies(self.serving.most_body, seconds=self.serving.deadline),
+            Bodies(self.serving.most_body, seconds=self.serving.deadline, allocate=self._allocate),
             token=None if local else rays.auth_token(),
             deadline=self.serving.deadline,
             version=__version__,
             status=self._status,
         )
-        server = make_server(front, None if local else rays.tls_files())
-        loop, asked = asyncio.get_running_loop(), asyncio.Event()
+        loop, asked, ending = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, asked.set)
-        others = [loop.create_task(self._update_when(asked)), loop.create_task(self._look())]
-        try:
-            await self._serve(server, listening, "http" if local else "https")
-        finally:
-            for task in others:
-                task.cancel()
-
-    async def _serve(self, server: Any, listening: socket.socket, scheme: str) -> None:
-        """HTTP until a signal; then the requests that are there are answered."""
-        loop, ending = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ending.set)
-        host, port = listening.getsockname()[:2]
-        running, waiting = loop.create_task(server.serve([listening])), loop.create_task(ending.wait())
-        self.tell(f"serving on {scheme}://{host}:{port}")
-        await asyncio.wait([running, waiting], return_when=asyncio.FIRST_COMPLETED)
-        waiting.cancel()
+        updates = loop.create_task(self._update_when(asked))
+        server = HttpServer(front.answer)
+        try:
+            await server.start(listening, None if local else rays.tls_files())
+            host, port = listening.getsockname()[:2]
+            self.tell(f"serving on {'http' if local else 'https'}://{host}:{port}")
+            await ending.wait()
+            await self._end(server)
+        finally:
+            updates.cancel()
+
+    async def _end(self, server: HttpServer) -> None:
+        """Refuse what comes, answer what is there."""
         for model in self.catalog:
             model.ready = False
         await asyncio.gather(*(model.batcher.close(_DRAIN_SECONDS) for model in self.catalog))
-        server.should_exit = True
-        await running
+        await server.close(1.0)
+
+    def _allocate(self, nbytes: int) -> memoryview:
+        """Memory for a body: what replicas of this machine read, where there is room."""
+        shared = self.memory.take(nbytes) if self.memory is not None and nbytes else None
+        return np.empty(nbytes, np.uint8).data if shared is None else shared
 
     # **************** models ****************
 
-    async def _deploy(self, one: Named, source: ServedSource, metrics: ServingMetrics) -> Workers:
+    async def _deploy(self, one: Named, source: ServedSource) -> tuple[Workers, Served]:
         from .deployment import deploy
 
         name = f"{one.name}-{one.version}-{self.own}-{next(self.numbers)}"
         source = replace(source, threads=self.serving.replica_threads)
-        return await deploy(source, name, self.scale, metrics)
+        workers = self.dispatcher.workers(name)
+        try:
+            return workers, await deploy(source, name, self.scale, workers, self.dispatcher.door)
+        except BaseException:
+            self.dispatcher.forget(name)
+            raise
+
+    async def _stop(self, workers: Workers) -> None:
+        from .deployment import stop
+
+        await stop(workers.name)
+        self.dispatcher.forget(workers.name)
 
     async def _add(self, one: Named, source: ServedSource) -> None:
         metrics = ServingMetrics(one.name, one.version)
-        workers = await self._deploy(one, source, metrics)
-        limits = Limits(self.serving.queued, self.scale.batches, self.serving.delay)
-        batcher = Batcher(workers.served, workers.run, limits, metrics)
-        self.catalog.add(ServedModel(one.name, one.version, batcher, metrics))
+        workers, served = await self._deploy(one, source)
         self.workers[one.name, one.version] = workers
-        served = workers.served
+        workers.metrics = metrics
+        limits = Limits(self.serving.queued, self.serving.delay)
+        model = ServedModel(one.name, one.version, Batcher(served, workers, limits, metrics), metrics)
+        self.catalog.add(model)
         rows = f"up to {served.rows[-1]} rows a run" if served.rows else f"one request a run: {served.why}"
         self.tell(f"model {one.name}, version {one.version}: {rows}, on {', '.join(served.devices)}")
 
@@ -203,23 +247,17 @@ class _Server:
         """Put what has changed in place of what is served. Raises what cannot be served; the old stays."""
         old, model = self.workers[one.name, one.version], self.catalog.find(one.name, one.version)
         source = await asyncio.to_thread(one.make)
-        if bundle_hash(read_source(source)) == old.served.sha256:
+        if bundle_hash(read_source(source)) == model.batcher.served.sha256:
             self.tell(f"model {one.name}, version {one.version} has not changed")
             return
-        new = await self._deploy(one, source, model.metrics)
+        new, served = await self._deploy(one, source)
         self.workers[one.name, one.version] = new
+        new.metrics = model.metrics
         left = model.batcher
-        model.batcher = Batcher(new.served, new.run, left.limits, model.metrics)
-        self.tell(f"model {one.name}, version {one.version} is now {new.served.sha256[:12]}")
+        model.batcher = Batcher(served, new, left.limits, model.metrics)
+        self.tell(f"model {one.name}, version {one.version} is now {served.sha256[:12]}")
         await left.close(self.serving.deadline)
-        await old.stop()
-
-    async def _look(self) -> None:
-        """Count replicas now and then, for callers that ask."""
-        while True:
-            for key, workers in list(self.workers.items()):
-                self.catalog.find(*key).workers = await asyncio.to_thread(workers.count)
-            await asyncio.sleep(_LOOK_SECONDS)
+        await self._stop(old)
 
     def _status(self) -> dict[str, Any]:
         nodes = [

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.cluster.batch_rows import choose_rows, pad
-from graph_runtime.cluster.batcher import Batcher, Limits, RowBatch
+from graph_runtime.cluster.batch_rows import choose_rows, stack
+from graph_runtime.cluster.batcher import Batcher, FixedPool, Limits, RowBatch
 from graph_runtime.cluster.metrics import ServingMetrics
 from graph_runtime.cluster.ports import OPEN, Port, Served
 from graph_runtime.cluster.replays import MOST_LOSSES, Patience
@@ -29,8 +29,8 @@ class Worker:
     async def run(self, batch: RowBatch):
         self.seen.append(batch)
         await asyncio.sleep(self.seconds)
-        padded = pad(batch.inputs["x"], batch.size) if batch.size else batch.inputs["x"]
-        return {"y": 2 * padded[: batch.filled or None]}
+        x = stack(batch.requests, batch.size)["x"] if batch.size else batch.requests[0]["x"]
+        return {"y": 2 * x[: batch.filled or None]}
 
 
 def rows(n: int, start: int = 0) -> dict[str, np.ndarray]:
@@ -52,7 +52,7 @@ def test_answers_are_each_requests_own_in_any_mix():
     worker, rng = Worker(0.001), np.random.default_rng(0)
 
     async def go():
-        batcher = Batcher(ROWS, worker.run, Limits(workers=2))
+        batcher = Batcher(ROWS, FixedPool(worker.run, 2))
         asked = [rows(int(n), start=100 * i) for i, n in enumerate(rng.integers(1, 20, 60))]
         found = await asyncio.gather(*(batcher.submit(str(i), x, soon()) for i, x in enumerate(asked)))
         return asked, found
@@ -68,7 +68,7 @@ def test_requests_gather_while_workers_are_busy_and_run_at_once_when_they_are_no
     worker = Worker(0.02)
 
     async def go():
-        batcher = Batcher(ROWS, worker.run, Limits(workers=1))
+        batcher = Batcher(ROWS, FixedPool(worker.run, 1))
         await asyncio.gather(*(batcher.submit(str(i), rows(1, i), soon()) for i in range(9)))
 
     asyncio.run(go())
@@ -79,7 +79,7 @@ def test_a_delay_lets_requests_wait_for_others():
     worker = Worker()
 
     async def go():
-        batcher = Batcher(ROWS, worker.run, Limits(workers=4, delay=0.05))
+        batcher = Batcher(ROWS, FixedPool(worker.run, 4), Limits(delay=0.05))
 
         async def later(i: int):
             await asyncio.sleep(0.002 * i)
@@ -95,7 +95,7 @@ def test_a_model_whose_rows_mix_runs_each_request_alone():
     worker = Worker()
 
     async def go():
-        batcher = Batcher(ALONE, worker.run)
+        batcher = Batcher(ALONE, FixedPool(worker.run, 2))
         x = {"x": np.arange(3)}
         found = await asyncio.gather(*(batcher.submit("a", x, soon()) for _ in range(3)))
         with pytest.raises(gr.RequestError, match="no program for shapes") as error:
@@ -112,7 +112,7 @@ def test_inputs_of_unequal_rows_and_of_none():
     two = Served((*ROWS.inputs, Port("w", "int64", (OPEN,))), ROWS.outputs, (1, 4), ())
 
     async def go():
-        batcher = Batcher(two, Worker().run)
+        batcher = Batcher(two, FixedPool(Worker().run, 2))
         for inputs in ({**rows(2), "w": np.arange(3)}, {**rows(0), "w": np.arange(0)}):
             with pytest.raises(gr.RequestError, match="same number"):
                 await batcher.submit("a", inputs, soon())
@@ -122,7 +122,7 @@ def test_inputs_of_unequal_rows_and_of_none():
 
 def test_a_request_of_more_rows_than_the_queue_has_places_is_refused_at_once():
     async def go():
-        batcher = Batcher(ROWS, Worker().run, Limits(queued=4))
+        batcher = Batcher(ROWS, FixedPool(Worker().run, 2), Limits(queued=4))
         assert len((await batcher.submit("a", rows(32), soon()))["y"]) == 32
         with pytest.raises(gr.RequestError, match="at most 32 are taken") as error:
             await batcher.submit("b", rows(33), soon())
@@ -135,7 +135,7 @@ def test_the_queue_is_bounded_and_the_deadline_kept():
     worker = Worker(0.2)
 
     async def go():
-        batcher = Batcher(ROWS, worker.run, Limits(queued=2, workers=1))
+        batcher = Batcher(ROWS, FixedPool(worker.run, 1), Limits(queued=2))
         first = asyncio.ensure_future(batcher.submit("0", rows(1), soon()))
         await asyncio.sleep(0)
         late = [asyncio.ensure_future(batcher.submit(str(i), rows(1), soon(0.03))) for i in (1, 2)]
@@ -172,7 +172,7 @@ def test_a_lost_worker_is_replaced_and_nothing_is_lost():
         return await worker.run(batch)
 
     async def go():
-        batcher = Batcher(ROWS, run, Limits(workers=3), metrics)
+        batcher = Batcher(ROWS, FixedPool(run, 3), metrics=metrics)
         asked = [rows(1 + i % 5, 10 * i) for i in range(80)]
         found = await asyncio.gather(*(batcher.submit(str(i), x, soon()) for i, x in enumerate(asked)))
         for x, y in zip(asked, found, strict=True):
@@ -193,7 +193,7 @@ def test_a_request_that_ends_its_workers_fails_alone():
         return await worker.run(batch)
 
     async def go():
-        batcher = Batcher(ROWS, run, Limits(workers=1))
+        batcher = Batcher(ROWS, FixedPool(run, 1))
         names = ["a", "b", "bad", "c", "d"]
         found = await asyncio.gather(
             *(batcher.submit(name, rows(1), soon()) for name in names), return_exceptions=True
@@ -219,7 +219,7 @@ def test_a_silent_worker_is_not_waited_for():
         return await worker.run(batch)
 
     async def go():
-        batcher = Batcher(ROWS, run, Limits(workers=1), patience=Patience(0.01, 0.02))
+        batcher = Batcher(ROWS, FixedPool(run, 1), patience=Patience(0.01, 0.02))
         return await batcher.submit("a", rows(1), soon(5))
 
     begin = time.monotonic()
@@ -232,13 +232,13 @@ def test_values_that_a_kernel_refuses_are_the_fault_of_one_request():
     worker = Worker(0.005)
 
     async def run(batch: RowBatch):
-        if (batch.inputs["x"] < 0).any():
+        if any((one["x"] < 0).any() for one in batch.requests):
             await asyncio.sleep(0.001)
             raise gr.KernelError("an index is -1")
         return await worker.run(batch)
 
     async def go():
-        batcher = Batcher(ROWS, run, Limits(workers=1))
+        batcher = Batcher(ROWS, FixedPool(run, 1))
         asked = [rows(1), rows(1), {"x": np.array([[-1, 0]])}, rows(1)]
         return await asyncio.gather(
             *(batcher.submit(str(i), x, soon()) for i, x in enumerate(asked)), return_exceptions=True
@@ -253,7 +253,7 @@ def test_closing_answers_what_is_there_and_refuses_what_comes():
     worker = Worker(0.02)
 
     async def go():
-        batcher = Batcher(ROWS, worker.run, Limits(workers=1))
+        batcher = Batcher(ROWS, FixedPool(worker.run, 1))
         there = [asyncio.ensure_future(batcher.submit(str(i), rows(1), soon())) for i in range(4)]
         await asyncio.sleep(0)
         await batcher.close(5)
@@ -271,7 +271,7 @@ def test_closing_ends_though_a_worker_does_not():
         await asyncio.sleep(60)
 
     async def go():
-        batcher = Batcher(ROWS, run, Limits(workers=1))
+        batcher = Batcher(ROWS, FixedPool(run, 1))
         there = [asyncio.ensure_future(batcher.submit(str(i), rows(1), soon(50))) for i in range(2)]
         await asyncio.sleep(0)
         await batcher.close(0.05)

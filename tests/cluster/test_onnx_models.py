@@ -30,7 +30,7 @@ def model(tmp_path):
 
 def check(runner: Runner) -> None:
     x = np.random.default_rng(1).standard_normal((3, 6)).astype(np.float32)
-    reply = runner.run(RowBatch(("a",), 4, 3, {"x": x}))
+    reply = runner.run(RowBatch(("a",), 4, 3, ({"x": x},)))
     assert reply.error == ""
     np.testing.assert_allclose(reply.outputs["y"], np.tanh(x @ W), 1e-4, 1e-5)
 

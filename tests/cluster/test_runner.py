@@ -39,7 +39,7 @@ def test_programs_of_several_sizes_serve_rows_of_any_number(tmp_path, devices):
     assert (runner.served.rows, runner.served.why) == ((1, 4, 8), "")
     assert runner.served.inputs[0].shape == (-1, 6)
     x = np.random.default_rng(1).standard_normal((3, 6)).astype(np.float32)
-    reply = runner.run(RowBatch(("a",), 4, 3, {"x": x}))
+    reply = runner.run(RowBatch(("a",), 4, 3, ({"x": x},)))
     assert reply.error == ""
     (y,) = reply.outputs.values()
     np.testing.assert_allclose(y, expected(x), rtol=2e-2 if devices == "tt:0" else 1e-5)
@@ -50,7 +50,7 @@ def test_rows_that_depend_on_each_other_run_alone(tmp_path):
     assert runner.served.rows == ()
     assert "depend on the other rows" in runner.served.why
     x = np.ones((4, 6), np.float32)
-    assert runner.run(RowBatch(("a",), 0, 0, {"x": x})).outputs["softmax"].shape == (4, 5)
+    assert runner.run(RowBatch(("a",), 0, 0, ({"x": x},))).outputs["softmax"].shape == (4, 5)
 
 
 def test_outputs_without_rows_run_alone(tmp_path):
@@ -79,10 +79,10 @@ def test_what_values_cause_is_in_the_reply(tmp_path):
     builder.output(builder.op("take", table, at, axis=0))
     runner = Runner(ServedSource(bundle(tmp_path, builder)))
     assert runner.served.rows == (2,)
-    reply = runner.run(RowBatch(("a",), 2, 2, {"i": np.array([0, 99], np.int32)}))
+    reply = runner.run(RowBatch(("a",), 2, 2, ({"i": np.array([0, 99], np.int32)},)))
     assert (reply.kernel, reply.outputs) == (True, {})
     assert "out of range" in reply.error
-    assert runner.run(RowBatch(("a",), 2, 2, {"i": np.array([0, 1], np.int32)})).error == ""
+    assert runner.run(RowBatch(("a",), 2, 2, ({"i": np.array([0, 1], np.int32)},))).error == ""
 
 
 def test_offers():
@@ -108,7 +108,7 @@ def test_a_source_stays_as_it_was_read(tmp_path):
     hashes = {bundle_hash(read_source(source)) for source in (first, second)}
     assert len(hashes) == 2
     x = np.ones((1, 6), np.float32)
-    (y,) = Runner(first).run(RowBatch(("a",), 1, 1, {"x": x})).outputs.values()
+    (y,) = Runner(first).run(RowBatch(("a",), 1, 1, ({"x": x},))).outputs.values()
     np.testing.assert_allclose(y, expected(x), rtol=1e-5)
     with pytest.raises(gr.DocumentError, match="no file"):
         make_source(parse_offer(str(tmp_path / "none.bundle")), making)

@@ -4,7 +4,7 @@ server goes on.
     SEED=1 ITERS=10000 python tests/fuzz/fuzz_requests.py [SEED [ITERS]]
 
 Requests of JSON and of binary tensors lose, gain and swap bytes, values and headers, and reach the front as
-an ASGI server hands them over; a model that the installed kernels run answers them. A failure prints the
+the HTTP server hands them over; a model that the installed kernels run answers them. A failure prints the
 command that replays it.
 """
 
@@ -25,9 +25,10 @@ import numpy as np
 from driver import fuzz, run
 
 import graph_runtime as gr
-from graph_runtime.cluster.batcher import Batcher, RowBatch
+from graph_runtime.cluster.batcher import Batcher, FixedPool, RowBatch
 from graph_runtime.cluster.catalog import Catalog, ServedModel
 from graph_runtime.cluster.front import Front
+from graph_runtime.cluster.http_heads import Head, parse_head
 from graph_runtime.cluster.metrics import ServingMetrics
 from graph_runtime.cluster.runner import Runner, ServedSource
 
@@ -132,14 +133,18 @@ def front() -> Front:
         return reply.outputs
 
     catalog, metrics = Catalog(), ServingMetrics("m", "1")
-    catalog.add(ServedModel("m", "1", Batcher(runner.served, answer, metrics=metrics), metrics))
+    catalog.add(ServedModel("m", "1", Batcher(runner.served, FixedPool(answer), metrics=metrics), metrics))
     return Front(catalog, deadline=5.0)
 
 
 def judge(_: str, data: bytes) -> str:
     lines, _, body = data.partition(b"\n\n")
-    headers = [tuple(line.split(b": ", 1)) for line in lines.split(b"\n")]
-    status, text = asyncio.run(_call(headers, body))
+    text = b"POST " + INFER.encode() + b" HTTP/1.1\r\n" + lines.replace(b"\n", b"\r\n")
+    try:
+        head = parse_head(text)
+    except gr.RequestError as error:
+        return f"refused {error.status}" if 400 <= error.status < 500 else fail(error)
+    status, text = asyncio.run(_call(head, body))
     if status == 200:
         return "answered"
     assert 400 <= status < 500 or (status == 504 and b"deadline" in text), (status, text)
@@ -148,19 +153,18 @@ def judge(_: str, data: bytes) -> str:
     return f"refused {status}"
 
 
-async def _call(headers, body: bytes) -> tuple[int, bytes]:
-    messages = iter([{"type": "http.request", "body": body, "more_body": False}])
-    sent = []
+def fail(error: gr.RequestError) -> str:
+    raise AssertionError(f"a head is refused with {error.status}") from error
 
-    async def receive():
-        return next(messages)
 
-    async def send(message):
-        sent.append(message)
+async def _call(head: Head, body: bytes) -> tuple[int, bytes]:
+    async def receive(into: memoryview) -> None:
+        if len(into) > len(body):
+            raise gr.RequestError("the body did not arrive", status=408)
+        into[:] = body[: len(into)]
 
-    scope = {"type": "http", "method": "POST", "path": INFER, "headers": headers}
-    await front()(scope, receive, send)
-    return sent[0]["status"], b"".join(message.get("body", b"") for message in sent[1:])
+    response = await front().answer(head, receive)
+    return response.status, b"".join(response.body)
 
 
 def fuzz_requests(seed: int, iters: int, seconds: float = 1e9):

@@ -1,0 +1,61 @@
+"""One end of a connection that carries frames, in asyncio's terms."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+from ..base.errors import ClusterError
+from .frames import FrameReader, Part, frame
+
+__all__ = ["Channel"]
+
+OnFrame = Callable[["Channel", dict[str, Any], memoryview], None]
+OnEnd = Callable[["Channel", str], None]
+OnBegin = Callable[["Channel"], None]
+
+
+class Channel(asyncio.BufferedProtocol):
+    """``on_frame(channel, head, data)`` is called for each frame; ``on_begin(channel)`` once, before the
+    first, and ``on_end(channel, cause)`` after the last. A frame that cannot be read ends it."""
+
+    def __init__(self, on_frame: OnFrame, on_end: OnEnd, on_begin: OnBegin = lambda _: None):
+        self._on_frame, self._on_end, self._on_begin = on_frame, on_end, on_begin
+        self._reader = FrameReader()
+        self._transport: asyncio.Transport | None = None
+        self._cause = "its connection was closed"
+
+    def send(self, head: Mapping[str, Any], parts: Sequence[Part] = ()) -> None:
+        """Send a frame; nothing where the channel has ended, which ``on_end`` tells."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.writelines(frame(head, parts))
+
+    def abort(self, cause: str) -> None:
+        """End it at once."""
+        self._cause = cause
+        if self._transport is not None:
+            self._transport.abort()
+
+    # **************** asyncio's calls ****************
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
+        found = transport.get_extra_info("socket")
+        if found is not None and found.family != socket.AF_UNIX:
+            found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._on_begin(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        try:
+            for head, data in self._reader.filled(nbytes):
+                self._on_frame(self, head, data)
+        except (ClusterError, KeyError, TypeError, ValueError, IndexError) as error:
+            self.abort(f"it sent a frame that cannot be read: {error}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._on_end(self, self._cause if error is None else f"{self._cause}: {error}")

@@ -1,0 +1,285 @@
+"""The server's side of its replicas: they connect to it, and it hands batches to them.
+
+    dispatcher = Dispatcher(Door.on_this_machine(folder), memory)
+    await dispatcher.open()
+    workers = dispatcher.workers("digits-1")          replicas that say this name are its
+    outputs = await workers.run(batch)
+
+A replica on this machine comes by a Unix socket and reads inputs from shared memory; one on another comes by
+TCP, with TLS and the cluster's certificates. Each says the token first. A replica whose channel ends, or that
+is silent for ``SILENT`` seconds, has lost its batches: WorkerLost, and the queue runs them elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..base.errors import GraphRuntimeError, KernelError, WorkerLost
+from .batcher import RowBatch
+from .channel import Channel
+from .clocks import ClockOffset, now
+from .doors import Door
+from .frames import pack_arrays, read_arrays
+from .metrics import ServingMetrics
+from .ports import Served
+from .shared_memory import SharedMemory
+
+__all__ = ["PLACES", "Dispatcher", "Remote", "Workers"]
+
+PLACES = 2  # batches that a replica has: one runs, the next is there when it ends
+SILENT = 3.0  # seconds without an answer to a ping, after which a replica gets no batches
+_ABANDONED = 10.0  # seconds after which its channel is closed: it connects again if it can
+_PING = 0.5  # seconds between two pings
+_HELLO = 10.0  # seconds in which what connects has to say the token
+
+
+@dataclass(eq=False)
+class Remote:
+    """A replica, as the server knows it. ``pending``: its batches by number. ``heard``: time.monotonic() of
+    its last answer; ``shares``: whether it reads this process's memory."""
+
+    channel: Channel
+    name: str
+    node: str
+    pid: int
+    served: Served
+    shares: bool = False
+    leaving: bool = False
+    silent: bool = False
+    heard: float = field(default_factory=time.monotonic)
+    pending: dict[int, _Pending] = field(default_factory=dict)
+    clock: ClockOffset = field(default_factory=ClockOffset)
+    pinged: int | None = None  # now() of a ping without an answer
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.node}"
+
+    @property
+    def takes(self) -> bool:
+        """Whether it gets batches."""
+        return not (self.leaving or self.silent)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pending:
+    batch: RowBatch  # it keeps the inputs, and so their memory, until the replica has answered
+    answer: asyncio.Future[Mapping[str, np.ndarray]]
+    sent: int
+
+
+# what is told of each run that was answered: the replica, the batch, the head of its answer, now() when it
+# was sent and when the answer was there
+Told = Callable[["Remote", RowBatch, Mapping[str, Any], int, int], None]
+
+
+class Workers:
+    """The replicas of one version of a model: a Pool of its Batcher. ``metrics`` is told what runs took."""
+
+    def __init__(self, name: str, memory: SharedMemory | None, told: Told | None = None):
+        self.name, self.remotes = name, list[Remote]()
+        self.metrics = ServingMetrics.unnamed()
+        self.load: Callable[[], int] = lambda: 0
+        self._watcher: Callable[[], None] = lambda: None
+        self._memory, self._told = memory, told
+        self._numbers = itertools.count()
+        self._changed = asyncio.Event()
+
+    @property
+    def count(self) -> int:
+        """Replicas that take batches now."""
+        return sum(remote.takes for remote in self.remotes)
+
+    @property
+    def places(self) -> int:
+        """Batches that they take at once."""
+        return PLACES * self.count
+
+    def watch(self, changed: Callable[[], None], load: Callable[[], int]) -> None:
+        """Call ``changed`` where there are more places, or fewer; ``load`` is what replicas report."""
+        self._watcher, self.load = changed, load
+
+    async def first(self) -> Remote:
+        """A replica, as soon as there is one."""
+        while not self.remotes:
+            await self._changed.wait()
+        return self.remotes[0]
+
+    async def run(self, batch: RowBatch) -> Mapping[str, np.ndarray]:
+        """A replica's outputs: of the one with the fewest batches that has not this one already. Waits where
+        there is none. Raises WorkerLost where it ended or is silent, KernelError, GraphRuntimeError."""
+        while (remote := self._choose(batch)) is None:
+            await self._changed.wait()
+        number = next(self._numbers)
+        pending = _Pending(batch, asyncio.get_running_loop().create_future(), now())
+        remote.pending[number] = pending
+        memory = self._memory if remote.shares else None
+        names = list(batch.requests[0])
+        rows, parts = pack_arrays([one[name] for one in batch.requests for name in names], memory)
+        head = {"type": "run", "number": number, "size": batch.size, "filled": batch.filled}
+        remote.channel.send({**head, "ids": batch.ids, "names": names, "arrays": rows}, parts)
+        return await pending.answer
+
+    def _choose(self, batch: RowBatch) -> Remote | None:
+        free = [one for one in self.remotes if one.takes]
+        others = [one for one in free if all(p.batch is not batch for p in one.pending.values())]
+        return min(others, key=lambda one: len(one.pending), default=None)
+
+    # **************** what replicas say ****************
+
+    def join(self, remote: Remote) -> None:
+        """A replica more."""
+        self.remotes.append(remote)
+        self.change()
+
+    def change(self) -> None:
+        """Replicas have come, gone, or fallen silent."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+        self._watcher()
+
+    def lose(self, remote: Remote, cause: str) -> None:
+        """Its batches are lost."""
+        lost = list(remote.pending.values())
+        remote.pending.clear()
+        for one in lost:
+            text = f"a replica of {self.name} was lost: {remote}: {cause}"
+            error = WorkerLost(text, worker=str(remote), cause=cause, requests=one.batch.ids)
+            if not one.answer.done():
+                one.answer.set_exception(error)
+        self.change()
+
+    def answered(self, remote: Remote, head: Mapping[str, Any], data: memoryview) -> None:
+        """The answer to a batch, or to one that was given up."""
+        pending = remote.pending.pop(head["number"], None)
+        if pending is None or pending.answer.done():
+            return
+        if head["error"]:
+            kind = KernelError if head["kernel"] else GraphRuntimeError
+            pending.answer.set_exception(kind(head["error"]))
+            return
+        self.metrics.run_seconds.observe(head["seconds"])
+        self.metrics.fallbacks.add("", head["fallbacks"])
+        outputs = read_arrays(head["arrays"], data)
+        if self._told is not None:
+            self._told(remote, pending.batch, head, pending.sent, now())
+        pending.answer.set_result(dict(zip(head["names"], outputs, strict=True)))
+
+
+class Dispatcher:
+    """See the module. ``told`` hears of each run; one event loop."""
+
+    def __init__(self, door: Door, memory: SharedMemory | None = None, told: Told | None = None):
+        self.door, self._memory, self._told = door, memory, told
+        self._workers: dict[str, Workers] = {}
+        self._remotes: dict[Channel, Remote] = {}
+        self._strangers: set[Channel] = set()
+        self._servers: list[asyncio.Server] = []
+        self._pinging: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Listen. Raises OSError."""
+        self._servers = await self.door.listen(self._stranger)
+        self._pinging = asyncio.get_running_loop().create_task(self._ping())
+
+    async def close(self) -> None:
+        """Let go of all replicas."""
+        if self._pinging is not None:
+            self._pinging.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._pinging
+        for server in self._servers:
+            server.close()
+        for channel in [*self._remotes, *self._strangers]:
+            channel.abort("the server ends")
+
+    def workers(self, name: str) -> Workers:
+        """The replicas that say that name."""
+        return self._workers.setdefault(name, Workers(name, self._memory, self._told))
+
+    def forget(self, name: str) -> None:
+        """No replica says that name any more."""
+        workers = self._workers.pop(name)
+        for remote in workers.remotes[:]:
+            remote.channel.abort("its model is no longer served")
+
+    # **************** channels ****************
+
+    def _stranger(self) -> Channel:
+        channel = Channel(self._on_frame, self._on_end)
+        self._strangers.add(channel)
+        asyncio.get_running_loop().call_later(_HELLO, self._doubt, channel)
+        return channel
+
+    def _doubt(self, channel: Channel) -> None:
+        if channel in self._strangers:
+            channel.abort("it has not said who it is")
+
+    def _on_frame(self, channel: Channel, head: dict[str, Any], data: memoryview) -> None:
+        remote = self._remotes.get(channel)
+        if remote is None:
+            self._greet(channel, head)
+            return
+        workers = self._workers[remote.name]
+        remote.heard = time.monotonic()
+        if remote.silent:
+            remote.silent = False
+            workers.change()
+        match head["type"]:
+            case "ran":
+                workers.answered(remote, head, data)
+            case "pong" if remote.pinged is not None:
+                remote.clock.add(remote.pinged, head["clock"], now())
+                remote.pinged = None
+            case "shares":
+                remote.shares = bool(head["memory"])
+                workers.join(remote)
+            case "leaving":
+                remote.leaving = True
+                workers.change()
+
+    def _greet(self, channel: Channel, head: dict[str, Any]) -> None:
+        self._strangers.discard(channel)
+        token = head.get("token")
+        known = isinstance(token, str) and hmac.compare_digest(token.encode(), self.door.token.encode())
+        if not known or head.get("name") not in self._workers:
+            channel.abort("it is no replica of this server")
+            return
+        served = Served.from_json(head["served"])
+        remote = Remote(channel, head["name"], head["node"], head["pid"], served)
+        self._remotes[channel] = remote
+        memory = None if self._memory is None else {"name": self._memory.name, "size": self._memory.size}
+        channel.send({"type": "welcome", "memory": memory})
+
+    def _on_end(self, channel: Channel, cause: str) -> None:
+        self._strangers.discard(channel)
+        remote = self._remotes.pop(channel, None)
+        if remote is None or (workers := self._workers.get(remote.name)) is None:
+            return
+        if remote in workers.remotes:
+            workers.remotes.remove(remote)
+        workers.lose(remote, cause)
+
+    async def _ping(self) -> None:
+        """Ask all replicas now and then, and notice those that do not answer."""
+        while True:
+            for channel, remote in list(self._remotes.items()):
+                workers = self._workers[remote.name]
+                quiet = time.monotonic() - remote.heard
+                if remote.pinged is None:
+                    remote.pinged = now()
+                    channel.send({"type": "ping", "load": workers.load()})
+                elif quiet > _ABANDONED:
+                    channel.abort(f"silent for {quiet:.0f} s")
+                elif quiet > SILENT and not remote.silent:
+                    remote.silent = True
+                    workers.lose(remote, f"silent for {quiet:.1f} s")
+            await asyncio.sleep(_PING)

@@ -1,0 +1,154 @@
+"""A replica's side of its server: it connects, and runs the batches that come, one after the other.
+
+    replica = Replica(runner, door, "digits-1")        its own thread answers from here on
+    replica.leave(seconds)                             it answers what it has, and ends
+
+Where the connection ends it connects again: the server's queue has run elsewhere what was lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import platform
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from ..base.errors import ClusterError
+from .batcher import RowBatch
+from .channel import Channel
+from .clocks import now
+from .doors import Door
+from .frames import Part, pack_arrays, read_arrays
+from .runner import Reply, Runner
+from .shared_memory import AttachedMemory
+
+__all__ = ["Replica"]
+
+_END = 2.0  # seconds in which the thread ends
+_AGAIN = 0.5  # seconds between two tries to connect
+_FORGOTTEN = 8.0  # seconds without a ping, after which a replica connects anew
+
+
+class Replica:
+    """See the module. ``load``: what the server has told of its queue: requests that wait or run."""
+
+    def __init__(self, runner: Runner, door: Door, name: str):
+        self.load = 0
+        self._runner, self._door, self._name = runner, door, name
+        self._memory: AttachedMemory | None = None
+        self._channel: Channel | None = None
+        self._ended = asyncio.Event()
+        self._running, self._over = 0, False
+        self._asked = time.monotonic()
+        self._worker = ThreadPoolExecutor(1, "gr-replica-run")  # one batch at a time, in their order
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._live, name="gr-replica", daemon=True)
+        self._thread.start()
+
+    def leave(self, seconds: float) -> None:
+        """Ask for no more batches, answer those that are here, for ``seconds`` at most, and end."""
+        self._loop.call_soon_threadsafe(self._send, {"type": "leaving"})
+        end = time.monotonic() + seconds
+        time.sleep(_AGAIN / 2)  # what the server sent before it heard of it
+        while self._running and time.monotonic() < end:
+            time.sleep(0.01)
+        self.end()
+
+    def end(self) -> None:
+        """End its thread."""
+        self._over = True
+        with contextlib.suppress(RuntimeError):  # the loop has ended already
+            self._loop.call_soon_threadsafe(self._ended.set)
+        self._thread.join(_END)
+
+    def _live(self) -> None:
+        try:
+            self._loop.run_until_complete(self._connect_again_and_again())
+        finally:
+            self._worker.shutdown(wait=False)
+            self._loop.close()
+
+    async def _connect_again_and_again(self) -> None:
+        while not self._over:
+            self._ended = asyncio.Event()
+            with contextlib.suppress(OSError):
+                await self._door.connect(lambda: Channel(self._on_frame, self._on_end, self._on_begin))
+                await self._watch()
+            if not self._over:
+                await asyncio.sleep(_AGAIN)
+        if self._channel is not None:
+            self._channel.abort("the replica ends")
+            await asyncio.sleep(0)  # in which its socket is closed
+
+    async def _watch(self) -> None:
+        """Until the connection ends; a server that has stopped asking is one whose link is cut."""
+        while not self._ended.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_AGAIN):
+                    await self._ended.wait()
+            if time.monotonic() - self._asked > _FORGOTTEN and self._channel is not None:
+                self._channel.abort("the server is silent")
+
+    # **************** frames ****************
+
+    def _on_begin(self, channel: Channel) -> None:
+        self._channel, self._asked = channel, time.monotonic()
+        own = {"node": platform.node(), "pid": os.getpid(), "served": self._runner.served.as_json()}
+        self._send({"type": "hello", "token": self._door.token, "name": self._name, **own})
+
+    def _on_end(self, channel: Channel, cause: str) -> None:
+        self._channel = None
+        self._ended.set()
+
+    def _send(self, head: Mapping[str, Any], parts: list[Part] | None = None) -> None:
+        if self._channel is not None:
+            self._channel.send(head, parts or [])
+
+    def _on_frame(self, channel: Channel, head: dict[str, Any], data: memoryview) -> None:
+        match head["type"]:
+            case "welcome":
+                self._send({"type": "shares", "memory": self._attach(head["memory"])})
+            case "ping":
+                self._asked, self.load = time.monotonic(), head["load"]
+                self._send({"type": "pong", "clock": now()})
+            case "run":
+                batch = _batch(head, data, self._memory)
+                self._running += 1
+                self._worker.submit(self._run, channel, head["number"], batch)
+
+    def _attach(self, memory: Mapping[str, Any] | None) -> bool:
+        self._memory = None
+        if memory is not None:
+            with contextlib.suppress(ClusterError):  # the server is on another machine, or in a container
+                self._memory = AttachedMemory(tuple(memory["name"]), memory["size"])
+        return self._memory is not None
+
+    def _run(self, channel: Channel, number: int, batch: RowBatch) -> None:
+        """In the thread of runs: an answer, whatever comes of it."""
+        begin = now()
+        try:
+            reply = self._runner.run(batch)
+        except Exception as error:  # a mistake of this package's, which the request is told of
+            reply = Reply({}, f"a replica failed: {error!r}")
+        names = list(reply.outputs)
+        rows, parts = pack_arrays([reply.outputs[name] for name in names])
+        head = {"type": "ran", "number": number, "error": reply.error, "kernel": reply.kernel}
+        head |= {"seconds": reply.seconds, "fallbacks": reply.fallbacks, "began": begin, "ended": now()}
+        head |= {"names": names, "arrays": rows}
+        with contextlib.suppress(RuntimeError):  # the loop has ended: the server knows
+            self._loop.call_soon_threadsafe(self._answer, channel, head, parts)
+
+    def _answer(self, channel: Channel, head: Mapping[str, Any], parts: list[Part]) -> None:
+        self._running -= 1
+        channel.send(head, parts)
+
+
+def _batch(head: Mapping[str, Any], data: memoryview, memory: AttachedMemory | None) -> RowBatch:
+    arrays, names = iter(read_arrays(head["arrays"], data, memory)), head["names"]
+    requests = tuple({name: next(arrays) for name in names} for _ in head["ids"])
+    return RowBatch(tuple(head["ids"]), head["size"], head["filled"], requests)

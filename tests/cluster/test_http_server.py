@@ -1,0 +1,264 @@
+"""HTTP over real sockets: heads, bodies in any pieces, clients that are slow, leave, or say nonsense."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import socket
+
+import pytest
+
+import graph_runtime as gr
+from graph_runtime.cluster import http_server
+from graph_runtime.cluster.http_heads import MOST_HEAD, parse_head
+from graph_runtime.cluster.http_server import HttpServer, listen
+from graph_runtime.cluster.request_bodies import Bodies
+from graph_runtime.cluster.responses import Response, error_response
+
+
+async def echo(head, receive):
+    """Answers with the body; /refused: without reading it; /slow: late."""
+    if head.path == "/refused":
+        return error_response(gr.RequestError("no", status=429, retry_after=1))
+    if head.path == "/slow":
+        await asyncio.sleep(0.1)
+    try:
+        async with Bodies(seconds=0.3).read({b"content-length": b"0", **head.headers}, receive) as body:
+            return Response(200, (("X-Path", head.path),), (bytes(body),))
+    except gr.RequestError as error:
+        return error_response(error)
+
+
+def served(test, application=echo):
+    """Run ``test(port, server)`` beside a server; whatever it does, another client is answered after it."""
+
+    async def go():
+        server = HttpServer(application)
+        with contextlib.closing(listen("127.0.0.1", 0)) as listening:
+            await server.start(listening)
+            port = listening.getsockname()[1]
+            try:
+                found = await test(port, server)
+                if not server.ending:
+                    assert await ask(port, post("/after", b"x")) == [(200, b"x")]
+            finally:
+                await server.close(5)
+        assert not server.connections
+        return found
+
+    return asyncio.run(go())
+
+
+def post(path: str, body: bytes, *lines: str) -> bytes:
+    return (
+        "\r\n".join([f"POST {path} HTTP/1.1", f"Content-Length: {len(body)}", *lines, "", ""]).encode() + body
+    )
+
+
+async def read_answers(reader, most: int = 100) -> list[tuple[int, bytes]]:
+    """(status, body) of answers, until the server closes or there are so many."""
+    found = []
+    while len(found) < most and (line := await reader.readline()):
+        status, length = int(line.split()[1]), 0
+        while (line := await reader.readline()).strip():
+            if line.lower().startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+        if status != 100:
+            found.append((status, await reader.readexactly(length)))
+    return found
+
+
+async def ask(port: int, *pieces: bytes, most: int = 1) -> list[tuple[int, bytes]]:
+    """The first answers to bytes that are sent in these pieces."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
+        await asyncio.sleep(0)
+    try:
+        return await read_answers(reader, most)
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, 70_000, 3_000_000])
+def test_bodies_arrive_whole_in_any_pieces(size):
+    body, rng = random.Random(size).randbytes(size), random.Random(1)
+    text = post("/a", body) + post("/b", body[::-1])
+
+    async def test(port, _):
+        ends = sorted(rng.sample(range(len(text)), 5))
+        pieces = [text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]
+        return await ask(port, *pieces, most=2)
+
+    assert served(test) == [(200, body), (200, body[::-1])]
+
+
+def test_requests_that_come_at_once_are_answered_in_their_order():
+    async def test(port, _):
+        return await ask(port, b"".join(post("/slow", str(at).encode()) for at in range(5)), most=5)
+
+    assert served(test) == [(200, str(at).encode()) for at in range(5)]
+
+
+def test_a_body_that_was_refused_is_read_over():
+    async def test(port, _):
+        return await ask(port, post("/refused", b"y" * 2_000_000) + post("/a", b"x"), most=2)
+
+    assert [(status, len(body)) for status, body in served(test)] == [(429, 14), (200, 1)]
+
+
+def test_a_long_body_that_was_refused_ends_the_connection_after_the_answer():
+    async def test(port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /refused HTTP/1.1\r\nContent-Length: 100000000\r\n\r\n" + b"y" * 500_000)
+        found = await asyncio.wait_for(read_answers(reader), 5)
+        writer.close()
+        return found
+
+    assert [status for status, _ in served(test)] == [429]
+
+
+def test_a_client_that_waits_for_a_word_before_its_body_hears_it():
+    async def test(port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        head, body = post("/a", b"xyz", "Expect: 100-continue")[:-3], b"xyz"
+        writer.write(head)
+        assert (await asyncio.wait_for(reader.readline(), 5)) == b"HTTP/1.1 100 Continue\r\n"
+        writer.write(body)
+        assert await reader.readline() == b"\r\n"
+        found = await read_answers(reader, 1)
+        writer.close()
+        return found
+
+    assert served(test) == [(200, b"xyz")]
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        (b"nonsense\r\n\r\n", 400),
+        (b"GET / HTTP/2\r\n\r\n", 400),
+        (b"GET  / HTTP/1.1\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length : 3\r\n\r\nabc", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: 0x3\r\n\r\nabc", 400),
+        (b"POST / HTTP/1.1\r\nContent-Length: -3\r\n\r\nabc", 400),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+        (b"GET / HTTP/1.1\r\nA: b\r\n c\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nA: " + b"b" * MOST_HEAD + b"\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 300 + b"\r\n", 431),
+    ],
+)
+def test_what_is_no_request_is_answered_and_the_connection_ends(text, status):
+    async def test(port, _):
+        return await asyncio.wait_for(ask(port, text + post("/never", b""), most=2), 5)
+
+    assert [found for found, _ in served(test)] == [status]
+
+
+def test_heads():
+    found = parse_head(b"GET /a%20b?c=d HTTP/1.1\r\nAccept: x\r\naccept:y \r\nConnection: Close")
+    assert (found.path, found.headers[b"accept"], found.keeps) == ("/a b", b"x,y", False)
+    assert not parse_head(b"GET / HTTP/1.0").keeps
+    assert parse_head(b"GET / HTTP/1.0\r\nConnection: keep-alive").keeps
+
+
+def test_a_body_that_does_not_arrive_is_a_408():
+    async def test(port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
+        line = await asyncio.wait_for(reader.readline(), 5)
+        writer.close()
+        return line
+
+    assert b" 408 " in served(test)
+
+
+def test_a_client_that_leaves_ends_what_it_asked_for():
+    ended = []
+
+    async def application(head, receive):
+        try:
+            await asyncio.sleep(0 if head.path == "/after" else 60)
+        except asyncio.CancelledError:
+            ended.append(head.path)
+            raise
+        return Response(200, (), (b"x",))
+
+    async def test(port, server):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(post("/long", b""))
+        await asyncio.sleep(0.05)
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+        return len(server.connections)
+
+    assert served(test, application) == 0
+    assert ended == ["/long"]
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /", b"POST / HTTP/1.1\r\nA: b\r\n"])
+def test_a_connection_that_begins_no_request_ends(monkeypatch, said):
+    monkeypatch.setattr(http_server, "_HEAD_SECONDS", 0.2)
+
+    async def test(port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        with contextlib.suppress(ConnectionError):
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+        writer.close()
+
+    served(test)
+
+
+def test_a_client_that_does_not_read_its_answer_ends(monkeypatch):
+    monkeypatch.setattr(http_server, "_WRITE_SECONDS", 0.2)
+
+    async def application(head, receive):
+        return Response(200, (), (bytes(30_000_000) if head.path == "/large" else b"x",))
+
+    async def test(port, server):
+        with socket.create_connection(("127.0.0.1", port)) as raw:
+            raw.sendall(post("/large", b""))
+            for _ in range(100):
+                await asyncio.sleep(0.05)
+                if not server.connections:
+                    return True
+        return False
+
+    assert served(test, application)
+
+
+def test_connections_are_bounded_in_number(monkeypatch):
+    monkeypatch.setattr(http_server, "_CONNECTIONS", 2)
+
+    async def test(port, _):
+        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+        await asyncio.sleep(0.05)
+        found = await ask(port)
+        for _, writer in held:
+            writer.close()
+        await asyncio.sleep(0.05)
+        return found
+
+    assert [status for status, _ in served(test)] == [503]
+
+
+def test_ending_answers_what_is_there():
+    async def test(port, server):
+        asked = asyncio.ensure_future(ask(port, post("/slow", b"x")))
+        await asyncio.sleep(0.05)
+        await server.close(5)
+        return await asked
+
+    assert served(test) == [(200, b"x")]
+
+
+def test_a_port_that_is_taken_is_said():
+    with contextlib.closing(listen("127.0.0.1", 0)) as first:
+        port = first.getsockname()[1]
+        with pytest.raises(gr.ClusterError, match=f"cannot listen on 127.0.0.1:{port}.*--port"):
+            listen("127.0.0.1", port)
