@@ -23,6 +23,7 @@ __all__ = [
     "mesh_device",
     "pytest_collection_modifyitems",
     "pytest_configure",
+    "pytest_make_collect_report",
     "pytest_make_parametrize_id",
     "pytest_runtest_makereport",
     "reset_seeds",
@@ -78,6 +79,18 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
         path, line, _ = item.location
         report.outcome = "skipped"
         report.longrepr = (str(path), line or 0, f"Skipped: unsupported: {error}")
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: Any) -> Any:
+    """A file that reaches for what is declined while it is imported is skipped, with the name."""
+    report = yield
+    call = getattr(report, "call", None)
+    error = None if call is None or call.excinfo is None else call.excinfo.value
+    if isinstance(error, Unsupported):
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, f"Skipped: unsupported: {error}")
     return report
 
 

@@ -34,7 +34,7 @@ def outcome(case: ElementTree.Element) -> tuple[str, str]:
     skipped = case.find("skipped")
     if skipped is None:
         return "passed", ""
-    text = skipped.get("message", "")
+    text = f"{skipped.get('message', '')} {skipped.text or ''}"
     return ("unsupported" if "unsupported:" in text else "skipped"), text
 
 

@@ -21,6 +21,7 @@ from . import (
     activations,
     backward,
     binary,
+    caches,
     chips,
     construct,
     conversion,
@@ -28,6 +29,7 @@ from . import (
     cores,
     creation,
     declined,
+    decoding,
     devices,
     distributed,
     errors,
@@ -65,11 +67,13 @@ from .names import OPERATIONS
 _OPERATIONS = (
     backward,
     binary,
+    caches,
     construct,
     conversion,
     convolution,
     creation,
     declined,
+    decoding,
     indexing,
     layouts,
     movement,
@@ -124,6 +128,8 @@ def __getattr__(name: str) -> Any:
     key = _ALIASES.get(name, name)
     if key in OPERATIONS:
         return OPERATIONS[key]
+    if name in declined.ABSENT:
+        return declined.Absent(f"ttnn.{name}")
     raise AttributeError(f"module 'ttnn' has no attribute {name!r}{did_you_mean(name, OPERATIONS)}")
 
 

@@ -25,12 +25,18 @@ __all__ = [
     "GetNumPCIeDevices",
     "GetPCIeDeviceID",
     "MeshDevice",
+    "ReadDeviceProfiler",
     "SetDefaultDevice",
+    "SetRootDir",
     "close_device",
     "close_mesh_device",
+    "command_queue",
     "create_mesh_device",
     "get_arch_name",
     "get_device_ids",
+    "get_dram_alignment",
+    "get_l1_alignment",
+    "get_max_worker_l1_unreserved_size",
     "get_memory_view",
     "get_num_devices",
     "is_blackhole",
@@ -337,6 +343,33 @@ def is_wormhole_b0(device: MeshDevice | None = None) -> bool:
 
 def is_blackhole(device: MeshDevice | None = None) -> bool:
     return _is_blackhole(_chip(0) if device is None else device.chip)
+
+
+def get_max_worker_l1_unreserved_size() -> int:
+    """Bytes of a core's L1 that tensors may have."""
+    return _chip(0).descriptor.memory(L1).usable
+
+
+def get_l1_alignment() -> int:
+    return _chip(0).descriptor.memory(L1).alignment
+
+
+def get_dram_alignment() -> int:
+    return _chip(0).descriptor.memory(DRAM).alignment
+
+
+@contextmanager
+def command_queue(cq_id: int) -> Iterator[None]:
+    """A queue for a with block: there is one."""
+    yield
+
+
+def ReadDeviceProfiler(device: MeshDevice) -> None:
+    """Silicon's profiler: nothing is collected."""
+
+
+def SetRootDir(path: str) -> None:
+    """Where tt-metal's sources are: they are not needed."""
 
 
 class MemoryView:

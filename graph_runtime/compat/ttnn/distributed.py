@@ -23,12 +23,15 @@ __all__ = [
     "ShardTensor2dMesh",
     "ShardTensorToMesh",
     "combine_device_tensors",
+    "concat_mesh_to_tensor_composer",
     "create_mesh_composer",
     "create_mesh_mapper",
     "distribute",
     "from_host_shards",
     "get_device_tensors",
+    "replicate_tensor_to_mesh_mapper",
     "set_fabric_config",
+    "shard_tensor_to_mesh_mapper",
 ]
 
 
@@ -117,6 +120,18 @@ def combine_device_tensors(tensors: Sequence[Tensor]) -> Tensor:
 def from_host_shards(tensors: Sequence[Tensor], mesh_shape: Any) -> Tensor:
     """The tensors of all devices as one."""
     return combine_device_tensors(tensors)
+
+
+def replicate_tensor_to_mesh_mapper(mesh_device: Any) -> _Whole:
+    return ReplicateTensorToMesh(mesh_device)
+
+
+def shard_tensor_to_mesh_mapper(mesh_device: Any, dim: int) -> _Whole:
+    return ShardTensorToMesh(mesh_device, dim)
+
+
+def concat_mesh_to_tensor_composer(mesh_device: Any, dim: int) -> _Whole:
+    return ConcatMeshToTensor(mesh_device, dim)
 
 
 def set_fabric_config(*_: Any, **__: Any) -> None:

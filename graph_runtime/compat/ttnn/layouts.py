@@ -11,7 +11,7 @@ from . import kernels
 from .errors import Unsupported, check
 from .memory import MemoryConfig
 from .moving import moved
-from .operation import operation
+from .operation import Operation, operation
 from .results import Target, device_tensor, target
 from .tensor import Tensor, on_host
 from .values import TILE_SIZE, DataType, Layout, Shape, tiled
@@ -231,6 +231,9 @@ def typecast(
         return moved("ttnn.typecast", x, memory_config or x.memory_config())
     goal = target("ttnn.typecast", x, memory_config, output_tensor, kind)
     return goal.wrap(_cast(goal, x), x._padding)
+
+
+Operation("experimental.typecast", typecast.function, "cast")
 
 
 def _cast(goal: Target, x: Tensor) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from ...base.machine.layout import DRAM, L1, ROW_MAJOR, TILE
 from ...base.machine.layout import Layout as Placed
 from ...base.machine.shards import Shard
-from .cores import CoreGrid, CoreRange, CoreRangeSet
+from .cores import CoreGrid, CoreRange, CoreRangeSet, corerange_to_cores
 from .errors import Unsupported, check
 from .values import (
     TILE_SIZE,
@@ -164,16 +164,12 @@ def placed(op: str, shape: Sequence[int], dtype: DataType, layout: Layout, confi
     spec = config.shard_spec
     check(spec is not None, op, "Shard spec must not be None for sharded tensors")
     assert spec is not None
-    if spec.grid.size() != 1:
-        raise Unsupported(f"{op}: shards on cores that are no one rectangle are not supported", op=op)
     if layout is Layout.TILE and (spec.shape[0] % TILE_SIZE or spec.shape[1] % TILE_SIZE):
         check(
             False,
             op,
             f"Physical shard shape {tuple(spec.shape)} must be tile {{{TILE_SIZE}, {TILE_SIZE}}} sized!",
         )
-    found = spec.grid.ranges()[0]
-    grid = ((found.start.y, found.start.x), (found.end.y, found.end.x))
     turned = "col" if spec.orientation is ShardOrientation.COL_MAJOR else "row"
     rows, cols = spec.shape
     kind = _KINDS[config.memory_layout]
@@ -182,7 +178,24 @@ def placed(op: str, shape: Sequence[int], dtype: DataType, layout: Layout, confi
         cols = _whole(op, "width", cols, width)
     if kind == "width":
         rows = _whole(op, "height", rows, height)
+    count = -(-height // max(rows, 1)) * -(-width // max(cols, 1))
+    found = _rectangle(op, spec, kind, count)
+    grid = ((found.start.y, found.start.x), (found.end.y, found.end.x))
     return Placed(memory, how, dtype.stored[1], Shard(kind, grid, (rows, cols), turned))
+
+
+def _rectangle(op: str, spec: ShardSpec, kind: str, count: int) -> CoreRange:
+    """The rectangle of the cores; of several ranges the one around them, where ``count`` shards take the same
+    cores of it in the same order: whole rows and a part of the last one. Raises Unsupported."""
+    if spec.grid.size() == 1:
+        return spec.grid.ranges()[0]
+    row_wise = spec.orientation is ShardOrientation.ROW_MAJOR
+    box = spec.grid.bounding_box()
+    cores = corerange_to_cores(spec.grid, None, row_wise)
+    whole = corerange_to_cores(CoreRangeSet(box), None, row_wise)
+    if kind == "block" or cores != whole[: len(cores)] or count > len(cores):
+        raise Unsupported(f"{op}: shards on cores that are no one rectangle are not supported", op=op)
+    return box
 
 
 def _whole(op: str, side: str, given: int, wanted: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import sys
 from types import ModuleType
 from typing import Any
@@ -101,14 +102,17 @@ def _unserved() -> dict[str, ModuleType]:
         "tracer", "declined", **tracing, disable_tracing=lambda: None, is_tracing_enabled=lambda: False
     )
     graph = (
-        "begin_graph_capture",
-        "end_graph_capture",
-        "extract_calltrace",
-        "extract_peak_L1_memory_usage",
-        "pretty_print",
-        "visualize",
+        "begin_graph_capture end_graph_capture end_graph_capture_to_file extract_calltrace "
+        "extract_levelized_graph extract_peak_L1_memory_usage extract_output_info extract_output_tensors "
+        "extract_resource_usage_per_core count_intermediate_and_output_tensors pretty_print visualize"
+    ).split()
+    made["graph"] = _module(
+        "graph",
+        "declined",
+        RunMode=enum.Enum("RunMode", ["NORMAL", "NO_DISPATCH"]),
+        is_graph_capture_active=lambda: False,
+        **{name: _declined(f"graph.{name}") for name in graph},
     )
-    made["graph"] = _module("graph", "declined", **{name: _declined(f"graph.{name}") for name in graph})
     return made
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "get_memory_config",
     "get_optimal_core_grid",
     "has_storage_type_of",
+    "has_tile_padding",
     "is_sharded",
     "is_tensor_storage_on_device",
     "num_cores",
@@ -61,6 +62,13 @@ def is_tensor_storage_on_device(tensor: Tensor) -> bool:
 
 def has_storage_type_of(tensor: Tensor, storage_type: StorageType) -> bool:
     return tensor.storage_type() is storage_type
+
+
+def has_tile_padding(tensor: Tensor, *, dim: int | None = None) -> bool:
+    """Whether tiles are filled up, in any dimension or in one."""
+    if len(tensor.shape) < 2 or dim is None:
+        return tensor.shape != tensor.padded_shape
+    return bool(tensor.shape[dim] != tensor.padded_shape[dim])
 
 
 def is_sharded(tensor: Tensor) -> bool:

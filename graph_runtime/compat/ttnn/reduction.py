@@ -137,6 +137,24 @@ for _name, _axes in {"std_hw": 2, "var_hw": 2, "normalize_hw": 2, "normalize_glo
     _global(_name, _axes)
 
 
+@operation("experimental.fast_reduce_nc", "sum")
+def fast_reduce_nc(
+    input: Tensor,
+    *,
+    dims: Any,
+    output: Tensor | None = None,
+    memory_config: MemoryConfig | None = None,
+    compute_kernel_config: Any = None,
+) -> Tensor:
+    """The sum over leading dimensions, which stay as 1."""
+    op = "ttnn.experimental.fast_reduce_nc"
+    x = device_tensor(op, input)
+    axes = axes_of(op, list(dims), len(x.shape))
+    check(all(at < len(x.shape) - 2 for at in axes), op, f"dims {list(dims)} must be leading ones")
+    w = Wide(x._handle.device)
+    return target(op, x, memory_config, output).wrap(w("sum", x._handle, axes=axes, keepdims=True))
+
+
 @operation("prod", "prod")
 def prod(
     input_tensor: Tensor,

@@ -10,7 +10,7 @@ from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .errors import Unsupported, check
 from .memory import MemoryConfig
-from .operation import operation
+from .operation import Operation, operation
 from .results import device_tensor, target
 from .tensor import Tensor, on_host
 from .values import Layout
@@ -80,18 +80,26 @@ def reshape(
     return made
 
 
-@operation("view", "reshape")
-def view(input_tensor: Tensor, shape: Any) -> Tensor:
-    """Another shape of the same memory: the last dimension stays, and of tiles the rows of a tile."""
-    x = input_tensor
-    sizes = _resolved("ttnn.view", x, shape)
-    free = x.shape[-1:] == sizes[-1:] or not sizes
-    if x.layout is Layout.TILE:
-        same = x.shape[-2:-1] == sizes[-2:-1]
-        whole = all(s[-2] % 32 == 0 for s in (x.shape, sizes) if len(s) > 1) and len(x.shape) > 1 < len(sizes)
-        free = free and (same or whole)
-    check(free, "ttnn.view", f"a view cannot make {list(sizes)} of {x.shape} without a copy")
-    return _with_shape("ttnn.view", x, sizes)
+def _view(name: str) -> None:
+    full = f"ttnn.{name}"
+
+    def view(input_tensor: Tensor, shape: Any) -> Tensor:
+        """Another shape of the same memory: the last dimension stays, and of tiles the rows of a tile."""
+        x = input_tensor
+        sizes = _resolved(full, x, shape)
+        free = x.shape[-1:] == sizes[-1:] or not sizes
+        if x.layout is Layout.TILE:
+            same = x.shape[-2:-1] == sizes[-2:-1]
+            whole = all(s[-2] % 32 == 0 for s in (x.shape, sizes) if len(s) > 1)
+            free = free and (same or (whole and len(x.shape) > 1 < len(sizes)))
+        check(free, full, f"a view cannot make {list(sizes)} of {x.shape} without a copy")
+        return _with_shape(full, x, sizes)
+
+    Operation(name, view, "reshape")
+
+
+for _name in ("view", "experimental.view"):
+    _view(_name)
 
 
 @operation("reshape_on_device", "reshape")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .errors import Unsupported, check
@@ -17,7 +19,7 @@ from .tensor import Tensor
 from .values import Layout, MathFidelity
 from .wide import Wide
 
-__all__: list[str] = []
+__all__ = ["attend", "cut_heads", "rotated"]
 
 
 @operation("transformer.split_query_key_value_and_split_heads", "slice, reshape, transpose")
@@ -38,32 +40,38 @@ def split_heads(
     if x.is_sharded():
         raise Unsupported(f"{op} of a sharded tensor is not supported", op=op)
     check(len(x.shape) == 3, op, f"Input tensor must have 3 dimensions, got {len(x.shape)}")
-    w, kv = Wide(x._handle.device), num_kv_heads or num_heads
-    width = x.shape[2]
-    if kv_input_tensor is None:
-        parts = num_heads + 2 * kv
-        check(width % parts == 0, op, f"the width {width} cannot be cut into {parts} heads")
-        size = width // parts
-        sources = [(x, 0, num_heads), (x, num_heads * size, kv), (x, (num_heads + kv) * size, kv)]
-    else:
-        other = tiled_input(op, kv_input_tensor, "Invalid layout: expected TILE")
-        size = width // num_heads
-        sources = [(x, 0, num_heads), (other, 0, kv), (other, kv * size, kv)]
-    text = f"Head size must be a multiple of 32, but was found to be {size}! Update the heads that fit"
-    check(size % 32 == 0, op, text)
+    w, groups = Wide(x._handle.device), num_kv_heads or num_heads
+    other = None
+    if kv_input_tensor is not None:
+        other = tiled_input(op, kv_input_tensor, "Invalid layout: expected TILE")._handle
     goal = target(op, x, memory_config)
-    perms = ((0, 2, 1, 3), (0, 2, 3, 1) if transpose_key else (0, 2, 1, 3), (0, 2, 1, 3))
-    made = [
-        _heads(w, source, at, count, size, perm)
-        for (source, at, count), perm in zip(sources, perms, strict=True)
-    ]
+    made = cut_heads(op, w, x._handle, other, num_heads, groups, transpose_key)
     query, key, value = (Target(op, goal.dtype, goal.layout, goal.config, goal.device).wrap(h) for h in made)
     return query, key, value
 
 
-def _heads(w: Wide, x: Tensor, at: int, count: int, size: int, perm: tuple[int, ...]) -> Handle:
+def cut_heads(
+    op: str, w: Wide, x: Handle, kv: Handle | None, heads: int, groups: int, transpose_key: bool
+) -> list[Handle]:
+    """Queries, keys and values [b, heads, s, d] of [b, s, widths], keys and values from ``kv`` if given."""
+    width = x.shape[2]
+    parts = heads if kv is not None else heads + 2 * groups
+    check(width % parts == 0, op, f"the width {width} cannot be cut into {parts} heads")
+    size = width // parts
+    text = f"Head size must be a multiple of 32, but was found to be {size}! Update the heads that fit"
+    check(size % 32 == 0, op, text)
+    rest, start = (x, heads * size) if kv is None else (kv, 0)
+    sources = [(x, 0, heads), (rest, start, groups), (rest, start + groups * size, groups)]
+    perms = ((0, 2, 1, 3), (0, 2, 3, 1) if transpose_key else (0, 2, 1, 3), (0, 2, 1, 3))
+    return [
+        _heads(w, source, at, count, size, perm)
+        for (source, at, count), perm in zip(sources, perms, strict=True)
+    ]
+
+
+def _heads(w: Wide, x: Handle, at: int, count: int, size: int, perm: tuple[int, ...]) -> Handle:
     batch, length, _ = x.shape
-    part = kernels.run("slice", [x._handle], {"starts": (at,), "ends": (at + count * size,), "axes": (2,)})
+    part = kernels.run("slice", [x], {"starts": (at,), "ends": (at + count * size,), "axes": (2,)})
     return kernels.run("transpose", [w.reshape(w.rows(part), (batch, length, count, size))], {"perm": perm})
 
 
@@ -150,22 +158,62 @@ def scaled_dot_product_attention(
         tiled_input(op, x, "Inputs to SDPA must be tilized")
         for x in (input_tensor_q, input_tensor_k, input_tensor_v)
     )
-    if sliding_window_size or attention_sink is not None:
-        raise Unsupported(f"{op} with a sliding window or attention sinks is not supported", op=op)
     check(not (is_causal and attn_mask is not None), op, "is_causal and attn_mask exclude each other")
     check(all(len(x.shape) == 4 for x in (q, k, v)), op, "q, k and v must have 4 dimensions")
-    heads, groups = q.shape[1], k.shape[1]
-    check(heads % groups == 0, op, f"{groups} key heads do not divide {heads} query heads")
     w = Wide(q._handle.device)
-    keys, values = (_repeated(w, x._handle, heads // groups) for x in (k, v))
-    inputs = [q._handle, keys, values]
-    if attn_mask is not None:
-        inputs.append(device_tensor(op, attn_mask)._handle)
-    attrs = {"causal": is_causal, **numerics(compute_kernel_config, MathFidelity.HiFi2)}
-    if scale is not None:
-        attrs["scale"] = float(scale)
-    goal = target(op, q, memory_config)
-    return goal.run("attention", inputs, attrs, (*q.shape[:3], v.shape[3]))
+    mask = None if attn_mask is None else device_tensor(op, attn_mask)._handle
+    if sliding_window_size:
+        if not is_causal:
+            raise Unsupported(f"{op} with a sliding window that is not causal is not supported", op=op)
+        mask = _window(w, q.shape[2], k.shape[2], int(sliding_window_size))
+    sink = None
+    if attention_sink is not None:
+        sink = device_tensor(op, attention_sink)._handle
+        check(tuple(sink.shape[:2]) == (1, q.shape[1]), op, f"the sink {sink.shape} must be [1, h, 1, 1]")
+    words = numerics(compute_kernel_config, MathFidelity.HiFi2)
+    causal = is_causal and not sliding_window_size
+    operands = (q._handle, k._handle, v._handle)
+    return target(op, q, memory_config).wrap(attend(w, *operands, mask, scale, words, causal, sink))
+
+
+def attend(
+    w: Wide,
+    q: Handle,
+    k: Handle,
+    v: Handle,
+    mask: Handle | None,
+    scale: float | None,
+    words: dict[str, str],
+    causal: bool = False,
+    sink: Handle | None = None,
+) -> Handle:
+    """softmax(q k^T scale + mask) v of [b, heads, length, d], key heads repeated. ``sink`` [1, heads, 1, 1]:
+    a score beside those of the keys, whose value is 0."""
+    heads, groups = q.shape[1], k.shape[1]
+    check(heads % groups == 0, "attention", f"{groups} key heads do not divide {heads} query heads")
+    k, v = (_repeated(w, x, heads // groups) for x in (k, v))
+    if sink is None:
+        inputs = [q, k, v] if mask is None else [q, k, v, mask]
+        attrs = {"causal": causal, **words}
+        if scale is not None:
+            attrs["scale"] = float(scale)
+        return kernels.run("attention", inputs, attrs, kernels.WIDE)
+    scores = kernels.run("matmul", [q, k], {"transpose_b": True, **words}, kernels.WIDE)
+    scores = w("multiply", scores, 1 / math.sqrt(q.shape[3]) if scale is None else float(scale))
+    if causal:
+        mask = _window(w, q.shape[2], k.shape[2], k.shape[2])
+    scores = scores if mask is None else w("add", scores, mask)
+    column = kernels.run("broadcast_to", [w.wide(sink)], {"shape": (*scores.shape[:3], 1)})
+    weights = w("softmax", w("concatenate", scores, column, axis=3), axis=3)
+    weights = w("slice", weights, starts=(0,), ends=(k.shape[2],), axes=(3,))
+    return kernels.run("matmul", [weights, v], words, kernels.WIDE)
+
+
+def _window(w: Wide, queries: int, keys: int, size: int) -> Handle:
+    """0 at each query's own key and the ``size`` - 1 before it, minus infinity elsewhere."""
+    own, other = np.arange(queries)[:, None], np.arange(keys)
+    seen = (other <= own) & (other > own - size)
+    return w.number(np.where(seen, 0, -np.inf).astype(np.float32)[None, None])
 
 
 def _repeated(w: Wide, x: Handle, times: int) -> Handle:
@@ -176,6 +224,15 @@ def _repeated(w: Wide, x: Handle, times: int) -> Handle:
     wide = w.reshape(w.rows(x), (batch, heads, 1, length * size))
     made = kernels.run("tile", [wide], {"repeats": (1, 1, times, 1)})
     return w.reshape(w.rows(made), (batch, heads * times, length, size))
+
+
+def rotated(w: Wide, x: Handle) -> Handle:
+    """The halves of the last dimension as (-second, first)."""
+    axis, size = len(x.shape) - 1, x.shape[-1]
+    first, second = (
+        w("slice", x, starts=(a,), ends=(b,), axes=(axis,)) for a, b in ((0, size // 2), (size // 2, size))
+    )
+    return w("concatenate", w("negative", second), first, axis=axis)
 
 
 @operation("experimental.rotary_embedding", "slice, negative, concatenate, multiply, add")
@@ -191,12 +248,8 @@ def rotary_embedding(
     """x cos + rotated x sin, where the halves of the last dimension are rotated: (-second, first)."""
     op = "ttnn.experimental.rotary_embedding"
     x = tiled_input(op, input_tensor, "Inputs to rotary embedding must be tilized")
-    w, size, length = Wide(x._handle.device), x.shape[-1], x.shape[-2]
-    first, second = (
-        w("slice", x._handle, starts=(a,), ends=(b,), axes=(3,))
-        for a, b in ((0, size // 2), (size // 2, size))
-    )
-    turned = w("concatenate", w("negative", second), first, axis=3)
+    w, length = Wide(x._handle.device), x.shape[-2]
+    turned = rotated(w, x._handle)
     start = 0 if token_index is None else token_index
     stop = length if token_index is None else token_index + 1
     cos, sin = (

@@ -16,12 +16,10 @@ __all__ = [
     "BcastOpDim",
     "BcastOpMath",
     "BufferType",
-    "Conv2dDRAMSliceHeight",
-    "Conv2dDRAMSliceWidth",
-    "Conv2dL1Full",
     "DataType",
     "EmbeddingsType",
     "Layout",
+    "LossReductionMode",
     "MathFidelity",
     "NewerType",
     "PaddingMode",
@@ -34,6 +32,7 @@ __all__ = [
     "SigmoidMode",
     "StorageType",
     "TensorMemoryLayout",
+    "ThrottleLevel",
     "Tile",
     "element_size",
     "tile_size",
@@ -196,21 +195,26 @@ class SigmoidMode(enum.Enum):
     FAST_APPROXIMATE = 2
 
 
-class Conv2dSlice(enum.Enum):
-    """How a convolution's image is cut."""
-
-    DRAM_HEIGHT = 0
-    DRAM_WIDTH = 1
-    L1_FULL = 2
-
-
-Conv2dDRAMSliceHeight, Conv2dDRAMSliceWidth = Conv2dSlice.DRAM_HEIGHT, Conv2dSlice.DRAM_WIDTH
-Conv2dL1Full = Conv2dSlice.L1_FULL
-
-
 class PaddingMode(enum.Enum):
     Zeros = 0
     Replicate = 1
+
+
+class LossReductionMode(enum.Enum):
+    NONE = 0
+    MEAN = 1
+    SUM = 2
+
+
+class ThrottleLevel(enum.Enum):
+    """How much silicon slows its products down. No effect here."""
+
+    NO_THROTTLE = 0
+    LEVEL_1 = 1
+    LEVEL_2 = 2
+    LEVEL_3 = 3
+    LEVEL_4 = 4
+    LEVEL_5 = 5
 
 
 class Shape(Sequence[int]):

@@ -28,6 +28,10 @@ __all__ = [
     "Conv2dL1FullSliceConfig",
     "Conv2dSliceConfig",
     "Conv3dConfig",
+    "Op2DDRAMSliceHeight",
+    "Op2DDRAMSliceWidth",
+    "Op2DL1Full",
+    "Op2DL1FullSliceConfig",
     "Op2DSliceConfig",
     "get_conv_output_dim",
 ]
@@ -94,6 +98,8 @@ Conv2dSliceConfig = Op2DSliceConfig
 Conv2dDRAMSliceHeight, Conv2dDRAMSliceWidth = _SliceType.DRAMSliceHeight, _SliceType.DRAMSliceWidth
 Conv2dL1Full = _SliceType.L1Full
 Conv2dL1FullSliceConfig = Op2DSliceConfig(slice_type=Conv2dL1Full)
+Op2DDRAMSliceHeight, Op2DDRAMSliceWidth = Conv2dDRAMSliceHeight, Conv2dDRAMSliceWidth
+Op2DL1Full, Op2DL1FullSliceConfig = Conv2dL1Full, Conv2dL1FullSliceConfig
 
 
 def get_conv_output_dim(input: int, window: int, stride: int = 1, pad: int = 0, dilation: int = 1) -> int:

@@ -212,3 +212,35 @@ def test_a_closed_device_holds_no_graphs_of_ops_with_several_outputs():
     assert held > before
     after = ttnn.get_memory_view(ttnn.open_device(device_id=0), ttnn.BufferType.DRAM)
     assert after.total_bytes_allocated_per_bank == before
+
+
+def test_shards_on_whole_rows_of_cores_and_a_part_of_the_last_one(device):
+    cores = ttnn.num_cores_to_corerangeset(11, device.compute_with_storage_grid_size(), row_wise=True)
+    assert cores.size() == 2
+    spec = ttnn.ShardSpec(cores, [32, 64], ttnn.ShardOrientation.ROW_MAJOR)
+    config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.HEIGHT_SHARDED, ttnn.BufferType.L1, spec)
+    values = np.random.default_rng(1).standard_normal((11 * 32, 64)).astype(np.float32)
+    made = on(device, values, ttnn.float32, memory_config=config)
+    assert (made.to_numpy() == values).all()
+    assert made.memory_config() == config
+    with pytest.raises(ttnn.Unsupported, match="no one rectangle"):
+        on(device, np.ones((12 * 32, 64), np.float32), memory_config=config)
+
+
+def test_vectors_are_one_row_of_tiles(device):
+    made = on(device, np.arange(40, dtype=np.float32), ttnn.float32)
+    assert (made.shape, made.padded_shape) == ([40], [32, 64])
+    assert made.volume() == 32 * 64
+
+
+def test_a_host_tensor_is_padded_to_tiles_and_keeps_its_shape():
+    made = ttnn.from_torch(np.ones((3, 5), np.float32)).pad_to_tile(7.0)
+    assert (made.shape, made.padded_shape) == ([3, 5], [32, 32])
+    assert made.to(ttnn.TILE_LAYOUT)._padding == 7
+    assert made.unpad_from_tile((4, 5)).to_numpy().sum() == 15 + 5 * 7
+
+
+def test_names_of_ttnn_that_are_not_there_can_be_imported():
+    for use in (lambda: ttnn.NOC.NOC_0, lambda: ttnn.ReaderConfigDescriptor(), lambda: ttnn.sparse_matmul(1)):
+        with pytest.raises(ttnn.Unsupported):
+            use()
