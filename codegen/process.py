@@ -57,7 +57,7 @@ class CommandPool:
 
     def __exit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         if kind is not None:
-            self._stop()
+            self.stop()
         self._pool.shutdown(cancel_futures=kind is not None)
 
     @property
@@ -118,7 +118,8 @@ class CommandPool:
             )
         return Done(status, out.decode(errors="replace"), err.decode(errors="replace"))
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Kill what runs; what waits for it raises."""
         with self._lock:
             self._stopped = True
             for pid in self._alive:

@@ -54,6 +54,12 @@ _TABLE = (
         "3 the whole plan with its causes too",
     ),
     Setting("TORCH_DEVICES", "tt:0,tt:1", "the devices that torch knows as tt:0, tt:1, .., as tt:0=n150"),
+    Setting(
+        "TORCH_NATIVE",
+        "auto",
+        "the C++ way of torch's calls that repeat: auto compiles it beside the program, once it pays, build "
+        "at the first such call, which waits; off does not use it",
+    ),
 )
 _values: dict[str, int | str] = {}
 

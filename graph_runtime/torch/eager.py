@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..base.errors import GraphRuntimeError
+from ..run.core import ffi
 from ..run.single import verification
 from ..run.single.apply import ready_call
 from ..run.tensors.tensor import Tensor
@@ -23,7 +24,8 @@ from .host import on_host
 from .kinds import kind_of, torch_dtype
 from .magnitudes import MOST
 from .narrow import in_32_bits
-from .store import Form, Store, collect, form_of, whole, wrap
+from .native_calls import tell
+from .store import Form, Store, collect, form_of, number_of, whole, wrap
 from .wide import widened
 
 __all__ = ["Operation"]
@@ -40,6 +42,32 @@ class Ready(NamedTuple):
     launch: Any
     order: tuple[Any, ...]
     form: Form
+
+    def told(self) -> tuple[Any, ...]:
+        """What repeated_calls.cpp needs to do it: (what takes over a launch, the template, (number among the
+        tensors or -1, constant, spec) of each input, device, DLPack's dtype, sizes)."""
+        launcher, form = self.call.launcher, self.form
+        adopt, name, given = launcher.adopt, self.call.op.name, self.call.given
+        device, nbytes, dtype = launcher.output.device, form.nbytes, form.dtype
+        index = number_of(device)
+
+        def taken(pointer: Any, inputs: tuple[Tensor, ...], target: Store | None) -> Store:
+            """What was launched becomes the values of ``target``, or those of a new Store."""
+            made = adopt(pointer, inputs)
+            count("device")
+            if clock.running.on:
+                clock.launched(index, name, given, inputs)
+            if target is None:
+                return Store(device, index, nbytes, made, dtype)
+            target.settle(made, target.dtype)
+            return target
+
+        inputs = tuple(
+            (at, None, spec) if at.__class__ is int else (-1, at, spec)
+            for at, spec in zip(self.order, launcher.inputs, strict=True)
+        )
+        address = int(ffi.cast("uintptr_t", launcher.pointer))
+        return taken, address, inputs, index, form.code, form.bits, launcher.output.type.shape
 
 
 # **************** one operation ****************
@@ -64,19 +92,22 @@ class Operation:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs:
             try:
-                made, form, index = self.again(args)
-                return form.of(made, index)
+                made, ready, index = self.again(args)
+                result = ready.form.of(made, index)
             except (LookupError, TypeError, AttributeError, GraphRuntimeError):
                 pass  # new, a view, moved, or no room: the slow way knows
+            else:
+                tell(self, ready)
+                return result
         try:
             return on_device(self, args, kwargs)
         except Unsupported as refused:
             made = in_32_bits(self, args, kwargs)
             return on_host(self.op, args, kwargs, refused.args[0]) if made is None else made
 
-    def again(self, args: tuple[Any, ...]) -> tuple[Tensor, Form, int]:
-        """(result, its form, number of the device) of a call whose signature came to one launch before.
-        Raises LookupError where it did not."""
+    def again(self, args: tuple[Any, ...]) -> tuple[Tensor, Ready, int]:
+        """(result, how it was done, number of the device) of a call whose signature came to one launch
+        before. Raises LookupError where it did not."""
         collect()
         key: list[Any] = []
         given: list[Any] = []
@@ -95,14 +126,15 @@ class Operation:
                 key += _plain(arg)
         if len(given) > 1:
             key += _shared(given)
-        call, launch, order, form = self.ready[tuple(key)]
+        ready = self.ready[tuple(key)]
+        call, launch, order, _ = ready
         assert store is not None  # what is remembered has a tensor
         inputs = [given[at] if at.__class__ is int else at for at in order]
         made = launch(*inputs)
         count("device")
         if clock.running.on:
             clock.launched(store.index, call.op.name, call.given, inputs)
-        return made, form, store.index
+        return made, ready, store.index
 
     def remember(self, args: tuple[Any, ...], emitter: Eager, made: Any) -> None:
         """Keep the launcher of a call that was one launch, on its tensors as they are and on constants."""

@@ -17,6 +17,7 @@ from . import (
     distributed,
     flexible,
     modules,
+    native_calls,
     pinned,
     processes,
     profiling,
@@ -31,7 +32,7 @@ from .decompositions import eager_kernels
 from .device_module import make_module
 from .eager import Operation
 from .recurrent import CELLS
-from .writes import fallback
+from .writes import fallback, operation_of
 
 __all__ = ["register"]
 
@@ -39,6 +40,13 @@ _libraries: list[Any] = []  # kernels go when their Library does
 _KEY = torch._C.DispatchKey
 # redirected by torch's own kernels to others that we have; ours would be in the way of autograd
 _COMPOSITE = (_KEY.CompositeImplicitAutograd,)
+# keys whose kernels torch takes before a fallback
+_OTHERS = (
+    *_COMPOSITE,
+    _KEY.CompositeExplicitAutograd,
+    _KEY.CompositeExplicitAutogradNonFunctional,
+    _KEY.PrivateUse1,
+)
 # whose kernels of torch's know the devices that they serve by name
 _CHECKED = (torch.ops.aten.mode.values,)
 _METADATA = frozenset(
@@ -92,6 +100,7 @@ def register() -> None:
     """Make torch.device("tt") real."""
     if _libraries:
         return
+    native_calls.load()
     backend_registration._setup_privateuseone_for_python_backend(
         "tt", backend_module=make_module(), device_guard=backward.Guard()
     )
@@ -106,12 +115,9 @@ def register() -> None:
         **eager_kernels(),
     }.items():
         aten.impl(name, kernel, "PrivateUse1")
-    for op, rule in _overloads():
-        aten.impl(
-            op._schema.name.removeprefix("aten::") + f".{op._overloadname}".removesuffix(".default"),
-            Operation(op, rule),
-            "PrivateUse1",
-        )
+    operations = [(op, Operation(op, rule)) for op, rule in _overloads()]
+    for op, operation in operations:
+        aten.impl(_name_of(op), operation, "PrivateUse1")
     for name, kernel in pinned.KERNELS.items():
         aten.impl(name, kernel, "CPU")
     for key in ("Conjugate", "Negative"):  # torch resolves such views by this very copy
@@ -120,11 +126,7 @@ def register() -> None:
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     refused_layouts.register(rest)
     for op in _CHECKED:
-        aten.impl(
-            f"{op._schema.name.removeprefix('aten::')}.{op._overloadname}",
-            functools.partial(fallback, op),
-            "PrivateUse1",
-        )
+        aten.impl(_name_of(op), functools.partial(fallback, op), "PrivateUse1")
     autocast.register(aten)
     serialization.register()
     modules.register()
@@ -138,30 +140,54 @@ def register() -> None:
     DeviceMemoryError.__bases__ = (*DeviceMemoryError.__bases__, torch.OutOfMemoryError)
     torch._tensor_str._tensor_str = _shown_on_host(torch._tensor_str._tensor_str)
     sys.modules.setdefault("torch.tt", torch.tt)
+    native_calls.offer([*(native_calls.Above(op, made, -1) for op, made in operations), *_writing()])
+
+
+def _name_of(op: Any) -> str:
+    """As a Library is told it."""
+    return op._schema.name.removeprefix("aten::") + f".{op._overloadname}".removesuffix(".default")
 
 
 def _overloads() -> list[tuple[Any, rules.Rule]]:
     """The functional overloads that have a rule and a kernel of their own: those that torch does by other
     operations, and views, stay torch's."""
+    return [
+        (op, rule)
+        for name, rule in rules.table().items()
+        if name not in _METADATA
+        for op in _kernels_of(name, _COMPOSITE)
+        if not op._schema.is_mutable
+    ]
+
+
+def _writing() -> list[native_calls.Above]:
+    """The overloads with a rule that write one argument, and that torch gives to our fallback."""
     found = []
-    for name, rule in rules.table().items():
-        packet = getattr(torch.ops.aten, name, None)
-        if packet is None or name in _METADATA:
-            continue
-        for overload in packet.overloads():
-            op = getattr(packet, overload)
-            schema = op._schema
-            if not torch._C._dispatch_has_kernel(op.name()):  # of numbers, for TorchScript
-                continue
-            composite = any(op.has_kernel_for_dispatch_key(key) for key in _COMPOSITE)
-            if (
-                not schema.is_mutable
-                and not composite
-                and "names" not in overload
-                and "Dimname" not in str(schema)
-            ):
-                found.append((op, rule))
+    for op in [
+        op
+        for name in rules.table()
+        for op in (*_kernels_of(name, _OTHERS), *_kernels_of(f"{name}_", _OTHERS))
+    ]:
+        operation = operation_of(op)
+        if operation is not None and operation.written is not None:
+            names = [argument.name for argument in op._schema.arguments]
+            found.append(native_calls.Above(op, operation, names.index(operation.written or names[0])))
     return found
+
+
+def _kernels_of(name: str, but: tuple[Any, ...]) -> list[Any]:
+    """The overloads of a name that have a kernel, and none for these dispatch keys."""
+    packet = getattr(torch.ops.aten, name, None)
+    return [
+        op
+        for op in (
+            getattr(packet, overload) for overload in (packet.overloads() if packet is not None else ())
+        )
+        if torch._C._dispatch_has_kernel(op.name())  # others are of numbers, for TorchScript
+        and not any(op.has_kernel_for_dispatch_key(key) for key in but)
+        and "names" not in op._overloadname
+        and "Dimname" not in str(op._schema)
+    ]
 
 
 def _shown_on_host(shown: Any) -> Any:

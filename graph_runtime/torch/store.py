@@ -43,10 +43,12 @@ __all__ = [
     "empty",
     "form_of",
     "live",
+    "lock",
     "number_of",
     "reserve",
     "store_of",
     "stored_shape",
+    "stores",
     "torch_device",
     "twin",
     "whole",
@@ -149,20 +151,20 @@ current = _Current()
 
 # **************** storages ****************
 
-_stores: dict[int, Store] = {}
-_lock = new_rlock()  # a finalizer that runs inside may come back in
+stores: dict[int, Store] = {}  # by the address of their storage
+lock = new_rlock()  # of addresses; a finalizer that runs inside may come back in
 _gone = ffi.new("uint64_t[256]")
 
 
 def collect() -> bool:
     """Give back the memory of storages that torch has dropped; whether there were any. What makes a tensor on
     a device does so before."""
-    with _lock:
+    with lock:
         count = _collect(_gone, 256)
         some = bool(count)
         while count:
             for address in _gone[0:count]:
-                _stores.pop(address, None)
+                stores.pop(address, None)
             count = _collect(_gone, 256)
     return some
 
@@ -190,11 +192,11 @@ class Form:
 
     def tensor(self, store: Store) -> torch.Tensor:
         """A torch tensor whose storage is ``store``."""
-        with _lock:
+        with lock:
             managed = _export(store.index, self.code, self.bits, self.ndim, self.dims, self.steps)
             if not managed:
                 raise DeviceMemoryError(core.last_error(), device=str(store.device))
-            _stores[_address(managed)] = store
+            stores[_address(managed)] = store
         return _from_dlpack(_capsule(managed, b"dltensor", None))
 
     def of(self, made: Tensor, index: int, bound: int | None = None) -> torch.Tensor:
@@ -266,10 +268,10 @@ def twin(store: Store) -> torch.Tensor:
 def store_of(tensor: torch.Tensor) -> Store:
     """The Store behind a tt tensor with elements. Raises TorchDeviceError for a storage that is not ours."""
     address = tensor.data_ptr()
-    found = _stores.get(address)
+    found = stores.get(address)
     if found is None or tensor.storage_offset():
         address -= tensor.storage_offset() * tensor.element_size()
-        found = _stores.get(address)
+        found = stores.get(address)
     if found is None:
         raise TorchDeviceError(
             f"the memory of this tensor on {tensor.device} was not made by graph_runtime: "
@@ -281,7 +283,7 @@ def store_of(tensor: torch.Tensor) -> Store:
 
 def whole(tensor: torch.Tensor) -> Store | None:
     """The Store of a tt tensor that shows all of it as it is stored; None for any other tensor."""
-    store = _stores.get(tensor.data_ptr())  # no view that begins elsewhere, and nothing on the CPU, is there
+    store = stores.get(tensor.data_ptr())  # no view that begins elsewhere, and nothing on the CPU, is there
     if store is None or store.dtype is not tensor.dtype:
         return None
     base = store.base
@@ -292,10 +294,10 @@ def whole(tensor: torch.Tensor) -> Store | None:
 
 def storage_of(address: int) -> Store | None:
     """The Store of a storage's address, None for an address that is none."""
-    return _stores.get(address)
+    return stores.get(address)
 
 
 def live() -> list[Store]:
     """All storages that torch has not dropped."""
     collect()
-    return list(_stores.values())
+    return list(stores.values())

@@ -17,17 +17,18 @@ from .eager import Operation
 from .host import check_devices, on_host
 from .kinds import kind_of
 from .magnitudes import result_bound
+from .native_calls import tell
 from .store import whole
 from .wide import widened
 
-__all__ = ["fallback"]
+__all__ = ["fallback", "operation_of"]
 
 _operations: dict[Any, Operation | None] = {}
 _UNKNOWN: Any = object()  # None is an answer
 
 
-def _functional(op: Any) -> Operation | None:
-    """The Operation of a form that writes into an argument: out=, or in place."""
+def operation_of(op: Any) -> Operation | None:
+    """The Operation of a form that writes into an argument, out= or in place; None where there is no rule."""
     found = _operations.get(op, _UNKNOWN)
     if found is _UNKNOWN:
         name = op._schema.name.removeprefix("aten::").removesuffix("_")
@@ -41,7 +42,7 @@ def _functional(op: Any) -> Operation | None:
 
 def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     """The kernel of all overloads without one of their own."""
-    operation = _functional(op)
+    operation = operation_of(op)
     if operation is None:
         return on_host(op, args, kwargs, f"no rule for {op._schema.name}")
     target = _target(operation, args, kwargs)
@@ -67,12 +68,17 @@ def _again(operation: Operation, args: tuple[Any, ...], target: torch.Tensor) ->
         store = whole(target)
         if store is None or store.base is None:
             return False
-        made, form, index = operation.again(args)
+        made, ready, index = operation.again(args)
     except (LookupError, TypeError, AttributeError, GraphRuntimeError):
         return False  # as in Operation
-    if form.dtype is not store.dtype or made.type.shape != store.base.type.shape or index != store.index:
+    if (
+        ready.form.dtype is not store.dtype
+        or made.type.shape != store.base.type.shape
+        or index != store.index
+    ):
         return False
     store.settle(made, store.dtype)
+    tell(operation, ready)
     return True
 
 

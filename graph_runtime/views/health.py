@@ -53,6 +53,7 @@ def examine() -> list[Finding]:
         ("cache", _cache),
         ("kernels", _kernels),
         ("packages", _packages),
+        ("torch calls", _torch_calls),
     )
     found: list[Finding] = []
     for what, look in looks:
@@ -144,6 +145,27 @@ def _kernels() -> Finding:
 def _packages() -> list[Finding]:
     """Each package that this one names, but for those of its developers."""
     return [_one(name, extra) for name, extra in _required().items()]
+
+
+def _torch_calls() -> list[Finding]:
+    """Which way calls of torch's that repeat take; nothing without torch."""
+    from ..codegen.torch_calls import find_calls, key_of_calls
+
+    what = "torch calls"
+    try:
+        key = key_of_calls()
+    except metadata.PackageNotFoundError:
+        return []
+    if setting("TORCH_NATIVE") == "off":
+        return [Finding(what, OK, "by Python, as GR_TORCH_NATIVE=off says")]
+    if find_calls(key) is not None:
+        return [Finding(what, OK, "by C++")]
+    remedy = (
+        "with a C++ compiler: "
+        "python -c 'from graph_runtime.torch import native_calls; native_calls.build()'; "
+        "without, each takes some 4 us longer"
+    )
+    return [Finding(what, ABSENT, "by Python: the C++ is not compiled yet", remedy)]
 
 
 def _required() -> dict[str, str]:

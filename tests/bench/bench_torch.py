@@ -2,6 +2,8 @@
 
     python tests/bench/bench_torch.py [--rounds 15] [--steps 100] [--networks [--whole]]
 
+"calls": which way calls that repeat take (docs/torch.md): C++, compiled first where it is not yet, or, with
+GR_TORCH_NATIVE=off and where there is no compiler, Python's.
 "eager": us a call of an operation on float32[16], until Python goes on; the queue is drained outside of the
 clock ("cpu" is the processor time of the calling thread alone, which a busy machine disturbs less); "over"
 are the us above the same call of torch's on the CPU, the rounds of both alternating, least of each.
@@ -16,6 +18,7 @@ one thread, pairs that alternate, the least of each, by the clock of the process
 from __future__ import annotations
 
 import argparse
+import contextlib
 import copy
 import json
 import statistics
@@ -29,7 +32,10 @@ from torch import nn
 
 import graph_runtime as gr
 import graph_runtime.torch as tt
+from graph_runtime.base.config import get
+from graph_runtime.base.errors import CompileError
 from graph_runtime.run.sessions.session import Session
+from graph_runtime.torch import native_calls
 from graph_runtime.torch.backend import Compiled
 from graph_runtime.torch.compiled_graph import CompiledGraph
 
@@ -239,6 +245,10 @@ def main() -> None:
     parser.add_argument("--networks", action="store_true", help="training steps of GPT-2 and ResNet-18, too")
     parser.add_argument("--whole", action="store_true", help="GPT-2 of 12 layers, not of 2")
     options = parser.parse_args()
+    if get("TORCH_NATIVE") != "off":
+        with contextlib.suppress(CompileError):
+            native_calls.build()
+    print(json.dumps({"bench": "calls", "way": native_calls.which()}))
     eager(options.rounds)
     program(options.rounds)
     training(options.steps)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+
+# no C++ is compiled beside tests; `GR_TORCH_NATIVE=build pytest tests/torch` runs them with it
+os.environ.setdefault("GR_TORCH_NATIVE", "off")
 
 try:
     import torch

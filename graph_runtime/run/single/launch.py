@@ -55,10 +55,10 @@ class Launcher:
         raised where the output is waited for."""
         buffers = [_buffer_at(at, tensor) for at, tensor in zip(self.inputs, inputs, strict=True)]
         try:
-            made = self._made(self._enqueue(buffers), inputs)
+            made = self.adopt(self._enqueue(buffers), inputs)
         except DeviceMemoryError:
             settle_all()  # recipes keep tensors that have no other use
-            made = self._made(self._enqueue(buffers), inputs)
+            made = self.adopt(self._enqueue(buffers), inputs)
         if any(tensor.buffer is None for tensor in inputs):
             made.wait()  # the next run of that session does not wait
         return made
@@ -77,7 +77,7 @@ class Launcher:
         if a._spec is not self.inputs[0]:
             raise Moved
         made = _submit_op(self.pointer, pointer, _NULL, _NULL)
-        return self._made(made, (a,)) if made else self.launch((a,))
+        return self.adopt(made, (a,)) if made else self.launch((a,))
 
     def launch_pair(self, a: Tensor, b: Tensor) -> Tensor:
         """launch((a, b)), as launch_one."""
@@ -86,7 +86,7 @@ class Launcher:
         if a._spec is not at or b._spec is not beside:
             raise Moved
         made = _submit_op(self.pointer, first, second, _NULL)
-        return self._made(made, (a, b)) if made else self.launch((a, b))
+        return self.adopt(made, (a, b)) if made else self.launch((a, b))
 
     def _enqueue(self, buffers: list[Buffer]) -> object:
         pointers = [buffer.live() for buffer in buffers]
@@ -96,7 +96,7 @@ class Launcher:
         lib.gr_run_release(self._template.submit(slots))
         return slots[len(pointers)]
 
-    def _made(self, pointer: object, inputs: tuple[Tensor, ...]) -> Tensor:
+    def adopt(self, pointer: object, inputs: tuple[Tensor, ...]) -> Tensor:
         """The output tensor over the ``gr_buffer *`` that a submission of these inputs gave."""
         to = self.output
         buffer = Buffer(to.handle, to.memory, to.extent, pointer)
