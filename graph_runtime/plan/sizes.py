@@ -10,8 +10,7 @@ import numpy as np
 from ..base.dtypes import FORMATS
 from ..base.errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
 from ..base.machine.devices import Device
-from ..base.machine.layout import HOST, L1, TILE, Layout, Memory, footprint, matrix
-from ..base.machine.shards import fault
+from ..base.machine.layout import HOST, L1, Layout, Memory, footprint, shard_fault
 from ..ir.graph import TensorType
 from .columns import first_of, intern
 from .types import LaidOutGraph
@@ -69,9 +68,7 @@ def _size(type_: TensorType, layout: Layout, device: Device, node: str) -> tuple
     if memory.name == HOST:
         extent = nbytes = type_.nbytes
     else:
-        reason = layout.shard and fault(
-            layout.shard, *matrix(layout, type_.shape), layout.layout == TILE, device.descriptor.grid
-        )
+        reason = shard_fault(layout, type_.shape, memory, device.descriptor.grid)
         if reason:
             raise PlanError(f"{type_} cannot be {layout} on {device}: {reason}", got=str(layout))
         extent, nbytes = footprint(layout, type_.shape, memory)

@@ -13,8 +13,8 @@ from typing import Any
 from ..base.dtypes import FORMATS, ROWS
 from ..base.errors import PlanError, did_you_mean
 from ..base.machine.devices import Descriptor
-from ..base.machine.layout import DRAM, L1, ROW_MAJOR, TILE, Layout, matrix
-from ..base.machine.shards import KINDS, ShardWish, fault, read_wish, resolve
+from ..base.machine.layout import DRAM, L1, ROW_MAJOR, TILE, Layout, matrix, shard_fault
+from ..base.machine.shards import KINDS, ShardWish, read_wish, resolve
 from ..ir.graph import TensorType
 
 __all__ = ["Wish", "read_wishes", "wished"]
@@ -109,7 +109,4 @@ def _fault(type_: TensorType, layout: Layout, descriptor: Descriptor) -> str | N
         return f"{descriptor.kind} stores no {layout.format}{did_you_mean(layout.format, known)}"
     if layout.layout == ROW_MAJOR and FORMATS[layout.format].shared_exponent:
         return f"{layout.format} exists in tiles only"
-    if layout.shard is None:
-        return None
-    rows, cols = matrix(layout, type_.shape)
-    return fault(layout.shard, rows, cols, layout.layout == TILE, descriptor.grid)
+    return shard_fault(layout, type_.shape, descriptor.memory(layout.memory), descriptor.grid)

@@ -25,7 +25,7 @@ from ..base.errors import (
 )
 from ..base.locks import new_lock
 from ..base.machine.devices import Device, require_at_home
-from ..base.machine.layout import MEMORY_CODES, Layout, host_layout, shard_words
+from ..base.machine.layout import MEMORY_CODES, Layout, host_layout, shard_words, unit_places
 from ..base.machine.outside_kinds import code_of
 from ..base.machine.pinning import pinned_cores
 from ..base.providers import provided
@@ -225,7 +225,8 @@ class DeviceHandle:
             device=str(device),
         )
         self._pointer = out[0]
-        self._tags: dict[tuple[int, ...], int] = {}
+        self._tags: dict[Any, int] = {}
+        self._tables: list[np.ndarray] = []  # that the device reads
         self.tensors = WeakList()
         self.env = lib.gr_device_env(self._pointer)
         if config.get("GUARD"):
@@ -264,15 +265,24 @@ class DeviceHandle:
 
     def shard_tag(self, layout: Layout, shape: tuple[int, ...]) -> int:
         """What the address of a tensor has above its bank address: how it is sharded, 0 where it is not."""
-        if layout.shard is None:
+        if not layout.is_sharded:
             return 0
         words = shard_words(layout, shape, self.device.descriptor.grid[1])
-        tag = self._tags.get(words)
+        key: Any = words if layout.nd is None else (layout, shape)
+        tag = self._tags.get(key)
         if tag is None:
-            out, shard = ffi.new("uint64_t *"), ffi.new("gr_shard *", words)
+            table = (ffi.NULL, 0, 0) if layout.nd is None else self._table(layout, shape)
+            out, shard = ffi.new("uint64_t *"), ffi.new("gr_shard *", (*words, *table))
             check(lib.gr_device_shard(self._open(), shard, out), device=str(self.device))
-            tag = self._tags[words] = out[0]
+            tag = self._tags[key] = out[0]
         return tag
+
+    def _table(self, layout: Layout, shape: tuple[int, ...]) -> tuple[Any, int, int]:
+        """The last words of a gr_shard, its table kept as long as the handle."""
+        banks, places, slots = unit_places(layout, shape, self.device.descriptor.grid[1])
+        table = np.ascontiguousarray(np.stack([banks, places], 1), np.uint32)
+        self._tables.append(table)
+        return ffi.cast("uint32_t *", table.ctypes.data), len(banks), slots
 
     def stats(self, memory: int) -> MemoryStats:
         """What memory number ``memory`` holds and has moved."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..base.machine.descriptors import Descriptor
-from ..base.machine.layout import Layout, pages, shard_words
+from ..base.machine.layout import Layout, pages, unit_bytes, unit_places
 from ..ir.graph import COPY, TensorType
 from ..ir.ops import registry
 from ..ir.ops.numerics import Numerics, tail
@@ -90,7 +90,7 @@ def page_banks(layout: Layout, type: TensorType, board: Descriptor, times: Times
     one number or int64 [pages]."""
     banks = next(m.banks for m in board.memories if m.name == layout.memory)
     page = pages(layout, type.shape)
-    if layout.shard is not None:
+    if layout.is_sharded:
         return _shard_banks(layout, type, board, np.broadcast_to(times, page.count))
     if isinstance(times, int):
         full, rest = divmod(page.count, banks)
@@ -102,16 +102,13 @@ def page_banks(layout: Layout, type: TensorType, board: Descriptor, times: Times
 
 def _shard_banks(layout: Layout, type: TensorType, board: Descriptor, times: np.ndarray) -> np.ndarray:
     """Each unit of a page, a tile or a shard's part of a row, in its core's bank (native/ttsim/sharded.c)."""
-    across, rows, cols, nbytes, split, first, line, outer, inner = shard_words(
-        layout, type.shape, board.grid[1]
-    )
+    nbytes, (where, _, _) = unit_bytes(layout), unit_places(layout, type.shape, board.grid[1])
     page = pages(layout, type.shape)
     parts = -(-page.nbytes // nbytes)
     unit = np.arange(page.count * parts)
-    k = unit // across // rows * split + unit % across // cols
     payload = np.minimum(nbytes, page.nbytes - unit % parts * nbytes) * times[unit // parts]
     found = np.zeros(next(m.banks for m in board.memories if m.name == layout.memory), np.int64)
-    np.add.at(found, first + k // line * outer + k % line * inner, payload)
+    np.add.at(found, where, payload)
     return found
 
 

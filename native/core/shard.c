@@ -21,6 +21,8 @@ static int is_sane(const gr_shard *shard) {
                            shard->split,  shard->line, shard->outer, shard->inner};
   for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; ++i)
     if (sizes[i] < 1 || sizes[i] > INT32_MAX) return 0;
+  if (shard->table ? shard->listed < 1 || shard->slots < 1 || shard->slots > INT32_MAX : shard->listed || shard->slots)
+    return 0;
   return shard->first >= 0 && shard->first <= INT32_MAX;
 }
 
@@ -50,7 +52,7 @@ int32_t gr_shard_add(gr_shard_table *table, const gr_shard *shard, const char *d
 }
 
 int32_t gr_shard_of(const gr_shard_table *table, const gr_arg *arg, const gr_shard **shard) {
-  uint64_t number = arg->memory == GR_L1 ? arg->addr >> GR_SHARD_SHIFT : 0;
+  uint64_t number = arg->memory == GR_HOST ? 0 : arg->addr >> GR_SHARD_SHIFT;
   *shard = NULL;
   if (!number) return GR_OK;
   if (number > (uint64_t)atomic_load_explicit(&table->count, memory_order_acquire))
@@ -72,7 +74,7 @@ int gr_bank_extent(const gr_memory_desc *memory, const gr_arg *arg, const gr_sha
   uint64_t bytes = arg->page_bytes, units;
   if (shard) {
     bytes = (uint64_t)shard->unit_bytes;
-    units = (uint64_t)shard->rows * (uint64_t)shard->cols;
+    units = shard->table ? (uint64_t)shard->slots : (uint64_t)shard->rows * (uint64_t)shard->cols;
   } else {
     units = ((uint64_t)arg->num_pages + (uint64_t)memory->banks - 1) / (uint64_t)memory->banks;
   }

@@ -1,5 +1,5 @@
 /* shard.h: where the pages of a device tensor stand in its banks. Interleaved pages go round over the banks; a
- * tensor sharded over L1 has in its address, above its bank address, the number of a gr_shard in its device's table.
+ * sharded tensor has in its address, above its bank address, the number of a gr_shard in its device's table.
  *
  * Used by the copy engine and the device kinds; lookups from any thread.
  * defines: gr_shard_table, gr_shard_add, gr_shard_of, gr_shard_table_clear, gr_bank_address, gr_page_stride,
@@ -29,7 +29,7 @@ int32_t gr_shard_of(const gr_shard_table *table, const gr_arg *arg, const gr_sha
 void gr_shard_table_clear(gr_shard_table *table);
 
 static inline uint64_t gr_bank_address(const gr_arg *arg) {
-  return arg->memory == GR_L1 ? arg->addr & (((uint64_t)1 << GR_SHARD_SHIFT) - 1) : arg->addr;
+  return arg->memory == GR_HOST ? arg->addr : arg->addr & (((uint64_t)1 << GR_SHARD_SHIFT) - 1);
 }
 
 /* Bytes from one page (of a shard: unit) of `bytes` to the next in a bank: its tile header and the alignment's

@@ -47,7 +47,7 @@ enum gr_layout {
 /* What an address means; the index into the memories of a device's descriptor is another number. */
 enum gr_memory {
   GR_HOST = 0,      /* addr is a pointer */
-  GR_DRAM = 1,      /* addr is a bank address, pages interleaved over the device's DRAM banks */
+  GR_DRAM = 1,      /* addr is a bank address, pages interleaved over the device's DRAM banks, or sharded */
   GR_L1 = 2         /* addr is a bank address, pages interleaved over the cores' L1, or sharded */
 };
 
@@ -66,8 +66,8 @@ enum gr_status {
 typedef struct gr_env gr_env;
 
 typedef struct gr_arg {
-  uint64_t addr;          /* host pointer (GR_HOST) or bank address (GR_DRAM, GR_L1); upper 16 bits of a GR_L1
-                           * one, if any, number the way in which the tensor is sharded: the device's affair */
+  uint64_t addr;          /* host pointer (GR_HOST) or bank address (GR_DRAM, GR_L1); upper 16 bits of a bank
+                           * address, if any, number the way in which the tensor is sharded: the device's affair */
   const int64_t *shape;   /* [ndim] logical shape */
   int32_t ndim;
   uint8_t dtype;          /* gr_format below GR_BFP8_B: what the values mean */

@@ -42,6 +42,10 @@ typedef struct gr_shard {
   int64_t unit_bytes;    /* payload; a row of the tensor is one page of `across` units, a tile one of one unit */
   int64_t split;
   int64_t first, line, outer, inner;
+  /* A cut that is none of these has a table instead: (bank, place in the bank) of each of `listed` units, in memory
+   * that stays until the device is destroyed; a bank has room for `slots` units. NULL, 0, 0 for all others. */
+  const uint32_t *table;
+  int64_t listed, slots;
 } gr_shard;
 
 /* The kind of another package, of a shared object that registers it; nothing where it is registered. */

@@ -10,6 +10,7 @@
 #include "tt.h"
 
 static int64_t bank_of(const gr_shard *s, int64_t unit) {
+  if (s->table) return unit < s->listed ? s->table[2 * unit] : INT64_MAX;
   int64_t k = unit / s->across / s->rows * s->split + unit % s->across / s->cols;
   return s->first + k / s->line * s->outer + k % s->line * s->inner;
 }
@@ -23,7 +24,7 @@ uint8_t *gr_tt_cut_at(const gr_tt_cut *cut, int64_t unit) {
   const gr_shard *s = cut->shard;
   int64_t row = unit / s->across, col = unit % s->across, bank = bank_of(s, unit);
   if (bank >= cut->banks) return NULL;
-  int64_t place = row % s->rows * s->cols + col % s->cols;
+  int64_t place = s->table ? s->table[2 * unit + 1] : row % s->rows * s->cols + col % s->cols;
   return cut->base + (uint64_t)bank * cut->bank_stride + (uint64_t)place * cut->unit_stride;
 }
 

@@ -12,9 +12,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
 from ..dtypes import FORMATS, ROWS, format_of
 from ..errors import PlanError, did_you_mean
-from .shards import Shard
+from .nd_shards import NdShard, nd_cut, nd_fault, nd_places, nd_rounds
+from .shards import Shard, fault
 
 __all__ = [
     "DRAM",
@@ -30,7 +33,10 @@ __all__ = [
     "matrix",
     "pages",
     "same_image",
+    "shard_fault",
     "shard_words",
+    "unit_bytes",
+    "unit_places",
 ]
 
 HOST = "host"
@@ -78,15 +84,24 @@ class Memory:
 @dataclass(frozen=True, slots=True)
 class Layout:
     """memory "host" | "dram" | "l1"; layout "row_major" | "tile"; format a name of dtypes.FORMATS (or the
-    dtype itself for opaque host types); ``shard`` None: interleaved over all banks of the memory."""
+    dtype itself for opaque host types). ``shard``: cut over a rectangle of cores, one shard a core; ``nd``:
+    cut in any other way, as only tensors that a caller places are; neither: interleaved over all banks of the
+    memory."""
 
     memory: str
     layout: str
     format: str
     shard: Shard | None = None
+    nd: NdShard | None = None
+
+    @property
+    def is_sharded(self) -> bool:
+        return self.shard is not None or self.nd is not None
 
     def __str__(self) -> str:
-        return f"{self.memory}/{self.layout}/{self.format}" + (f"/{self.shard}" if self.shard else "")
+        return f"{self.memory}/{self.layout}/{self.format}" + (
+            f"/{self.shard or self.nd}" if self.is_sharded else ""
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,33 +159,72 @@ def footprint(layout: Layout, shape: tuple[int, ...], memory: Memory) -> tuple[i
     banks) pages in each bank; sharded: one whole shard in each. Raises PlanError as ``pages``."""
     page = pages(layout, shape)
     header = memory.tile_header if layout.layout == TILE else 0
-    if layout.shard is None:
+    if not layout.is_sharded:
         stride = _ceil(page.nbytes + header, memory.alignment) * memory.alignment
         return _ceil(page.count, memory.banks) * stride, page.count * stride
-    _, rows, cols, nbytes = _units(layout, layout.shard, shape)
-    extent = rows * cols * _ceil(nbytes + header, memory.alignment) * memory.alignment
-    return extent, math.prod(layout.shard.count(*matrix(layout, shape))) * extent
+    stride = _ceil(unit_bytes(layout) + header, memory.alignment) * memory.alignment
+    if layout.nd is not None:
+        _, own, counts = nd_cut(layout.nd, shape, layout.layout == TILE)
+        size = math.prod(own) * stride
+        return size * nd_rounds(layout.nd, counts), size * math.prod(counts)
+    assert layout.shard is not None
+    _, rows, cols, _ = _units(layout, layout.shard, shape)
+    return rows * cols * stride, math.prod(layout.shard.count(*matrix(layout, shape))) * rows * cols * stride
+
+
+def unit_bytes(layout: Layout) -> int:
+    """Payload of what lies in one piece in a bank of a sharded tensor: a tile, or a shard's part of a row."""
+    fmt = FORMATS[layout.format]
+    cut = layout.shard or layout.nd
+    if layout.layout == TILE or cut is None:
+        return fmt.tile_bytes
+    return cut.shape[-1] * (fmt.itemsize or 0)
 
 
 def _units(layout: Layout, shard: Shard, shape: tuple[int, ...]) -> tuple[int, int, int, int]:
-    """(units across the matrix, units down and across a shard, payload bytes of a unit): the unit is what
-    lies in one piece in a bank, a tile or a shard's part of a row."""
-    fmt, cols = FORMATS[layout.format], matrix(layout, shape)[1]
+    """(units across the matrix, units down and across a shard, payload bytes of a unit)."""
+    cols = matrix(layout, shape)[1]
     height, width = shard.shape
     if layout.layout == TILE:
-        return cols // TILE_DIM, height // TILE_DIM, width // TILE_DIM, fmt.tile_bytes
-    return _ceil(cols, width), height, 1, width * (fmt.itemsize or 0)
+        return cols // TILE_DIM, height // TILE_DIM, width // TILE_DIM, unit_bytes(layout)
+    return _ceil(cols, width), height, 1, unit_bytes(layout)
 
 
 def shard_words(layout: Layout, shape: tuple[int, ...], grid_cols: int) -> tuple[int, ...]:
-    """struct gr_shard (native/include/gr_core.h) of a sharded tensor on a device whose grid has ``grid_cols``
-    columns: int64 words."""
+    """The words of struct gr_shard (native/include/gr_core.h) before its table, of a tensor whose shards take
+    a rectangle of a device whose grid has ``grid_cols`` columns; of other shards those that a table needs."""
+    if layout.nd is not None:
+        return nd_cut(layout.nd, shape, layout.layout == TILE)[0][-1], 1, 1, unit_bytes(layout), 1, 0, 1, 1, 1
     shard = layout.shard
     if shard is None:
         raise PlanError(f"{layout} is not sharded", got=str(layout))
     first, line, outer, inner = shard.walk(grid_cols)
     across = shard.count(*matrix(layout, shape))[1]
     return *_units(layout, shard, shape), line if shard.kind == "block" else across, first, line, outer, inner
+
+
+def unit_places(layout: Layout, shape: tuple[int, ...], grid_cols: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """(bank, place in it: int64 [units, row by row], units that a bank has room for) of a sharded tensor, as
+    native/ttsim/sharded.c has them."""
+    if layout.nd is not None:
+        return nd_places(layout.nd, shape, layout.layout == TILE)
+    across, rows, cols, nbytes, split, first, line, outer, inner = shard_words(layout, shape, grid_cols)
+    page = pages(layout, shape)
+    unit = np.arange(page.count * _ceil(page.nbytes, nbytes))
+    down, right = unit // across, unit % across
+    k = down // rows * split + right // cols
+    return first + k // line * outer + k % line * inner, down % rows * cols + right % cols, rows * cols
+
+
+def shard_fault(layout: Layout, shape: tuple[int, ...], memory: Memory, grid: tuple[int, int]) -> str | None:
+    """Why a tensor cannot be sharded so in a memory of a device of ``grid`` cores; None where it can."""
+    if layout.nd is not None:
+        return nd_fault(layout.nd, shape, layout.layout == TILE, memory.banks)
+    if layout.shard is None:
+        return None
+    if memory.name != L1:
+        return "shards on cores lie in L1"
+    return fault(layout.shard, *matrix(layout, shape), layout.layout == TILE, grid)
 
 
 def same_image(a: Layout, a_shape: tuple[int, ...], b: Layout, b_shape: tuple[int, ...]) -> bool:

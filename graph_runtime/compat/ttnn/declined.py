@@ -46,7 +46,7 @@ DECLINED: dict[str, str] = {
         "CBDescriptor CBFormatDescriptor SemaphoreDescriptor"
     ),
     "no kernel serves it": (
-        "nextafter cdist nonzero index_fill indexed_fill sampling ema experimental.dropout quantize "
+        "nextafter cdist index_fill indexed_fill sampling ema experimental.dropout quantize "
         "dequantize requantize complex_tensor real imag angle conj polar is_real is_imag "
         "alt_complex_rotate90 grid_sample rotate unary_chain intimg experimental.slice_write "
         "experimental.padded_slice isin interleaved_to_sharded_partial sharded_to_interleaved_partial "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels, several
 from .errors import Unsupported, check
@@ -101,10 +103,23 @@ def _best(op: str, x: Tensor, count: int, axis: int, largest: bool) -> tuple[Han
 
 
 def _ranked(
-    op: str, x: Tensor, count: int, axis: int, largest: bool, memory_config: Any, out: Any = None
+    op: str,
+    x: Tensor,
+    count: int,
+    axis: int,
+    largest: bool,
+    memory_config: Any,
+    out: Any = None,
+    named: Tensor | None = None,
 ) -> list[Tensor]:
+    """``named``: what the elements are called instead of their places."""
     values, places = _best(op, x, count, axis, largest)
     kind = DataType.UINT16 if x.shape[axis] <= _INDICES else DataType.UINT32
+    if named is not None:
+        names = device_tensor(op, named, "indices tensor")
+        check(names.shape == x.shape, op, f"indices_tensor {names.shape} must have the shape {x.shape}")
+        w, kind = Wide(x._handle.device), names.dtype
+        places = kernels.run("take_along_axis", [w.int32(names._handle), places], {"axis": axis})
     into, beside = out or (None, None)
     first = target(op, x, memory_config, into).wrap(values)
     goal = target(op, x, memory_config, beside, kind if beside is None else None)
@@ -135,9 +150,8 @@ def topk(
     check(x.dtype in kinds, op, f"Input tensor must be BFLOAT16 or BFLOAT8_B, got {x.dtype}")
     axis = axis_of(op, dim, len(x.shape))
     check(0 < k <= x.shape[axis], op, f"K ({k}) must be between 1 and the dimension's size {x.shape[axis]}")
-    if indices_tensor is not None:
-        raise Unsupported("ttnn.topk with indices_tensor is not supported", op=op)
-    values, places = _ranked(op, x, k, axis, largest, memory_config, output_tensor or out)
+    into = output_tensor or out
+    values, places = _ranked(op, x, k, axis, largest, memory_config, into, indices_tensor)
     return values, places
 
 
@@ -157,6 +171,32 @@ def sort(
     x = tiled_input(op, input_tensor, "The input must be in tiled format")
     axis = axis_of(op, dim, len(x.shape))
     return _ranked(op, x, x.shape[axis], axis, descending, memory_config, out)
+
+
+@operation("nonzero", "not_equal, cumsum, where, scatter_elements")
+def nonzero(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None) -> list[Tensor]:
+    """Of [1, 1, 1, n]: how many elements are not 0, first of [1, 1, 1, 8], and their places, first of n."""
+    op = "ttnn.nonzero"
+    x = device_tensor(op, input_tensor)
+    count = x.shape[-1] if len(x.shape) else 0
+    check(x.layout is Layout.ROW_MAJOR, op, "Currently only supporting row major layout")
+    check(x.logical_volume() == count > 0, op, f"the input must be one row, got {x.shape}")
+    w = Wide(x._handle.device)
+    taken = w.true(w.reshape(w.rows(w.int32(x._handle)), (count,)))
+    number = kernels.run("cumsum", [w.cast(taken, "int32")], {"axis": 0})
+    where = w.select(taken, w("subtract", number, 1), w.number(count, "int32"))  # the others: past the end
+    own = w.number(np.arange(count, dtype=np.int32), "int32")
+    room = kernels.run("broadcast_to", [w.number(0, "int32")], {"shape": (count + 1,)})
+    found = kernels.run("scatter_elements", [room, where, own], {"axis": 0})
+    places = w("slice", found, starts=(0,), ends=(count,), axes=(0,))
+    total = w("slice", number, starts=(count - 1,), ends=(count,), axes=(0,))
+    many = kernels.run("broadcast_to", [total], {"shape": (8,)})
+    return [
+        target(op, x, memory_config, None, DataType.UINT32).wrap(
+            kernels.reinterpret(w.reshape(w.rows(made), (1, 1, 1, made.shape[0])), "uint32")
+        )
+        for made in (many, places)
+    ]
 
 
 def _scattered(

@@ -4,6 +4,7 @@ is being captured records what goes through it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ...base.errors import DeviceMemoryError, KernelError
@@ -122,7 +123,7 @@ def reinterpret(tensor: Tensor, dtype: str) -> Tensor:
     """The same memory as elements of another dtype of 32 bits."""
     if tensor.dtype == dtype:
         return tensor
-    layout = Placed(tensor.layout.memory, tensor.layout.layout, _STORED[dtype], tensor.layout.shard)
+    layout = replace(tensor.layout, format=_STORED[dtype])
     return _viewed(tensor, spec_of(tensor.device, TensorType(dtype, tensor.shape), layout))
 
 

@@ -262,13 +262,26 @@ def to_dtype(tensor: Tensor, dtype: DataType, **_: Any) -> Tensor:
 
 @operation("bitcast")
 def bitcast(input_tensor: Tensor, dtype: DataType, **_: Any) -> Tensor:
-    """The same bits as another type of 32 bits."""
+    """The same bits as another type of as many bits."""
     x = device_tensor("ttnn.bitcast", input_tensor)
-    wide = (DataType.INT32, DataType.UINT32, DataType.FLOAT32)
-    if x.dtype not in wide or dtype not in wide:
-        text = (
-            f"ttnn.bitcast of {x.dtype.name} to {dtype.name} is not supported: between types of 32 bits only"
-        )
-        raise Unsupported(text, op="ttnn.bitcast")
-    handle = kernels.reinterpret(kernels.copied(x._handle), dtype.stored[0])
-    return Tensor.of(handle, dtype, x.layout, x._config, x._device)
+    widths = [bits for bits, kinds in _BITS.items() for kind in (x.dtype, dtype) if kind in kinds]
+    text = f"{x.dtype} and {dtype} have other numbers of bits"
+    check(len(widths) == 2 and widths[0] == widths[1], "ttnn.bitcast", text)
+    w = Wide(x._handle.device)
+    if widths[0] == 32 or x.dtype is dtype:
+        handle = kernels.reinterpret(kernels.copied(x._handle), dtype.stored[0])
+        return Tensor.of(handle, dtype, x.layout, x._config, x._device)
+    goal = target("ttnn.bitcast", x, None, None, dtype)
+    if dtype is DataType.BFLOAT16:  # the upper half of a float32
+        upper = w("shift_left", w.int32(x._handle), 16)
+        return goal.wrap(kernels.reinterpret(upper, "float32"))
+    upper = kernels.reinterpret(w.wide(x._handle), "uint32")
+    return goal.wrap(
+        kernels.reinterpret(kernels.run("shift_right", [upper, w.number(16, "uint32")]), "int32")
+    )
+
+
+_BITS = {
+    32: (DataType.INT32, DataType.UINT32, DataType.FLOAT32),
+    16: (DataType.UINT16, DataType.BFLOAT16),
+}

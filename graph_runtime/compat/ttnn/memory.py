@@ -9,6 +9,7 @@ from typing import Any
 
 from ...base.machine.layout import DRAM, L1, ROW_MAJOR, TILE
 from ...base.machine.layout import Layout as Placed
+from ...base.machine.nd_shards import NdShard
 from ...base.machine.shards import Shard
 from .cores import CoreGrid, CoreRange, CoreRangeSet, corerange_to_cores
 from .errors import Unsupported, check
@@ -151,51 +152,71 @@ _KINDS = {
 _MEMORIES = {BufferType.DRAM: DRAM, BufferType.L1: L1, BufferType.L1_SMALL: L1}
 
 
-def placed(op: str, shape: Sequence[int], dtype: DataType, layout: Layout, config: MemoryConfig) -> Placed:
-    """The layout of this package of a tensor. Raises RuntimeError for a sharded configuration without a shard
-    specification, Unsupported for shards that no device here holds."""
+def placed(
+    op: str, shape: Sequence[int], dtype: DataType, layout: Layout, config: MemoryConfig, grid: CoreGrid
+) -> Placed:
+    """The layout of this package of a tensor on a device of ``grid`` cores. Raises RuntimeError for a sharded
+    configuration without a shard specification, or one that does not fit."""
     check(config.buffer_type in _MEMORIES, op, f"A tensor cannot be allocated in {config.buffer_type}")
     memory, how = _MEMORIES[config.buffer_type], TILE if layout is Layout.TILE else ROW_MAJOR
     if config.interleaved:
         return Placed(memory, how, dtype.stored[1])
-    if config.nd_shard_spec is not None or memory != L1:
-        what = "ND shards" if config.nd_shard_spec is not None else "shards in DRAM"
-        raise Unsupported(f"{op}: {what} are not supported", op=op)
+    if config.nd_shard_spec is not None:
+        cut = _nd(op, shape, layout, memory, config.nd_shard_spec, grid)
+        return Placed(memory, how, dtype.stored[1], None, cut)
     spec = config.shard_spec
     check(spec is not None, op, "Shard spec must not be None for sharded tensors")
     assert spec is not None
-    if layout is Layout.TILE and (spec.shape[0] % TILE_SIZE or spec.shape[1] % TILE_SIZE):
-        check(
-            False,
-            op,
-            f"Physical shard shape {tuple(spec.shape)} must be tile {{{TILE_SIZE}, {TILE_SIZE}}} sized!",
-        )
-    turned = "col" if spec.orientation is ShardOrientation.COL_MAJOR else "row"
     rows, cols = spec.shape
+    if layout is Layout.TILE and (rows % TILE_SIZE or cols % TILE_SIZE):
+        text = f"Physical shard shape {tuple(spec.shape)} must be tile {{{TILE_SIZE}, {TILE_SIZE}}} sized!"
+        check(False, op, text)
     kind = _KINDS[config.memory_layout]
     height, width = matrix(shape, layout)
     if kind == "height":
         cols = _whole(op, "width", cols, width)
     if kind == "width":
         rows = _whole(op, "height", rows, height)
+    turned = "col" if spec.orientation is ShardOrientation.COL_MAJOR else "row"
+    if memory == L1 and spec.grid.size() == 1:
+        found = spec.grid.ranges()[0]
+        corners = ((found.start.y, found.start.x), (found.end.y, found.end.x))
+        return Placed(memory, how, dtype.stored[1], Shard(kind, corners, (rows, cols), turned))
     count = -(-height // max(rows, 1)) * -(-width // max(cols, 1))
-    found = _rectangle(op, spec, kind, count)
-    grid = ((found.start.y, found.start.x), (found.end.y, found.end.x))
-    return Placed(memory, how, dtype.stored[1], Shard(kind, grid, (rows, cols), turned))
+    text = f"Number of shards {count} must not exceed number of cores {spec.grid.num_cores()}"
+    check(count <= spec.grid.num_cores(), op, text)
+    banks = _banks(op, spec.grid, spec.orientation, memory, grid)
+    box = spec.grid.bounding_box().grid_size()
+    line = (box.y if turned == "col" else box.x) if kind == "block" else 0
+    return Placed(memory, how, dtype.stored[1], None, NdShard((rows, cols), banks, line))
 
 
-def _rectangle(op: str, spec: ShardSpec, kind: str, count: int) -> CoreRange:
-    """The rectangle of the cores; of several ranges the one around them, where ``count`` shards take the same
-    cores of it in the same order: whole rows and a part of the last one. Raises Unsupported."""
-    if spec.grid.size() == 1:
-        return spec.grid.ranges()[0]
-    row_wise = spec.orientation is ShardOrientation.ROW_MAJOR
-    box = spec.grid.bounding_box()
-    cores = corerange_to_cores(spec.grid, None, row_wise)
-    whole = corerange_to_cores(CoreRangeSet(box), None, row_wise)
-    if kind == "block" or cores != whole[: len(cores)] or count > len(cores):
-        raise Unsupported(f"{op}: shards on cores that are no one rectangle are not supported", op=op)
-    return box
+def _banks(
+    op: str, cores: CoreRangeSet, orientation: ShardOrientation, memory: str, grid: CoreGrid
+) -> tuple[int, ...]:
+    """The banks of cores, in the order in which shards go round them: a core's L1, or the bank of DRAM of its
+    column."""
+    found = corerange_to_cores(cores, None, orientation is ShardOrientation.ROW_MAJOR)
+    if memory == L1:
+        check(all(c.x < grid.x and c.y < grid.y for c in found), op, f"{cores} are no cores of the device's")
+        return tuple(core.y * grid.x + core.x for core in found)
+    check(all(core.y == 0 for core in found), op, f"{cores} are no banks of DRAM: these are a row")
+    return tuple(core.x for core in found)
+
+
+def _nd(
+    op: str, shape: Sequence[int], layout: Layout, memory: str, spec: NdShardSpec, grid: CoreGrid
+) -> NdShard:
+    sizes = [int(size) for size in spec.shard_shape]
+    check(len(sizes) > 0, op, "a shard has a dimension at least")
+    if len(sizes) == 1:
+        check(len(shape) == 1, op, f"shards of one dimension cannot cut a tensor of {len(shape)}")
+        sizes.insert(0, 1)
+    if layout is Layout.TILE:
+        sizes[-2:] = (up(size, TILE_SIZE) for size in sizes[-2:])
+    if spec.shard_distribution_strategy is ShardDistributionStrategy.GRID_2D:
+        raise Unsupported(f"{op}: ND shards on a grid of two dimensions are not supported", op=op)
+    return NdShard(tuple(sizes), _banks(op, spec.grid, spec.orientation, memory, grid))
 
 
 def _whole(op: str, side: str, given: int, wanted: int) -> int:

@@ -12,12 +12,12 @@ from . import kernels
 from .cores import CoreRangeSet
 from .devices import MeshDevice
 from .errors import Unsupported, check
-from .memory import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
+from .memory import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec, up
 from .operation import Operation, operation
 from .results import Target, device_tensor, target, tiled_input
 from .shapes import axis_of
 from .tensor import Tensor, on_device
-from .values import BufferType, DataType, Layout, TensorMemoryLayout
+from .values import TILE_SIZE, BufferType, DataType, Layout, TensorMemoryLayout
 from .wide import Wide
 
 __all__ = ["soft"]
@@ -135,17 +135,17 @@ def _vector(w: Wide, x: Tensor | None, size: int, op: str) -> Handle | None:
     if x is None:
         return None
     handle = device_tensor(op, x)._handle
-    rows = x.logical_volume() // size if x.shape.rank and x.shape[-1] == size else 1
-    if rows == 32:  # a row of tiles, whose first row counts
-        return _first(w, handle)
+    wide = x.shape[-1] if x.shape.rank else 1
+    if wide in (size, up(size, TILE_SIZE)) and x.logical_volume() in (wide, TILE_SIZE * wide):
+        return _first(w, handle, size)  # of a row of tiles the first row counts, and no padding
     check(x.logical_volume() == size, op, f"weight and bias must have {size} elements, got {x.shape}")
     return w.reshape(w.rows(handle), (size,))
 
 
-def _first(w: Wide, x: Handle) -> Handle:
-    """The first row, as one dimension."""
-    row = w("slice", x, starts=(0,) * len(x.shape), ends=(*(1 for _ in x.shape[1:]), x.shape[-1]))
-    return w.reshape(w.rows(row), (x.shape[-1],))
+def _first(w: Wide, x: Handle, size: int) -> Handle:
+    """The first elements of the first row, as one dimension."""
+    row = w("slice", x, starts=(0,) * len(x.shape), ends=(*(1 for _ in x.shape[1:]), size))
+    return w.reshape(w.rows(row), (size,))
 
 
 def _norm(op: str, subtracts: bool, x: Tensor, given: dict[str, Any], epsilon: float) -> tuple[Wide, Handle]:

@@ -58,7 +58,7 @@ class Target:
         grid = self.device.core_grid
         self.config = with_spec(self.config, shape, self.layout, self.like, grid)
         self.config = _adapted(self.config, self.like, shape, self.layout, grid)
-        return placed(self.op, shape, self.dtype, self.layout, self.config)
+        return placed(self.op, shape, self.dtype, self.layout, self.config, grid)
 
     def wrap(self, handle: Handle, padding: float = 0) -> Tensor:
         """The result of values that may have another type or layout still."""

@@ -26,7 +26,7 @@ def axis_of(op: str, dim: int, rank: int) -> int:
 
 def reshaped(handle: Handle, shape: Sequence[int]) -> Handle:
     attrs = {"shape": tuple(shape), "allowzero": True}
-    return kernels.run("reshape", [handle], attrs, handle.layout if handle.layout.shard is None else None)
+    return kernels.run("reshape", [handle], attrs, None if handle.layout.is_sharded else handle.layout)
 
 
 def _resolved(op: str, x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:

@@ -259,7 +259,7 @@ def on_device(
     config = with_spec(config or DRAM_MEMORY_CONFIG, values.shape, layout, None, device.core_grid)
     if not values.size and config.is_sharded():
         raise Unsupported(f"{op}: a sharded tensor without elements is not supported", op=op)
-    to = placed(op, values.shape, dtype, layout, config)
+    to = placed(op, values.shape, dtype, layout, config, device.core_grid)
     values = np.asarray(values, dtypes.to_numpy(dtype.stored[0]), order="C")
     handle = array(values, device.chip, layout=to)
     return Tensor.of(handle, dtype, layout, config, device, padding)

@@ -80,6 +80,8 @@ def _layout_fault(type_: TensorType, layout: Layout, descriptor) -> str | None:
         return f"the device has no layout {layout.layout} (it has {', '.join(descriptor.layouts)})"
     if layout.shard is not None and layout.memory != "l1":
         return f"sharded tensors lie in l1, not in {layout.memory}"
+    if layout.nd is not None:
+        return f"a plan's shards lie on a rectangle of cores, not as {layout.nd}"
     if layout.memory == HOST:
         return None if layout.format == own else f"host memory stores it as {own}"
     if layout.format not in descriptor.formats:

@@ -10,8 +10,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import DeviceError, InputError, PlanError, did_you_mean
 from ...base.machine.devices import Device, cpu, parse
-from ...base.machine.layout import HOST, L1, ROW_MAJOR, TILE, Layout, footprint, matrix
-from ...base.machine.shards import fault
+from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint, shard_fault
 from ...ir.graph import TensorType
 from ...plan.defaults import choose
 from .. import core
@@ -166,11 +165,8 @@ def check_layout(type_: TensorType, device: Device, layout: Layout) -> None:
         footprint(layout, type_.shape, memory)
     except PlanError as error:
         raise DeviceError(f"{device}: {error}", device=str(device), got=str(layout)) from None
-    if layout.shard is not None:
-        why = fault(layout.shard, *matrix(layout, type_.shape), layout.layout == TILE, descriptor.grid)
-        if why is not None or memory.name != L1:
-            raise DeviceError(
-                f"{device} cannot shard {type_} as {layout}: {why or 'shards lie in L1'}",
-                device=str(device),
-                got=str(layout),
-            )
+    why = shard_fault(layout, type_.shape, memory, descriptor.grid)
+    if why is not None:
+        raise DeviceError(
+            f"{device} cannot shard {type_} as {layout}: {why}", device=str(device), got=str(layout)
+        )

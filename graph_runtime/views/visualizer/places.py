@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...base.machine.layout import L1, TILE, Layout, Memory, pages, shard_words
+from ...base.machine.layout import L1, TILE, Layout, Memory, pages, unit_bytes, unit_places
 from ...ir.graph import TensorType
 from ...plan.lifetimes import find_values
 from ...plan.sizes import round_up
@@ -90,11 +90,8 @@ def _pages(
 ) -> tuple[np.ndarray, np.ndarray, int]:
     """(bank, place within the bank: int64 [pieces]; bytes of a piece), as native/ttsim/sharded.c has them."""
     page = pages(layout, type.shape)
-    if layout.shard is None:
+    if not layout.is_sharded:
         number = np.arange(page.count)
         return number % memory.banks, number // memory.banks, page.nbytes
-    across, rows, cols, nbytes, split, first, line, outer, inner = shard_words(layout, type.shape, columns)
-    piece = np.arange(page.count * -(-page.nbytes // nbytes))
-    down, right = piece // across, piece % across
-    k = down // rows * split + right // cols
-    return first + k // line * outer + k % line * inner, down % rows * cols + right % cols, nbytes
+    banks, places, _ = unit_places(layout, type.shape, columns)
+    return banks, places, unit_bytes(layout)

@@ -274,3 +274,29 @@ def test_nothing_is_done_on_the_host(device):
     x = put(device, A, ttnn.bfloat16)
     ttnn.softmax(ttnn.gelu(x) @ ttnn.transpose(x, 1, 2), dim=-1).to_numpy()
     assert len(journal.fallbacks()) == before
+
+
+def test_where_elements_are_not_zero(device):
+    values = np.array([[[[0, 4, 0, 2, 4, 0, 3]]]], np.float32)
+    count, places = ttnn.nonzero(put(device, values, ttnn.bfloat16, ttnn.ROW_MAJOR_LAYOUT))
+    assert count.to_numpy()[..., 0].item() == 4
+    assert places.to_numpy()[0, 0, 0, :4].tolist() == [1, 3, 4, 6]
+
+
+def test_the_best_have_the_names_that_they_were_given(device):
+    held = put(device, A, ttnn.bfloat16)
+    names = np.broadcast_to(np.arange(40, dtype=np.uint32)[::-1] * 3, A.shape)
+    _, found = ttnn.topk(held, 3, indices_tensor=put(device, np.ascontiguousarray(names)))
+    best = np.argsort(-held.to_numpy(), -1, kind="stable")[..., :3]
+    assert (found.to_numpy() == np.take_along_axis(names, best, -1)).all()
+
+
+@pytest.mark.parametrize(("a", "b"), [("uint16", "bfloat16"), ("int32", "float32"), ("uint32", "int32")])
+def test_bits_are_kept(device, a, b):
+    values = rng.integers(0, 1 << 14, (33, 40)).astype(a)
+    x = put(device, values)
+    made = ttnn.bitcast(x, getattr(ttnn, b))
+    assert made.dtype is getattr(ttnn, b)
+    assert (ttnn.bitcast(made, getattr(ttnn, a)).to_numpy() == values).all()
+    wide = values.astype(np.uint32) << 16 if b == "bfloat16" else values
+    assert (made.to_numpy().view(np.uint32) == wide.view(np.uint32)).all()
