@@ -34,11 +34,6 @@ DECLINED: dict[str, str] = {
         "transformer.ring_distributed_scaled_dot_product_attention "
         "transformer.ring_joint_scaled_dot_product_attention"
     ),
-    "group_norm plans its cores itself": (
-        "create_group_norm_input_mask create_group_norm_weight_bias_rm "
-        "determine_expected_group_norm_dram_grid_size get_group_norm_cores_across_channel "
-        "determine_expected_group_norm_sharded_config_and_grid_size"
-    ),
     "it runs kernels of the caller's": (
         "generic_op create_global_semaphore create_global_circular_buffer "
         "global_semaphore.create_global_semaphore get_global_semaphore_address "
@@ -52,8 +47,8 @@ DECLINED: dict[str, str] = {
         "experimental.padded_slice isin interleaved_to_sharded_partial sharded_to_interleaved_partial "
         "sparse_matmul tosa_gather tosa_scatter fill_ones_rm fill_rm manual_seed moe "
         "moe_expert_token_remap moe_routing_remap fused_rms_minimal prepare_grid_sample_grid "
-        "create_group_norm_input_negative_mask create_group_norm_reciprocals "
-        "dram_group_norm_params_from_torch"
+        "create_group_norm_reciprocals "
+        ""
     ),
     "convolutions of volumes are not served": ("experimental.conv3d"),
     "no kernel serves it in this form": (

@@ -11,8 +11,8 @@ from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .cores import CoreRangeSet
 from .devices import MeshDevice
-from .errors import Unsupported, check
-from .memory import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec, up
+from .errors import check
+from .memory import MemoryConfig, ShardSpec, up
 from .operation import Operation, operation
 from .results import Target, device_tensor, target, tiled_input
 from .shapes import axis_of
@@ -274,52 +274,3 @@ def _update(w: Wide, x: Tensor, middle: Handle, spread: Handle, mean: Any, var: 
             old = w("multiply", running._handle, 1.0 - momentum)
             made = w("add", old, w("multiply", batch, float(momentum)))
             kernels.overwrite(running._handle, kernels.convert(made, running._handle.layout))
-
-
-@operation("group_norm", "reshape, mean, subtract, multiply")
-def group_norm(
-    input_tensor: Tensor,
-    *,
-    num_groups: int,
-    epsilon: float = 1e-12,
-    input_mask: Any = None,
-    weight: Tensor | None = None,
-    bias: Tensor | None = None,
-    memory_config: MemoryConfig | None = None,
-    dtype: DataType | None = None,
-    output_layout: Layout | None = None,
-    **_: Any,
-) -> Tensor:
-    """Groups of channels of [N, 1, HW, C] minus their mean, over their standard deviation. Weight and bias
-    are those of create_group_norm_weight_bias_rm where C is a multiple of 32."""
-    op = "ttnn.group_norm"
-    x = device_tensor(op, input_tensor)
-    n, _one, rows, channels = x.shape.to_rank(4)
-    check(channels % num_groups == 0, op, f"{channels} channels cannot be cut into {num_groups} groups")
-    w = Wide(x._handle.device)
-    cut = w.reshape(w.rows(x._handle), (n, rows, num_groups, channels // num_groups))
-    middle = w("mean", cut, axes=(1, 3), keepdims=True)
-    away = w("subtract", cut, middle)
-    count = rows * channels // num_groups
-    spread = w("divide", w("sum_squares", away, axes=(1, 3), keepdims=True), float(count))
-    made = w("multiply", away, w("rsqrt", w("add", spread, float(epsilon))))
-    made = w.reshape(w.rows(made), tuple(x.shape))
-    for what, operand in (("multiply", weight), ("add", bias)):
-        if operand is not None:
-            made = w(what, made, _per_channel(op, w, operand, channels))
-    goal = target(
-        op,
-        x,
-        memory_config or DRAM_MEMORY_CONFIG,
-        None,
-        dtype or DataType.BFLOAT16,
-        output_layout or Layout.TILE,
-    )
-    return goal.wrap(made)
-
-
-def _per_channel(op: str, w: Wide, x: Tensor, channels: int) -> Handle:
-    if x.logical_volume() != channels:
-        text = f"{op}: weight and bias of {x.logical_volume()} elements, not {channels}, are not supported"
-        raise Unsupported(text, op=op)
-    return w.reshape(w.rows(x._handle), (channels,))

@@ -300,3 +300,43 @@ def test_bits_are_kept(device, a, b):
     assert (ttnn.bitcast(made, getattr(ttnn, a)).to_numpy() == values).all()
     wide = values.astype(np.uint32) << 16 if b == "bfloat16" else values
     assert (made.to_numpy().view(np.uint32) == wide.view(np.uint32)).all()
+
+
+def test_group_norm_takes_weights_that_were_filled_up_for_cores(device):
+    torch = pytest.importorskip("torch")
+    values = rng.standard_normal((1, 1, 64, 96)).astype(np.float32)
+    weight, bias = (rng.standard_normal(96).astype(np.float32) for _ in range(2))
+    cut = values.reshape(64, 6, 16)
+    wanted = (cut - cut.mean((0, 2), keepdims=True)) / np.sqrt(cut.var((0, 2), keepdims=True) + 1e-5)
+    wanted = wanted.reshape(64, 96) * weight + bias
+    for cores, given in ((1, {}), (2, {"core_grid": ttnn.CoreGrid(x=2, y=3)})):
+        rows = [ttnn.create_group_norm_weight_bias_rm(torch.from_numpy(x), 96, cores) for x in (weight, bias)]
+        prepared = [put(device, x, ttnn.float32, ttnn.ROW_MAJOR_LAYOUT) for x in rows]
+        made = ttnn.group_norm(
+            put(device, values, ttnn.float32),
+            num_groups=6,
+            epsilon=1e-5,
+            input_mask=ttnn.create_group_norm_input_mask(96, 6, cores).to(device),
+            weight=prepared[0],
+            bias=prepared[1],
+            dtype=ttnn.float32,
+            **given,
+        )
+        assert np.allclose(made.to_numpy()[0, 0], wanted, atol=1e-4)
+    config, grid = ttnn.determine_expected_group_norm_sharded_config_and_grid_size(
+        device=device, num_channels=96, num_groups=6, input_nhw=64, is_height_sharded=False
+    )
+    x = ttnn.to_memory_config(put(device, values, ttnn.float32, ttnn.ROW_MAJOR_LAYOUT), config)
+    rows = ttnn.create_group_norm_weight_bias_rm(torch.from_numpy(weight), 96, grid.y)
+    made = ttnn.group_norm(
+        x,
+        num_groups=6,
+        epsilon=1e-5,
+        weight=put(device, rows, ttnn.float32, ttnn.ROW_MAJOR_LAYOUT),
+        memory_config=config,
+        core_grid=grid,
+        dtype=ttnn.float32,
+        output_layout=ttnn.ROW_MAJOR_LAYOUT,
+    )
+    assert made.memory_config() == config
+    assert np.allclose(made.to_numpy()[0, 0], wanted - bias, atol=1e-4)
