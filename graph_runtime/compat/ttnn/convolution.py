@@ -14,14 +14,14 @@ import numpy as np
 
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
-from .errors import Unsupported, check
+from .errors import check
 from .kernel_configs import numerics
 from .memory import DRAM_MEMORY_CONFIG, MemoryConfig, up
 from .operation import Operation, operation
 from .results import Target
 from .tensor import Tensor
 from .unary import chain
-from .values import TILE_SIZE, DataType, Layout, MathFidelity
+from .values import TILE_SIZE, DataType, Layout, MathFidelity, PaddingMode
 from .wide import Wide
 from .windows import Conv2dConfig, Op2DSliceConfig, flat, goal_of, pair, placed_on, planes, sides
 
@@ -153,8 +153,7 @@ class Convolution:
     ):
         self.op, self.kernel, self.config = op, kernel, config or Conv2dConfig()
         mode = self.config.padding_mode  # type: ignore[attr-defined]
-        if mode is not None and str(getattr(mode, "name", mode)).lower() != "zeros":
-            raise Unsupported(f"{op} with padding_mode {mode} is not supported", op=op)
+        self.replicates = mode is PaddingMode.Replicate
         self.x = placed_on(op, image, device)
         kind = _weights_type(config)
         self.weight = _prepared(op, kernel, weight, self.x._device, kind, mirrored)
@@ -175,7 +174,9 @@ class Convolution:
         w, kernel = self.w, self.kernel
         image = planes(self.op, w, self.x, size, kernel.inputs)
         image = _stretched(w, image, stretch)
-        if min(pads) < 0:
+        if self.replicates:
+            image, pads = _with_edges(w, image, pads), (0, 0, 0, 0)
+        elif min(pads) < 0:
             image = kernels.run("pad", [image], {"pads": (0, 0, *pads[:2], 0, 0, *pads[2:])})
             pads = (0, 0, 0, 0)
         room = [n + a + b for n, a, b in zip(image.shape[2:], pads[:2], pads[2:], strict=True)]
@@ -240,6 +241,16 @@ def _stretched(w: Wide, image: Handle, by: Sequence[int]) -> Handle:
     made = w.reshape(w.rows(padded), (n, channels, height * by[0], width * by[1]))
     ends = ((height - 1) * by[0] + 1, (width - 1) * by[1] + 1)
     return w("slice", made, starts=(0, 0), ends=ends, axes=(2, 3))
+
+
+def _with_edges(w: Wide, image: Handle, pads: Sequence[int]) -> Handle:
+    """The image with its outer rows and columns repeated around it."""
+    for axis, before, after in ((2, pads[0], pads[2]), (3, pads[1], pads[3])):
+        if before or after:
+            size = image.shape[axis]
+            places = np.clip(np.arange(-before, size + after), 0, size - 1).astype(np.int32)
+            image = kernels.run("take", [image, w.number(places, "int32")], {"axis": axis})
+    return image
 
 
 @operation("conv2d", "conv2d, transpose, reshape")

@@ -58,10 +58,6 @@ DECLINED: dict[str, str] = {
         "experimental.create_qkv_heads experimental.minimal_matmul kv_cache.zero_cache_range "
         "experimental.rotary_embedding_llama_fused_qk experimental.nlp_kv_cache_load_slice"
     ),
-    "statistics are not handed from chip to chip": (
-        "layer_norm_pre_all_gather layer_norm_post_all_gather rms_norm_pre_all_gather "
-        "rms_norm_post_all_gather experimental.dit_rms_norm_unary_fused"
-    ),
     "complex numbers are not served": ("angle_bw conj_bw real_bw imag_bw polar_bw"),
     "its gradient is not defined here": ("fill_bw"),
     "an older form": (

@@ -340,3 +340,19 @@ def test_group_norm_takes_weights_that_were_filled_up_for_cores(device):
     )
     assert made.memory_config() == config
     assert np.allclose(made.to_numpy()[0, 0], wanted - bias, atol=1e-4)
+
+
+def test_norms_in_two_steps_are_the_norms(device):
+    values = rng.standard_normal((1, 1, 40, 64)).astype(np.float32) + 1
+    weight = rng.standard_normal(64).astype(np.float32)
+    x, scale = put(device, values, ttnn.float32), put(device, weight, ttnn.float32)
+    for before, after, whole in (
+        (ttnn.layer_norm_pre_all_gather, ttnn.layer_norm_post_all_gather, ttnn.layer_norm),
+        (ttnn.rms_norm_pre_all_gather, ttnn.rms_norm_post_all_gather, ttnn.rms_norm),
+    ):
+        stats = before(x, dtype=ttnn.float32)
+        made = after(x, stats, weight=scale, epsilon=1e-5).to_numpy()
+        assert np.allclose(made, whole(x, weight=scale, epsilon=1e-5).to_numpy(), atol=1e-4)
+        both = ttnn.concat([stats, stats], -1)  # as if a second device had the same rows
+        assert np.allclose(after(x, both, weight=scale, epsilon=1e-5).to_numpy(), made, atol=1e-4)
+    assert (stats.shape, stats.to_numpy()[0, 0, :, 1:].any()) == ([1, 1, 40, 32], False)

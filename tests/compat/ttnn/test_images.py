@@ -107,6 +107,16 @@ def test_a_prepared_weight_is_the_matrix_in_the_type_of_the_configuration(device
         ttnn.conv2d(input_tensor=put(device, image[:1]), weight_tensor=put(device, weight), **given)
 
 
+def test_the_edge_of_an_image_is_repeated_around_it(device):
+    image, weight, _, given, _ = convolution(device, padding=(1, 1))
+    around = np.pad(image, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+    wanted = convolved(around, weight, (1, 1), (0, 0, 0, 0))
+    config = ttnn.Conv2dConfig(padding_mode=ttnn.PaddingMode.Replicate)
+    operands = {"input_tensor": put(device, image), "weight_tensor": put(device, weight)}
+    made = ttnn.conv2d(**operands, conv_config=config, **given)
+    assert np.allclose(made.to_numpy().reshape(wanted.shape), wanted, atol=1e-4)
+
+
 def test_a_configuration_of_a_convolution_is_acted_on(device):
     image, weight, _, given, _ = convolution(device)
     x, w = put(device, image, ttnn.bfloat16), put(device, weight, ttnn.bfloat16)
