@@ -12,7 +12,7 @@ from .errors import Unsupported, check
 from .memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from .operation import Operation, operation
 from .results import device_tensor
-from .tensor import Tensor, on_device, on_host
+from .tensor import Tensor, on_device, on_host, unfilled
 from .values import DataType, Layout
 
 __all__: list[str] = []
@@ -124,7 +124,38 @@ def _like(
 
 _of_value("zeros", 0)
 _of_value("ones", 1)
-_of_value("empty", 0)
+
+
+@operation("empty")
+def empty(
+    shape: Sequence[int],
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: Any = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """A tensor whose values are not defined."""
+    kind = dtype or DataType.BFLOAT16
+    how = layout or (Layout.TILE if kind.is_block else Layout.ROW_MAJOR)
+    if device is None:
+        return _filled("ttnn.empty", shape, 0, kind, how)
+    check(not (kind.is_block and how is Layout.ROW_MAJOR), "ttnn.empty", f"{kind} needs Layout.TILE")
+    return unfilled("ttnn.empty", tuple(shape), kind, how, device, memory_config)
+
+
+@operation("empty_like")
+def empty_like(
+    tensor: Tensor,
+    dtype: DataType | None = None,
+    layout: Layout | None = None,
+    device: Any = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """A tensor whose values are not defined, with the shape, type and memory of another."""
+    place = memory_config or tensor._config
+    kind, how = dtype or tensor.dtype, layout or tensor.layout
+    made: Tensor = empty.function(tensor.shape, kind, how, device or tensor._device, place)
+    return made
 
 
 @operation("full_like")

@@ -7,6 +7,7 @@ with is a number that the handle carries, and that ``to_torch_with_padded_shape`
 from __future__ import annotations
 
 import itertools
+import math
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ...base import dtypes
 from ...base.machine.devices import cpu
 from ...base.machine.layout import DRAM, TILE
 from ...base.machine.layout import Layout as Placed
-from ...run.tensors.arrays import array
+from ...run.tensors.arrays import array, empty
 from ...run.tensors.tensor import Tensor as Handle
 from .devices import MeshDevice
 from .errors import Unsupported, check
@@ -25,7 +26,7 @@ from .specs import TensorSpec
 from .text import as_text
 from .values import DataType, Layout, Shape, StorageType, Tile, element_size, tiled
 
-__all__ = ["Tensor", "on_device", "on_host", "quantized"]
+__all__ = ["Tensor", "on_device", "on_host", "quantized", "unfilled"]
 
 _numbers = itertools.count(1)
 
@@ -256,10 +257,30 @@ def on_device(
 
     Raises RuntimeError for a configuration that does not fit, Unsupported, DeviceMemoryError.
     """
-    config = with_spec(config or DRAM_MEMORY_CONFIG, values.shape, layout, None, device.core_grid)
-    if not values.size and config.is_sharded():
-        raise Unsupported(f"{op}: a sharded tensor without elements is not supported", op=op)
-    to = placed(op, values.shape, dtype, layout, config, device.core_grid)
+    config, to = _place(op, values.shape, dtype, layout, device, config)
     values = np.asarray(values, dtypes.to_numpy(dtype.stored[0]), order="C")
     handle = array(values, device.chip, layout=to)
     return Tensor.of(handle, dtype, layout, config, device, padding)
+
+
+def _place(
+    op: str, shape: Any, dtype: DataType, layout: Layout, device: MeshDevice, config: MemoryConfig | None
+) -> tuple[MemoryConfig, Placed]:
+    config = with_spec(config or DRAM_MEMORY_CONFIG, shape, layout, None, device.core_grid)
+    if not math.prod(shape) and config.is_sharded():
+        raise Unsupported(f"{op}: a sharded tensor without elements is not supported", op=op)
+    return config, placed(op, shape, dtype, layout, config, device.core_grid)
+
+
+def unfilled(
+    op: str,
+    shape: tuple[int, ...],
+    dtype: DataType,
+    layout: Layout,
+    device: MeshDevice,
+    config: MemoryConfig | None = None,
+) -> Tensor:
+    """As on_device, a tensor whose values are not defined."""
+    config, to = _place(op, shape, dtype, layout, device, config)
+    handle = empty(shape, dtype.stored[0], device.chip, layout=to)
+    return Tensor.of(handle, dtype, layout, config, device)
