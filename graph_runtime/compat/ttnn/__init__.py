@@ -33,6 +33,7 @@ from . import (
     devices,
     distributed,
     errors,
+    fallback,
     golden,
     group_norms,
     indexing,
@@ -91,7 +92,7 @@ _OPERATIONS = (
     transformer,
     unary,
 )
-for _module in (activations, chips, cores, devices, distributed, golden, kernel_configs, memory):
+for _module in (activations, chips, cores, devices, distributed, fallback, golden, kernel_configs, memory):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
 for _module in (operators, settings, specs, text, traces, values, windows):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})

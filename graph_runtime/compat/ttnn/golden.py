@@ -14,7 +14,6 @@ from .golden_images import IMAGES
 
 __all__ = [
     "attach_golden_function",
-    "get_fallback_function",
     "get_golden_function",
     "get_golden_function_for_activation",
     "golden_of",
@@ -341,15 +340,3 @@ def get_golden_function_for_activation(activation: Any) -> Golden:
         raise RuntimeError(f"{name} is not supported as activation function")
     params = getattr(activation, "params", ())
     return lambda x, *_: found(x, *params)
-
-
-def get_fallback_function(operation: Any) -> Golden:
-    """The operation itself: its result in the first tensor's type, layout and device, as ttnn's fallback
-    gives it, but computed on the device; nothing is computed by torch. Raises RuntimeError where the
-    operation has no golden function, as ttnn's."""
-    get_golden_function(operation)
-
-    def fallback(*args: Any, **given: Any) -> Any:
-        return operation(*args, **given)
-
-    return fallback

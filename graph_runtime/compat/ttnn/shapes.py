@@ -172,5 +172,7 @@ def broadcast_to(
     output: Tensor | None = None,
     **_: Any,
 ) -> Tensor:
-    """Dimensions of size 1 repeated to a shape."""
+    """Dimensions of size 1 repeated to a shape, of four dimensions at most."""
+    most = max(len(output_shape), len(input.shape))
+    check(most <= 4, "ttnn.experimental.broadcast_to", f"{most} dimensions are more than four")
     return _broadcast("ttnn.experimental.broadcast_to", input, output_shape, memory_config, output)

@@ -356,3 +356,16 @@ def test_norms_in_two_steps_are_the_norms(device):
         both = ttnn.concat([stats, stats], -1)  # as if a second device had the same rows
         assert np.allclose(after(x, both, weight=scale, epsilon=1e-5).to_numpy(), made, atol=1e-4)
     assert (stats.shape, stats.to_numpy()[0, 0, :, 1:].any()) == ([1, 1, 40, 32], False)
+
+
+def test_a_fallback_takes_tensors_of_the_host_and_computes_on_a_device(device):
+    before = len(journal.fallbacks())
+    held = ttnn.from_torch(A, dtype=ttnn.float32)
+    made = ttnn.get_fallback_function(ttnn.silu)(held)
+    assert (made.storage_type(), made.layout) == (ttnn.StorageType.HOST, ttnn.ROW_MAJOR_LAYOUT)
+    assert np.allclose(made.to_numpy(), A / (1 + np.exp(-A)), atol=1e-5)
+    turned = ttnn.get_fallback_function(ttnn.reshape)(put(device, A, ttnn.bfloat16), (66, 40))
+    assert turned.shape == [66, 40]
+    assert len(journal.fallbacks()) == before
+    with pytest.raises(RuntimeError, match="does not have a golden function"):
+        ttnn.get_fallback_function(ttnn.deallocate)
