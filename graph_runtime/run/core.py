@@ -25,11 +25,12 @@ from ..base.errors import (
 )
 from ..base.locks import new_lock
 from ..base.machine.devices import Device, require_at_home
-from ..base.machine.layout import MEMORY_CODES, Layout, host_layout, shard_words, unit_places
+from ..base.machine.layout import MEMORY_CODES, Layout, host_layout
 from ..base.machine.outside_kinds import code_of
 from ..base.machine.pinning import pinned_cores
 from ..base.providers import provided
 from ..base.weaklist import WeakList
+from .cuts import cut_of
 from .gr_arg import arg_fields
 
 try:
@@ -225,8 +226,7 @@ class DeviceHandle:
             device=str(device),
         )
         self._pointer = out[0]
-        self._tags: dict[Any, int] = {}
-        self._tables: list[np.ndarray] = []  # that the device reads
+        self._tags: dict[tuple[Layout, tuple[int, ...]], tuple[int, Any]] = {}  # and the table that it reads
         self.tensors = WeakList()
         self.env = lib.gr_device_env(self._pointer)
         if config.get("GUARD"):
@@ -267,22 +267,12 @@ class DeviceHandle:
         """What the address of a tensor has above its bank address: how it is sharded, 0 where it is not."""
         if not layout.is_sharded:
             return 0
-        words = shard_words(layout, shape, self.device.descriptor.grid[1])
-        key: Any = words if layout.nd is None else (layout, shape)
-        tag = self._tags.get(key)
-        if tag is None:
-            table = (ffi.NULL, 0, 0) if layout.nd is None else self._table(layout, shape)
-            out, shard = ffi.new("uint64_t *"), ffi.new("gr_shard *", (*words, *table))
+        if (layout, shape) not in self._tags:
+            shard, table = cut_of(ffi, layout, shape, self.device.descriptor.grid[1])
+            out = ffi.new("uint64_t *")
             check(lib.gr_device_shard(self._open(), shard, out), device=str(self.device))
-            tag = self._tags[key] = out[0]
-        return tag
-
-    def _table(self, layout: Layout, shape: tuple[int, ...]) -> tuple[Any, int, int]:
-        """The last words of a gr_shard, its table kept as long as the handle."""
-        banks, places, slots = unit_places(layout, shape, self.device.descriptor.grid[1])
-        table = np.ascontiguousarray(np.stack([banks, places], 1), np.uint32)
-        self._tables.append(table)
-        return ffi.cast("uint32_t *", table.ctypes.data), len(banks), slots
+            self._tags[layout, shape] = out[0], table
+        return self._tags[layout, shape][0]
 
     def stats(self, memory: int) -> MemoryStats:
         """What memory number ``memory`` holds and has moved."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from graph_runtime.compat import ttnn
 
-HERE = Path(__file__).resolve().parent
+SCRIPT = Path(__file__).resolve().parents[1] / "golden" / "emitpy" / "main.py"
 rng = np.random.default_rng(6)
 
 
@@ -20,7 +20,7 @@ def test_a_script_of_a_compiler_runs(tmp_path):
     )
     for name, values in (("image", image), ("weight", weight), ("dense", dense)):
         ttnn.dump_tensor(str(tmp_path / f"{name}.tensorbin"), ttnn.from_torch(values))
-    command = [sys.executable, "-m", "graph_runtime.ttnn", str(HERE / "emitted" / "main.py"), str(tmp_path)]
+    command = [sys.executable, "-m", "graph_runtime.ttnn", str(SCRIPT), str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     *found, best = map(float, done.stdout.split())

@@ -223,7 +223,7 @@ def shard_fault(layout: Layout, shape: tuple[int, ...], memory: Memory, grid: tu
     if layout.shard is None:
         return None
     if memory.name != L1:
-        return "shards on cores lie in L1"
+        return f"shards on cores lie in l1, not in {memory.name}"
     return fault(layout.shard, *matrix(layout, shape), layout.layout == TILE, grid)
 
 

@@ -14,7 +14,7 @@ from .operation import operation
 from .results import device_tensor, target
 from .shapes import reshaped
 from .tensor import Tensor, on_host
-from .values import BufferType, Layout
+from .values import BufferType, DataType, Layout
 from .windows import sides
 
 __all__: list[str] = []
@@ -112,5 +112,6 @@ def fold(
     made = (n, h // stride_h, w // stride_w, c * stride_h * stride_w)
     if x.memory_config().buffer_type is not BufferType.DRAM:
         made = (1, 1, math.prod(made[:3]), made[3])
-    goal = target(name, x, override_memory_config)
-    return goal.wrap(reshaped(turned, made))
+    block = x.dtype.is_block
+    kind, layout = (DataType.BFLOAT16, Layout.ROW_MAJOR) if block else (x.dtype, x.layout)
+    return target(name, x, override_memory_config, None, kind, layout).wrap(reshaped(turned, made))

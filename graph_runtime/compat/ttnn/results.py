@@ -13,7 +13,7 @@ from .devices import MeshDevice
 from .errors import Unsupported, check, fatal
 from .memory import DRAM_MEMORY_CONFIG, MemoryConfig, matrix, placed, with_spec
 from .tensor import Tensor
-from .values import DataType, Layout
+from .values import DataType, Layout, TensorMemoryLayout
 
 __all__ = ["Target", "device_tensor", "empty_result", "handle_as", "target", "tiled_input", "values_in"]
 
@@ -96,6 +96,11 @@ def _adapted(
 def _misfits(config: MemoryConfig, shape: Sequence[int], layout: Layout) -> bool:
     assert config.shard_spec is not None
     rows, cols = matrix(shape, layout)
+    own = config.shard_spec.shape
+    if config.memory_layout is TensorMemoryLayout.HEIGHT_SHARDED and cols > own[1]:
+        return True
+    if config.memory_layout is TensorMemoryLayout.WIDTH_SHARDED and rows > own[0]:
+        return True
     down, across = -(-rows // config.shard_spec.shape[0]), -(-cols // config.shard_spec.shape[1])
     return down * across > config.shard_spec.num_cores()
 

@@ -6,6 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from ...base.dtypes import FORMATS
+from ...base.machine.layout import DRAM, ROW_MAJOR
+from ...base.machine.layout import Layout as Placed
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .errors import Unsupported, check
@@ -25,8 +28,13 @@ def axis_of(op: str, dim: int, rank: int) -> int:
 
 
 def reshaped(handle: Handle, shape: Sequence[int]) -> Handle:
+    """The values in another shape. Those of a block format are not put into other blocks: they are rows of
+    float32 until a result has its place."""
     attrs = {"shape": tuple(shape), "allowzero": True}
-    return kernels.run("reshape", [handle], attrs, None if handle.layout.is_sharded else handle.layout)
+    to = None if handle.layout.is_sharded else handle.layout
+    if FORMATS[handle.layout.format].shared_exponent:
+        to = Placed(DRAM, ROW_MAJOR, "f32")
+    return kernels.run("reshape", [handle], attrs, to)
 
 
 def _resolved(op: str, x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
