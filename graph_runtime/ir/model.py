@@ -24,11 +24,21 @@ from .graph import Graph, TensorType
 if TYPE_CHECKING:
     from .builder import GraphBuilder
 
-__all__ = ["Constant", "Model", "Note", "op_recipe"]
+__all__ = ["Constant", "FewBits", "Model", "Note", "op_recipe"]
 
 _SMALL = 64 * 1024  # bytes
 _NUMBERS = 64  # bytes
 _NONE: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class FewBits:
+    """A matrix [n, k] of levels of ``bits``, ``block`` along k to a scale; ``panels`` has them as
+    ir/ops/levels.py lays them out."""
+
+    bits: int
+    block: int
+    panels: Constant
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +49,14 @@ class Constant:
     each time the bytes are needed. It raises MissingDataError where the file with the values is absent.
     ``source`` says to people where the values come from: "conv1.weight of model.onnx". ``key``: equal
     for constants that hold the same values; of a derived one what computes it, and of what, else its own.
+    ``few_bits``: of a matrix [n, k] of few bits, as kernels of few bits read it.
     """
 
     type: TensorType
     read: Callable[[], np.ndarray]
     source: str
     key: Hashable = field(default_factory=object)
+    few_bits: FewBits | None = None
 
     def __repr__(self) -> str:
         return f"<Constant {self.type}: {self.source}>"

@@ -2,6 +2,7 @@
 
     dense(x, w)        ->  dense(x, panels, packed=n)
     matmul(x, w)       ->  dense(x, panels, packed=n)      w constant and of two dimensions
+    dense(x, w)        ->  dense(x, panels, packed=n, levels=[bits, block])    w of few bits (Constant)
     lstm(x, w, ..)     ->  lstm(x, panels, .., packed)     gru and rnn, too
 
 With ``measure`` (``compile --tune``) OpenBLAS serves where it is there and faster: dense(x, w,
@@ -182,6 +183,13 @@ class _Product:
         self._replace(net, self._plain(net) if self.flipped else self.w, kernel=_LIBRARY)
 
     def pack(self, net: Net) -> None:
+        constant = self.w.constant
+        if constant is not None and constant.few_bits is not None and not self.flipped:
+            few = constant.few_bits
+            weight = net.constant(few.panels, f"{self.w.name}.levels")
+            weight.device = self.node.device
+            self._replace(net, weight, packed=self.n, levels=[few.bits, few.block])
+            return
         self._replace(net, packed_weight(net, self.node, self.w, self.flipped, self.n, self.k), packed=self.n)
 
     def _plain(self, net: Net) -> NetValue:

@@ -44,6 +44,9 @@ struct gr_panels {
   int (*in_place)(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found);
   const void *image;                   /* gather's own, and in_place's */
   const float *b;                      /* [ceil(n / 32)][k][32] */
+  int bits;                            /* 0, or b is levels of 4 or 8 bits: graph_runtime/ir/ops/levels.py */
+  int64_t block;                       /* of them, elements of k that share a scale */
+  int zeros;                           /* and whether they share a zero beside it, that is not the middle */
   int pairs;                           /* b is bf16 [ceil(n / 32)][ceil(k / 2)][32][2], as four bytes each */
   float *c;                            /* c[row * c_row + column] */
   int64_t c_row;
@@ -100,6 +103,7 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
 #define GR_B_FLOATS 0                  /* forms of B: panels_isa.h */
 #define GR_B_PAIRS 1
 #define GR_B_DOTS 2
+#define GR_B_LEVELS 3
 
 #include "isa/any.h"
 #define GR_ISA_ROWS 4
@@ -108,6 +112,10 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
 #include "isa/any.h"
 #define GR_ISA_ROWS 4
 #define GR_B_FORM GR_B_PAIRS
+#include "panels_isa.h"
+#include "isa/any.h"
+#define GR_ISA_ROWS 4
+#define GR_B_FORM GR_B_LEVELS
 #include "panels_isa.h"
 
 #if defined(__x86_64__)
@@ -119,6 +127,10 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
 #define GR_ISA_ROWS 6
 #define GR_B_FORM GR_B_PAIRS
 #include "panels_isa.h"
+#include "isa/avx2.h"
+#define GR_ISA_ROWS 6
+#define GR_B_FORM GR_B_LEVELS
+#include "panels_isa.h"
 
 #include "isa/avx512.h"
 #define GR_ISA_ROWS 14
@@ -127,6 +139,10 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
 #include "isa/avx512.h"
 #define GR_ISA_ROWS 14
 #define GR_B_FORM GR_B_PAIRS
+#include "panels_isa.h"
+#include "isa/avx512.h"
+#define GR_ISA_ROWS 14
+#define GR_B_FORM GR_B_LEVELS
 #include "panels_isa.h"
 #include "isa/avx512bf16.h"
 #define GR_ISA_ROWS 14
@@ -140,6 +156,10 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
 #include "isa/neon.h"
 #define GR_ISA_ROWS 12
 #define GR_B_FORM GR_B_PAIRS
+#include "panels_isa.h"
+#include "isa/neon.h"
+#define GR_ISA_ROWS 12
+#define GR_B_FORM GR_B_LEVELS
 #include "panels_isa.h"
 #endif
 
@@ -191,9 +211,30 @@ static inline void gr_panels_pairs(const gr_panels *p, int64_t row, int64_t row_
   gr_panels_block_pairs_any(p, row, row_end, panel, panel_end);
 }
 
+/* The same, B in levels. */
+static inline void gr_panels_levels(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
+                                    int64_t panel_end) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    gr_panels_block_levels_avx512(p, row, row_end, panel, panel_end);
+    return;
+  }
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    gr_panels_block_levels_avx2(p, row, row_end, panel, panel_end);
+    return;
+  }
+#elif defined(__aarch64__)
+  if (GR_NEON) {
+    gr_panels_block_levels_neon(p, row, row_end, panel, panel_end);
+    return;
+  }
+#endif
+  gr_panels_block_levels_any(p, row, row_end, panel, panel_end);
+}
+
 static inline void gr_panels_block(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
                                    int64_t panel_end) {
-  (p->pairs ? gr_panels_pairs : gr_panels_floats)(p, row, row_end, panel, panel_end);
+  (p->bits ? gr_panels_levels : p->pairs ? gr_panels_pairs : gr_panels_floats)(p, row, row_end, panel, panel_end);
 }
 
 /* ---------------------------------------------------------------- all of C */

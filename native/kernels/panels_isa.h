@@ -5,15 +5,20 @@
  *
  * The forms: GR_B_FLOATS, GR_B_PAIRS, whose elements are shifted out of their pair, and GR_B_DOTS, where the
  * instruction set multiplies pairs (GR_ISA_DOT). Each is B in units of four bytes; a unit is a float of B or two
- * bf16 of k, one after the other.
+ * bf16 of k, one after the other. GR_B_LEVELS are few bits, which tiles read as floats (levels_isa.h).
  *
  * defines: GR_OF(gr_panels_block)
  */
 
 #define GR_WIDTH (2 * GR_ISA_LANES)    /* columns of a tile */
 
+#if GR_B_FORM == GR_B_FLOATS || GR_B_FORM == GR_B_LEVELS
 #if GR_B_FORM == GR_B_FLOATS
 #define GR_OF(name) GR_ISA(name)
+#else
+#define GR_OF_(name) GR_ISA(name)
+#define GR_OF(name) GR_OF_(name##_levels)
+#endif
 #define GR_UNIT 1                      /* elements of k of a unit of B */
 #define GR_HALVES 1                    /* steps that multiply a unit, each with a float of A */
 #define GR_B_LOAD(b, half) (*(const GR_V *)(b))
@@ -45,7 +50,7 @@ GR_ALWAYS GR_V GR_OF(gr_panels_half)(const float *b, int half) {
 }
 #endif
 
-#if GR_B_FORM != GR_B_FLOATS
+#if GR_B_FORM == GR_B_PAIRS || GR_B_FORM == GR_B_DOTS
 /* A row of A to what the steps multiply: each float rounded to bf16, and for GR_B_DOTS two of them in the place of
  * one. Behind ``depth`` elements lies room for a vector or two. */
 GR_ALWAYS void GR_OF(gr_panels_round)(float *a, int64_t depth) {
@@ -198,6 +203,10 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_edge)(const 
 
 /* ---------------------------------------------------------------- one row: a walk through B */
 
+#if GR_B_FORM == GR_B_LEVELS
+GR_ALWAYS void GR_OF(gr_panels_line)(const gr_panels *p, const float *row, int64_t panel, GR_V *sums);
+#define GR_WALK(p, row, panel, sums) GR_OF(gr_panels_line)(p, row, panel, sums)
+#else
 #define GR_LINES 4                     /* sums side by side, or each would wait for the one before */
 
 /* Sums of one panel's columns over ``units`` of the only row. */
@@ -236,9 +245,10 @@ GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t uni
 }
 
 #if GR_B_FORM == GR_B_FLOATS
-#define GR_WALK(a, b, k, sums) GR_OF(gr_panels_line)(a, b, k, sums)
+#define GR_WALK(p, row, panel, sums) GR_OF(gr_panels_line)(row, p->b + (panel) * p->k * GR_PANEL, p->k, sums)
 #else
-#define GR_WALK(a, b, k, sums) GR_OF(gr_panels_rounded_line)(a, b, k, sums)
+#define GR_WALK(p, row, panel, sums) \
+  GR_OF(gr_panels_rounded_line)(row, p->b + (panel) * gr_ceil_div(p->k, GR_UNIT) * GR_PANEL, p->k, sums)
 /* The same over k elements that are still to be rounded. */
 GR_ALWAYS void GR_OF(gr_panels_rounded_line)(const float *a, const float *b, int64_t k, GR_V *sums) {
   _Alignas(64) float part[GR_A_ROW];
@@ -254,15 +264,15 @@ GR_ALWAYS void GR_OF(gr_panels_rounded_line)(const float *a, const float *b, int
   }
 }
 #endif
+#endif
 
 static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_vector)(const gr_panels *p, int64_t row,
                                                                             int64_t first, int64_t last) {
   const float *a = p->a + row * p->a_row;
-  int64_t units = gr_ceil_div(p->k, GR_UNIT);
   for (int64_t panel = first; panel < last; ++panel) {
     GR_V sums[GR_PANEL / GR_ISA_LANES];
     float line[GR_PANEL];
-    GR_WALK(a, p->b + panel * units * GR_PANEL, p->k, sums);
+    GR_WALK(p, a, panel, sums);
     memcpy(line, sums, sizeof line);
     int64_t column = panel * GR_PANEL, columns = gr_min(GR_PANEL, p->n - column);
     float *c = p->c + row * p->c_row + column;
@@ -280,13 +290,14 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_vector)(cons
 
 /* ---------------------------------------------------------------- blocks */
 
-/* Rows of A, elements first .. first+depth-1 of k, times panels panel .. panel_end-1. */
+/* Rows of A, elements first .. first+depth-1 of k, times panels panel .. panel_end-1; b: the first of those elements
+ * of the first panel. */
 GR_ALWAYS void GR_OF(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_place, int64_t row, int64_t rows,
-                                       int64_t first, int64_t depth, int64_t panel, int64_t panel_end) {
+                                       int64_t first, int64_t depth, int64_t panel, int64_t panel_end,
+                                       const float *b) {
   int last = first + depth == p->k;
-  int64_t units = gr_ceil_div(p->k, GR_UNIT);
-  for (; panel < panel_end; ++panel) {
-    const float *b = p->b + (panel * units + first / GR_UNIT) * GR_PANEL;
+  int64_t step = gr_ceil_div(p->k, GR_UNIT) * GR_PANEL;
+  for (; panel < panel_end; ++panel, b += step) {
     for (int64_t half = 0; half < GR_PANEL; half += GR_WIDTH) {
       int64_t column = panel * GR_PANEL + half, columns = gr_min(GR_WIDTH, p->n - column);
       if (columns <= 0) break;
@@ -303,6 +314,9 @@ GR_ALWAYS void GR_OF(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_pl
   }
 }
 
+#if GR_B_FORM == GR_B_LEVELS
+#include "levels_isa.h"
+#else
 static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const gr_panels *p, int64_t row,
                                                                             int64_t row_end, int64_t panel,
                                                                             int64_t panel_end) {
@@ -332,7 +346,8 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
 #if GR_B_FORM != GR_B_FLOATS
           for (int64_t r = 0; r < rows; ++r) GR_OF(gr_panels_round)(a + r * GR_A_ROW, depth);
 #endif
-          GR_OF(gr_panels_strip)(p, found, in_place, i, rows, first, depth, from, to);
+          const float *b = p->b + (from * gr_ceil_div(p->k, GR_UNIT) + first / GR_UNIT) * GR_PANEL;
+          GR_OF(gr_panels_strip)(p, found, in_place, i, rows, first, depth, from, to, b);
           if (p->after && first + depth == p->k)
             p->after(p, i, rows, column, gr_min(p->n, to * GR_PANEL) - column);
         }
@@ -341,6 +356,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
     }
   }
 }
+#endif
 
 #undef GR_WIDTH
 #undef GR_LINES

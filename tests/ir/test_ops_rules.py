@@ -26,6 +26,7 @@ OURS = {
     STREAM_DIRS.name,
     "layout",
     "packed",
+    "levels",
     "winograd",
     "epilogue",
 }  # attributes that ONNX's ops do not have

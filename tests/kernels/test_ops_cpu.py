@@ -7,11 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.base import dtypes
-from graph_runtime.base.errors import KernelError
+from graph_runtime.base.errors import GraphError, KernelError
 from graph_runtime.base.machine import devices
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
+from graph_runtime.ir.ops.levels import pack_levels
 from graph_runtime.ir.ops.packed import pack_grouped
 from graph_runtime.ir.ops.select import select
 from graph_runtime.ir.ops.winograd import pack_winograd
@@ -336,6 +337,45 @@ def test_convolutions_along_a_line_in_panels(data):
     op, panels = ops.require("conv2d"), pack_grouped(w, group)
     wanted = op.reference([x, panels], op.decode(attrs))[0]
     np.testing.assert_allclose(call(op, attrs, [x, panels]), wanted, rtol=1e-4, atol=1e-4)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_products_with_weights_of_few_bits(data):
+    """Levels, scales and zeros of any kind, k that ends within a word or a block."""
+    draw = data.draw
+    bits, words = draw(st.sampled_from([4, 8])), draw(st.sampled_from([1, 2, 3, 4, 8]))
+    block, rows, n, k = words * 32 // bits, *(draw(st.integers(1, high)) for high in (60, 70, 420))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    x = rng.standard_normal((rows, k)).astype(np.float32)
+    levels = rng.integers(0, 1 << bits, (n, k)).astype(np.uint8)
+    scales = rng.choice([0, 1e-30, 0.01, 1, -3], (n, -(-k // block))).astype(np.float32)
+    zeros = draw(st.sampled_from([None, rng.uniform(-4, 1 << bits, scales.shape).astype(np.float32)]))
+    middle = np.full(scales.shape, 1 << (bits - 1)) if zeros is None else zeros
+    spread = [np.repeat(a.astype(np.float64), block, axis=1)[:, :k] for a in (middle, scales)]
+    w = (levels - spread[0]) * spread[1]
+    attrs = {"packed": n, "levels": [bits, block]}
+    packed = pack_levels(levels, scales, zeros, bits, block)
+    wanted, most = x.astype(np.float64) @ w.T, np.abs(x).astype(np.float64) @ np.abs(w).T
+    op = ops.require("dense")
+    made = op.reference([x, packed], op.decode(attrs))[0]
+    np.testing.assert_allclose(made, wanted, rtol=1e-5, atol=1e-5 * most.max())
+    got = call(op, attrs, [x, packed])
+    assert (np.abs(got - wanted) <= 2e-6 * most + 1e-30).all()
+
+
+@pytest.mark.parametrize("levels", [[4], [3, 32], [4, 12], [8, 0], [4, 32, 1]])
+def test_levels_that_the_kernel_does_not_read_are_refused(levels):
+    with pytest.raises(GraphError, match="levels is"):
+        infer_dense(packed=8, levels=levels)
+    with pytest.raises(GraphError, match="levels are of packed weights"):
+        infer_dense(levels=[4, 32])
+
+
+def infer_dense(**attrs):
+    op = ops.require("dense")
+    types = [TensorType("float32", (2, 64)), TensorType("uint8", (1, 2, 640))]
+    return op.infer(types, op.decode(attrs))
 
 
 @settings(deadline=None, max_examples=60)

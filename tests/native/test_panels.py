@@ -33,6 +33,7 @@ KERNELS = (
     "conv2d_packed",
     "conv2d_winograd",
     "dense_packed",
+    "dense_levels",
     "max_pool2d_nhwc",
     "avg_pool2d_nhwc",
     "global_max_pool2d_nhwc",

@@ -8,6 +8,8 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import UnsupportedOpError
 from ..graph import TensorType
+from .levels import level_type, pack_levels
+from .packed import PANEL
 from .registry import Case, Op
 from .select import select
 
@@ -49,7 +51,7 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
     normal), "positive" (0.5 .. 2; integers 1 .. 100), "wide" (magnitudes 3 .. 150 of both signs, so that no
     device format flushes one to 0), "above_one" (1.1 .. 4), "inside_one" (-0.9 .. 0.9), "digits" (integers
     -3 .. 3, as far as the dtype has them, in any dtype), "shift" (0 .. bits + 2 of an integer), "index:N"
-    (integers -N .. N - 1). bool is 0 or 1 evenly.
+    (integers -N .. N - 1), "levels:BITS:BLOCK" (a weight of few bits: levels.py). bool is 0 or 1 evenly.
     """
     dtype = dtypes.to_numpy(t.dtype)
     if dtype.kind == "b":
@@ -57,6 +59,8 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
     if how.startswith("index:"):
         n = int(how[6:])
         return np.asarray(rng.integers(-n, n, t.shape)).astype(dtype)
+    if how.startswith("levels:"):
+        return _draw_levels(t, rng, *map(int, how.split(":")[1:]))
     if how == "digits":
         return np.asarray(rng.integers(0 if dtype.kind == "u" else -3, 4, t.shape)).astype(dtype)
     if how == "shift":
@@ -71,6 +75,14 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
     else:
         values = rng.standard_normal(t.shape)
     return np.asarray(values).astype(dtype)
+
+
+def _draw_levels(t: TensorType, rng: np.random.Generator, bits: int, block: int) -> np.ndarray:
+    n, blocks = t.shape[0] * PANEL, t.shape[1]
+    levels = rng.integers(0, 1 << bits, (n, blocks * block)).astype(np.uint8)
+    scales, zeros = rng.uniform(0.1, 2, (n, blocks)), rng.integers(0, 1 << bits, (n, blocks))
+    plain = t == level_type(n, blocks * block, bits, block, False)
+    return pack_levels(levels, scales, None if plain else zeros, bits, block)
 
 
 def expected(op: Op, case: Case, arrays: list[np.ndarray]) -> list[np.ndarray]:

@@ -3,6 +3,7 @@
 C contract (args are the inputs, then the output). Attribute words; those of the epilogue (steps.py) follow:
     dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
               with packed: [0] N; w is in panels (packed.py), also of bfloat16 beside an x of float32
+              with packed and levels: [0] N  [1] bits  [2] block; w is of few bits (levels.py)
     matmul    [0] transpose_a  [1] transpose_b (0 or 1): the last two dimensions of that input are swapped
               before the product; the dimensions before them broadcast as in numpy; optional bias [N]
 Products and sums of integers wrap; matmul takes all of them, dense int32. On tt dense and matmul read the
@@ -17,6 +18,7 @@ from ...base import dtypes
 from ..graph import TensorType
 from . import rules
 from .epilogue import own_inputs, register_product
+from .levels import LEVEL_BITS, level_type, takes_levels, unpack_levels
 from .numerics import ATTRS, STREAM_DIRS
 from .packed import (
     PAIRED,
@@ -57,22 +59,44 @@ def _dense_sizes(inputs, attrs):
     return (attrs["packed"], inputs[0].shape[-1]) if attrs["packed"] else inputs[1].shape
 
 
+def _packed_types(x, w, attrs):
+    """The types that a weight may have which is packed as the attributes say."""
+    n, k = attrs["packed"], x.shape[-1]
+    if attrs["levels"]:
+        bits, block = attrs["levels"]
+        return [level_type(n, k, bits, block, zeros) for zeros in (False, True)]
+    wanted = panel_type(n, k)
+    return [paired_type(wanted) if is_paired(w, attrs) and x.dtype == "float32" else wanted]
+
+
+def _dense_levels(attrs):
+    """Refuses levels that the kernel does not read."""
+    if attrs["levels"] and not attrs["packed"]:
+        rules.fail("dense", "levels are of packed weights", got=attrs["levels"])
+    if attrs["levels"] and (len(attrs["levels"]) != 2 or not takes_levels(*attrs["levels"])):
+        rules.fail(
+            "dense",
+            f"levels is {list(attrs['levels'])}: bits of {LEVEL_BITS}, and a block that fills 32-bit words",
+            got=list(attrs["levels"]),
+        )
+
+
 def _dense_infer(inputs, attrs):
     x, w = inputs[:2]
-    paired = is_paired(w, attrs)
-    dtype = rules.one_dtype("dense", (x, *inputs[2:]) if paired else inputs, _TYPES)
+    _dense_levels(attrs)
+    alone = is_paired(w, attrs) or attrs["levels"]
+    dtype = rules.one_dtype("dense", (x, *inputs[2:]) if alone else inputs, _TYPES)
     if not x.shape:
         rules.fail("dense", f"input 0 must have at least 1 dimension [..,K], got {x}", got=x.shape)
     if attrs["packed"]:
-        (columns,) = rules.limit("dense", "packed", (attrs["packed"],), 1, 1)
-        wanted = panel_type(columns, x.shape[-1])
-        wanted = paired_type(wanted) if paired and dtype == "float32" else wanted
-        if w != wanted:
+        rules.limit("dense", "packed", (attrs["packed"],), 1, 1)
+        wanted = _packed_types(x, w, attrs)
+        if w not in wanted:
             rules.fail(
                 "dense",
-                f"packed={attrs['packed']}: the weight must be {wanted}, got {w}",
+                f"packed={attrs['packed']}: the weight must be {' or '.join(map(str, wanted))}, got {w}",
                 got=str(w),
-                wanted=str(wanted),
+                wanted=str(wanted[0]),
             )
     else:
         rules.rank("dense", "input 1 (weight)", w, 2, "N,K")
@@ -97,9 +121,14 @@ def _dense_infer(inputs, attrs):
 def _dense(arrays, attrs):
     x, w, *bias = arrays
     name = x.dtype.name
-    if attrs["packed"] and w.dtype != x.dtype:
-        x, w = rules.narrow(x, PAIRED), unpair(w, x.shape[-1])
-    w = unpack(w, attrs["packed"]) if attrs["packed"] else w.T
+    if attrs["levels"]:
+        w = unpack_levels(w, attrs["packed"], x.shape[-1], *attrs["levels"])
+    elif attrs["packed"]:
+        if w.dtype != x.dtype:
+            x, w = rules.narrow(x, PAIRED), unpair(w, x.shape[-1])
+        w = unpack(w, attrs["packed"])
+    else:
+        w = w.T
     y = rules.wide(x) @ rules.wide(w)
     return [rules.narrow(y + rules.wide(bias[0]) if bias else y, name)]
 
@@ -123,8 +152,23 @@ def _dense_panels(i, o, a):
     return 0 if refuse_panels(i, o, a) or len(i[1].shape) != 2 else i[1].shape[0]
 
 
+def _takes_panels(inputs, outputs, attrs):
+    if attrs["levels"]:
+        return "it reads panels of float32 or bfloat16, these are of few bits (levels)"
+    return takes_packed(inputs, outputs, attrs)
+
+
 _PACKED = Body(
-    "dense_packed", ("float32",), rules.by_dtype, accepts=takes_packed, epilogue=True, prebuilt=True
+    "dense_packed", ("float32",), rules.by_dtype, accepts=_takes_panels, epilogue=True, prebuilt=True
+)
+
+_LEVELS = Body(
+    "dense_levels",
+    ("float32",),
+    rules.by_dtype,
+    accepts=lambda i, o, a: None if a["levels"] else "it reads weights of few bits (levels)",
+    epilogue=True,
+    prebuilt=True,
 )
 
 
@@ -145,6 +189,14 @@ _DENSE_BLAS = Body(
     prebuilt=True,
     library="openblas",
 )
+
+
+def _few_bits_case(name, x, n, bits, block, tail, **attrs):
+    """Levels with zeros where a block has 32."""
+    levels = level_type(n, x[-1], bits, block, block == 32)
+    types = (("float32", x), (levels.dtype, levels.shape), *tail)
+    made = {"packed": n, "levels": [bits, block], **attrs}
+    return Case(name, types, made, make=("normal", f"levels:{bits}:{block}"), nmse=_NMSE)
 
 
 def _dense_cases():
@@ -170,6 +222,8 @@ def _dense_cases():
             )
             pairs = (PAIRED, paired_type(panels).shape)
             yield Case(f"bf16_{name}", (("float32", x), pairs, *tail), {"packed": n}, nmse=_NMSE)
+            for bits, block in ((4, 32), (8, 16)):
+                yield _few_bits_case(f"bits{bits}_{name}", x, n, bits, block, tail)
     for t in _TYPES[1:]:
         yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=_TYPED[t])
 
@@ -194,6 +248,7 @@ def _dense_epilogue_cases():
         pairs = (PAIRED, paired_type(panel_type(n, x[-1])).shape)
         in_pairs = (own[0], pairs, own[2], *extra)
         yield Case(f"bf16_{name}", in_pairs, {"packed": n, "epilogue": scaled}, nmse=_NMSE)
+        yield _few_bits_case(f"bits4_{name}", x, n, 4, 16, (own[2], *extra), epilogue=scaled)
         yield Case(f"packed_{name}_bounds", (*own, ("float32", (*x[:-1], n))), bounded, nmse=_NMSE)
     yield Case(
         "epilogue_bf16",
@@ -211,13 +266,18 @@ register_product(
         _dense_infer,
         _dense,
         _dense_flops,
-        attrs=(packed_attr("outputs N"), *ATTRS, STREAM_DIRS),
-        words=lambda i, o, a: [a["packed"]] if a["packed"] else [],
+        attrs=(
+            packed_attr("outputs N"),
+            Attr("levels", "ints", (), "of a packed weight of few bits: bits of a level, levels of a block"),
+            *ATTRS,
+            STREAM_DIRS,
+        ),
+        words=lambda i, o, a: [a["packed"], *a["levels"]] if a["packed"] else [],
         bodies={
             "cpu": Body("dense", _TYPES, rules.by_dtype, _dense_scratch, refuse_packed, epilogue=True),
             "tt": Body("dense", rules.TT_FLOATS, accepts=refuse_packed, numerics=True, epilogue=True),
         },
-        variants={"cpu": (_PACKED, _DENSE_BLAS)},
+        variants={"cpu": (_PACKED, _LEVELS, _DENSE_BLAS)},
         pace={"cpu": "product"},
         work=_dense_work,
         parts="product_of_rows",

@@ -92,9 +92,9 @@ class Case:
     """One row of the case table: it drives the op tests, the op benchmark and the support list.
 
     ``inputs``: (dtype, shape) each. ``make`` names how values are drawn: "normal", "positive", "uniform",
-    "index:N" (integers below N for that input). ``nmse``: largest normalised mean squared error against the
-    float64 reference, by device kind and tt format: {"cpu": 1e-12, "tt/f32": 1e-12, "tt/bf16": 1e-4,
-    "tt/bfp8_b": 1e-3}; 0.0 means bit-equal.
+    "index:N" (integers below N for that input), "levels:BITS:BLOCK" (weights of few bits). ``nmse``: largest
+    normalised mean squared error against the float64 reference, by device kind and tt format: {"cpu": 1e-12,
+    "tt/f32": 1e-12, "tt/bf16": 1e-4, "tt/bfp8_b": 1e-3}; 0.0 means bit-equal.
     """
 
     name: str

@@ -1,7 +1,7 @@
 /* linear_packed.h: dense with weights in panels, and dense and matmul by OpenBLAS; float32, weights in
- * panels also of bf16.
+ * panels also of bf16, or of 4 and 8 bits.
  *
- * defines: gr_cpu_dense_packed__f32, gr_cpu_dense_blas__f32, gr_cpu_matmul_blas__f32
+ * defines: gr_cpu_dense_packed__f32, gr_cpu_dense_levels__f32, gr_cpu_dense_blas__f32, gr_cpu_matmul_blas__f32
  */
 #include "cpu/finish.h"
 #include "cpu/sgemm.h"
@@ -11,19 +11,38 @@ static void gr_after_dense(const gr_panels *p, int64_t row, int64_t rows, int64_
   gr_finish_block(p->steps, row, rows, column, columns, p->c + row * p->c_row + column, p->c_row);
 }
 
-/* gr-kernel: cpu/dense_packed : f32 */
-static inline int32_t GR_BODY(dense_packed)(const gr_call *call) {
+/* ``p`` says what b is; ``words`` are those of the epilogue. */
+static inline int32_t gr_dense_by_panels(const gr_call *call, gr_panels p, const int64_t *words) {
   const gr_arg *x = &call->args[0], *w = &call->args[1], *out = &call->args[call->nargs - 1];
-  int64_t k = x->shape[x->ndim - 1], n = call->attrs[0];
-  const int64_t *words = call->attrs + 1;
   gr_finish finish;
   gr_finish_open(&finish, call, words, out->ndim - 1);
-  gr_panels p = {.rows = gr_span(x, 0, x->ndim - 1), .n = n, .k = k, .a = gr_ptr(x), .a_row = k, .b = gr_ptr(w),
-                 .pairs = w->dtype == GR_BF16, .c = gr_ptr(out), .c_row = n,
-                 .bias = gr_steps_own(call, words) == 3 ? gr_ptr(&call->args[2]) : NULL, .extra = finish.extra,
-                 .clamp = finish.clamp, .least = finish.least, .most = finish.most,
-                 .after = finish.steps.count ? gr_after_dense : NULL, .steps = &finish.steps};
+  p.rows = gr_span(x, 0, x->ndim - 1);
+  p.n = p.c_row = call->attrs[0];
+  p.k = p.a_row = x->shape[x->ndim - 1];
+  p.a = gr_ptr(x);
+  p.b = gr_ptr(w);
+  p.c = gr_ptr(out);
+  p.bias = gr_steps_own(call, words) == 3 ? gr_ptr(&call->args[2]) : NULL;
+  p.extra = finish.extra;
+  p.clamp = finish.clamp;
+  p.least = finish.least;
+  p.most = finish.most;
+  p.after = finish.steps.count ? gr_after_dense : NULL;
+  p.steps = &finish.steps;
   return gr_panels_run(call->env, &p);
+}
+
+/* gr-kernel: cpu/dense_packed : f32 */
+static inline int32_t GR_BODY(dense_packed)(const gr_call *call) {
+  gr_panels p = {.pairs = call->args[1].dtype == GR_BF16};
+  return gr_dense_by_panels(call, p, call->attrs + 1);
+}
+
+/* gr-kernel: cpu/dense_levels : f32 */
+static inline int32_t GR_BODY(dense_levels)(const gr_call *call) {
+  int64_t bits = call->attrs[1], block = call->attrs[2], head = call->args[1].shape[2] - block * bits * GR_PANEL / 8;
+  gr_panels p = {.bits = (int)bits, .block = block, .zeros = head > 4 * GR_PANEL};
+  return gr_dense_by_panels(call, p, call->attrs + 3);
 }
 
 /* ---------------------------------------------------------------- by OpenBLAS */

@@ -7,6 +7,7 @@
  * GR_ISA_SPLAT(x)           initializer of a vector of equal floats
  * GR_ISA_FUSED(x, y, z)     x * y + z, rounded once where the machine can
  * GR_ISA_MAX, GR_ISA_MIN    of two vectors; the second where either is a NaN
+ * GR_ISA_LOOK_UP(table, at) where it is defined: of each lane the float of the table that its lowest four bits number
  * GR_V, GR_VI               vectors of floats and of int32, at any address that a float may have
  * GR_ALWAYS                 a function that is inlined whatever its size
  */

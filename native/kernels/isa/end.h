@@ -5,6 +5,7 @@
 #undef GR_ISA_SPLAT
 #undef GR_ISA_EVERY
 #undef GR_ISA_FUSED
+#undef GR_ISA_LOOK_UP
 #undef GR_ISA_MAX
 #undef GR_ISA_MIN
 #undef GR_V

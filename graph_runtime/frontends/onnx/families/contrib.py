@@ -188,5 +188,5 @@ def _matmul_nbits(ctx: Context) -> Results:
     x, k, n = ctx.input(0), ctx.attr("K"), ctx.attr("N")
     ctx.ignore("accuracy_level")
     w = unpacked_weights(ctx, (n, k), ctx.attr("bits", 4), ctx.attr("block_size"))
-    y = matmul(ctx, x, ctx.transpose(ctx.cast(w, x.dtype), [1, 0]))
+    y = ctx.cast(ctx.op("dense", ctx.cast(x, "float32"), w), x.dtype)
     return _sum(ctx, y, ctx.optional(5))

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from ....base import dtypes
 from ....ir.graph import TensorType
-from ....ir.model import Constant
+from ....ir.model import Constant, FewBits
+from ....ir.ops.levels import LEVEL_BITS, level_type, pack_levels, takes_levels
 from ..context import Context
 from ..tape import TapeValue
 
 
 def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int) -> TapeValue:
-    """float32 [N, K] of inputs 1 (packed [N, blocks, bytes]), 2 (scales) and 3 (zero points, packed likewise,
-    or not given); it is computed when it is read, so that the few bits stay in the file until then."""
+    """float32 [N, K] of inputs 1 (packed [N, blocks, bytes]), 2 (scales) and 3 (zero points, packed likewise
+    or as floats, or not given); it is computed when it is read, so that the few bits stay in the file until
+    then, and longer where a kernel reads those."""
     if bits not in (2, 4, 8):
         ctx.fail(f"bits is {bits}, not 2, 4 or 8")
     if ctx.has(4):
@@ -34,27 +37,43 @@ def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int
     if any(part is None for part in parts):
         ctx.fail("its weights, scales and zero points must be constants")
 
-    def unpack(data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
-        levels = _levels(np.asarray(data).reshape(n, blocks, -1), bits).astype(np.float32)
-        level: np.ndarray
-        if zeros is None:
-            level = np.full((1, 1, 1), 1 << (bits - 1), np.float32)
-        elif np.asarray(zeros).dtype == np.uint8:
-            level = _levels(np.asarray(zeros).reshape(n, -1), bits)[:, :blocks, None].astype(np.float32)
-        else:
-            level = np.asarray(zeros, np.float32).reshape(n, blocks, 1)
-        made = (levels - level) * np.asarray(scales, np.float32).reshape(n, blocks, 1)
-        return np.ascontiguousarray(made.reshape(n, blocks * block)[:, :k])
+    constants = [part for part in parts if part is not None]
 
-    kind = TensorType("float32", (n, k))
+    def whole(data: np.ndarray, zeros: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
+        """Levels [n, k], and zeros [n, blocks] where they are given."""
+        levels = _levels(np.asarray(data).reshape(n, blocks, -1), bits).reshape(n, -1)[:, :k]
+        if zeros is None:
+            return levels, None
+        given = np.asarray(zeros)
+        found = _levels(given.reshape(n, -1), bits)[:, :blocks] if given.dtype == np.uint8 else given
+        return levels, found.astype(np.float32).reshape(n, blocks)
+
+    def unpack(data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
+        levels, found = whole(data, zeros)
+        middle = np.full((n, blocks), 1 << (bits - 1), np.float32) if found is None else found
+        made = levels.astype(np.float32) - np.repeat(middle, block, axis=1)[:, :k]
+        made *= np.repeat(np.asarray(scales, np.float32).reshape(n, blocks), block, axis=1)[:, :k]
+        return made
+
+    def pack(data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
+        levels, found = whole(data, zeros)
+        if found is None and wide != bits:
+            found = np.full((n, blocks), 1 << (bits - 1), np.float32)
+        return pack_levels(levels, np.asarray(scales, np.float32).reshape(n, blocks), found, wide, block)
+
+    kind, wide = TensorType("float32", (n, k)), max(bits, LEVEL_BITS[0])
     name = ctx.node.name or ctx.onnx_op
-    made = Constant.derived(
-        kind,
-        unpack,
-        *(p for p in parts if p is not None),
-        source=f"weights of {name}, {bits} bits each",
-        recipe=("levels", block, bits),
+    source = f"weights of {name}, {bits} bits each"
+    panels = Constant.derived(
+        level_type(n, k, wide, block, len(parts) == 3 or wide != bits),
+        pack,
+        *constants,
+        source=f"panels of {source}",
+        recipe=("pack_levels", block, bits, n, k),
     )
+    made = Constant.derived(kind, unpack, *constants, source=source, recipe=("levels", block, bits))
+    if takes_levels(wide, block):
+        made = replace(made, few_bits=FewBits(wide, block, panels))
     return TapeValue(kind, f"{name}.weights", made)
 
 
