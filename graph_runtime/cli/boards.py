@@ -33,6 +33,7 @@ def show_boards(
     batch: int,
     traced: bool,
     runs: int,
+    turn_ns: float,
     json: bool,
     tell: Tell,
 ) -> None:
@@ -48,7 +49,7 @@ def show_boards(
         there = replace(program, devices=[f"{kind}:0={board}", "cpu:0"])
         return there.prepare(stored_as(dtype, [kind], options)).plan
 
-    found = compare_boards(plan_on, names, traced=traced, runs=runs)
+    found = compare_boards(plan_on, names, traced=traced, runs=runs, turn_ns=turn_ns)
     if json:
         opt.print_json(
             {"model": program.name, "batch": batch, "boards": [one.as_dict(batch, _SHOWN) for one in found]}
