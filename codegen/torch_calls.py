@@ -25,16 +25,16 @@ _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-s", "-fvisibility=hidden")
 _LIBRARIES = ("-lc10", "-ltorch_cpu", "-ltorch", "-ltorch_python")
 
 
-def _source() -> Path:
-    return native_folder() / "torch" / f"{NAME}.cpp"
+def _folder() -> Path:
+    return native_folder() / "torch"
 
 
 def key_of_calls() -> str:
     """Of all that shapes the module, but the compiler: torch's binary interface is that of its version.
     Raises PackageNotFoundError without torch."""
-    headers = [header.read_text() for header in sorted((native_folder() / "include").glob("*.h"))]
+    sources = sorted([*(native_folder() / "include").glob("*.h"), *_folder().iterdir()])
     abi = (metadata.version("torch"), str(sysconfig.get_config_var("SOABI")))
-    return hash_of([*abi, *_FLAGS, *_LIBRARIES, _source().read_text(), *headers])
+    return hash_of([*abi, *_FLAGS, *_LIBRARIES, *(source.read_text() for source in sources)])
 
 
 def find_calls(key: str) -> bytes | None:
@@ -79,7 +79,7 @@ def _arguments() -> list[str]:
         *_FLAGS,
         *(f"-isystem{folder}" for folder in folders),
         f"-I{native_folder() / 'include'}",
-        str(_source()),
+        str(_folder() / f"{NAME}.cpp"),
         "-o",
         f"{NAME}.so",
         *(f"-L{folder}" for folder in library_paths()),

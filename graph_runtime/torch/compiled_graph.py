@@ -29,9 +29,9 @@ from .counters import Unsupported, count, note_host
 from .emitter import Lowered, Output
 from .fitting import Fit
 from .host import to_device
-from .kinds import array_of, kind_of, tensor_of, values_of
+from .kinds import array_of, kind_of, tensor_of, torch_dtype, values_of
 from .rules.operands import name_of
-from .store import collect, devices, number_of, store_of, whole, wrap
+from .store import Store, collect, devices, form_of, number_of, store_of, whole, wrap
 from .submitter import HandleSubmitter
 from .wide import narrowed, widened
 
@@ -61,6 +61,7 @@ class CompiledGraph:
         model = _rewritten(Model.from_builder(lowered.builder) if bucket is None else bucket.model, used)
         graph, self.notes = model.graph, model.notes
         self.plan: Plan | None = None
+        self._in_cpp: Any = None
         self._inputs: list[tuple[int, str, TensorSpec]] = []
         self._random: list[tuple[str, Callable[[], torch.Tensor]]] = []
         self._said: list[str] = []
@@ -82,7 +83,8 @@ class CompiledGraph:
         constants = {numbers[key]: constant.read() for key, constant in model.constants.items()}
         names = (*(key for _, key, _ in self._inputs), *(key for key, _ in self._random), *self._said)
         given = [numbers[key] for key in names]
-        self._submit = HandleSubmitter(planned, f"torch {name}", constants, given).submit
+        self._submitter = HandleSubmitter(planned, f"torch {name}", constants, given)
+        self._in_cpp = self._of_cpp()
         if options.trace is not None:
             write_whole(
                 options.trace / f"{name}.json",
@@ -91,6 +93,13 @@ class CompiledGraph:
             )
 
     def __call__(self, args: Sequence[Any], fit: Fit | None = None) -> list[Any]:
+        if fit is None and self._in_cpp is not None:
+            results = self._in_cpp(args)
+            if results is not None:
+                return [
+                    results[output.number] if output.number is not None else self._result(output, (), args)
+                    for output in self.outputs
+                ]
         made: Sequence[Tensor] = ()
         collect()
         if self.plan is not None:
@@ -100,7 +109,7 @@ class CompiledGraph:
                 self._value(args[number], spec) if fit is None else self._fitted(fit, key, args[number], spec)
                 for number, key, spec in self._inputs
             ]
-            made = self._submit([*values, *self._made_here(fit)])
+            made = self._submitter.submit([*values, *self._made_here(fit)])
             for (op, where, reason), times in self.on_cpu.items():
                 journal.record(op, where, (), f"{reason} (in {self.name})", times=times)
             count("programs")
@@ -114,6 +123,32 @@ class CompiledGraph:
         if fit is not None:
             outputs, made = fit.outputs, [fit.cut(number, value) for number, value in enumerate(made)]
         return [self._result(output, made, args) for output in outputs]
+
+    def _of_cpp(self) -> Any:
+        """What submits arguments as they are and makes torch tensors of outputs without Python's way; None
+        where there is more to do."""
+        made = {output.number: output for output in self.outputs if output.number is not None}
+        if self.on_cpu or self._random or self._said or len(made) != len(self._submitter.slots_of_outputs):
+            return None
+        outputs = [made[number] for number in sorted(made)]
+        if any(output.device.type == "cpu" or kind_of(output.dtype).raw for output in outputs):
+            return None
+        assert self.plan is not None
+        types = [self.plan.graph.entry_type(int(eid)) for eid in self.plan.graph.outputs]
+        forms = [form_of(output.dtype, type_.shape) for output, type_ in zip(outputs, types, strict=True)]
+
+        def adopt(run: Any, pointers: Sequence[Any]) -> list[Store]:
+            values = self._submitter.adopt(run, pointers)
+            count("programs")
+            if clock.running.on:
+                self._tick()
+            return [
+                Store(value.device, number_of(value.device), form.nbytes, value, form.dtype)
+                for value, form in zip(values, forms, strict=True)
+            ]
+
+        given = [(argument, torch_dtype(spec.type.dtype)) for argument, _, spec in self._inputs]
+        return self._submitter.in_cpp(given, forms, adopt)
 
     def _tick(self) -> None:
         """Let the clock of its device go on by its time."""

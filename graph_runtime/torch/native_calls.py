@@ -29,7 +29,7 @@ from ..run.single import verification
 from ..run.tensors.tensor import Tensor
 from . import pinned, store
 
-__all__ = ["Above", "build", "load", "offer", "tell", "which"]
+__all__ = ["Above", "build", "load", "offer", "program", "tell", "which"]
 
 _MODES = ("auto", "build", "off")
 _ENOUGH = (
@@ -37,6 +37,7 @@ _ENOUGH = (
 )
 _FUNCTIONS = (
     "gr_submit_op",
+    "gr_submit",
     "gr_handle_export",
     "gr_handle_address",
     "gr_handle_drop",
@@ -106,6 +107,11 @@ def tell(operation: Any, ready: Any) -> None:
         _way.module.keep(operation, ready)
     elif _way.left:
         _count()
+
+
+def program(*told: Any) -> Any:
+    """A Program of native/torch/programs.h: None where C++ is not in use."""
+    return None if _way.module is None else _way.module.Program(*told)
 
 
 def build() -> str:
@@ -203,8 +209,8 @@ def _use(module: Any) -> None:
     if module is None:
         return
     addresses = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in _FUNCTIONS}
-    pointer = ffi.typeof("gr_buffer *")
-    module.start(store.stores, store.lock, store.Store, Tensor, Buffer, pointer, addresses)
+    types = [ffi.typeof(name) for name in ("gr_buffer *", "gr_run *")]
+    module.start(store.stores, store.lock, store.Store, Tensor, Buffer, *types, addresses)
     for op, operation, written in _way.offered:
         module.install(op._schema.name, op._schema.overload_name, operation, written)
     verification.on_change(module.forget)

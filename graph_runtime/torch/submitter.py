@@ -7,7 +7,7 @@ The rest is the caller's, or each run's own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -31,9 +31,12 @@ from ..run.sessions.staging import stage, written
 from ..run.sessions.zero_copy import ALIGNMENT
 from ..run.tensors.spec import TensorSpec, spec_of
 from ..run.tensors.tensor import Tensor
+from . import native_calls
+from .store import Form, number_of
 
 __all__ = ["HandleSubmitter"]
 
+_addr = lib.gr_buffer_addr
 _MOST_IN_FLIGHT = 16  # runs: a caller that is further ahead waits
 
 
@@ -72,14 +75,20 @@ class HandleSubmitter:
         self._size = ffi.sizeof(self._defaults)
         eids = [int(eid) for eid in self._graph.input_eids[list(given)]]
         self._inputs = [self._input(eid) for eid in eids]
-        self._outputs = [self._output(number, at) for number, at in enumerate(slots.outputs)]
+        found = [int(slot) for slot in slots.outputs]
+        self.slots_of_outputs = list(dict.fromkeys(found))  # one may be several outputs
+        self._blocks = [self._block(slot) for slot in self.slots_of_outputs]
+        self._outputs = [
+            (self.slots_of_outputs.index(slot), self._graph.entry_type(int(eid)), plan.layout(int(eid)))
+            for slot, eid in zip(found, self._graph.outputs, strict=True)
+        ]
         self._flying: deque[Any] = deque()
 
     def submit(self, values: Sequence[Any]) -> list[Tensor]:
         """Queue a run and return its outputs at once. ``values`` of the given inputs: tensors in the plan's
         layout on its device are read where they are, others and arrays are copied. A failure is told to
         the readers of an output."""
-        self._wait_for_turn()
+        self.wait_for_turn()
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, self._size)
         kept = []  # what slots point to, until it is submitted
@@ -93,17 +102,47 @@ class HandleSubmitter:
                 buffer = self._copied(eid, value)
             kept.append(buffer.live())
             slots[slot] = kept[-1]
-        self._flying.append(ffi.gc(self._template.submit(slots), lib.gr_run_release))
-        made: dict[int, Buffer] = {}
-        found = []
-        for slot, handle, memory, extent, type_, layout in self._outputs:
-            buffer = made.get(slot)
-            if buffer is None:
-                buffer = made[slot] = Buffer(handle, memory, extent, slots[slot])
-            found.append(Tensor(handle.device, handle, type_, layout, buffer.addr, buffer))
-        return found
+        run = self._template.submit(slots)
+        return self.adopt(run, [slots[slot] for slot in self.slots_of_outputs])
 
-    def _wait_for_turn(self) -> None:
+    def adopt(self, run: Any, pointers: Sequence[Any]) -> list[Tensor]:
+        """The outputs of a run that was queued, a ``gr_run *``, over the ``gr_buffer *`` of
+        ``slots_of_outputs``."""
+        self._flying.append(ffi.gc(run, lib.gr_run_release))
+        buffers = [
+            Buffer(handle, memory, extent, pointer)
+            for (handle, memory, extent), pointer in zip(self._blocks, pointers, strict=True)
+        ]
+        return [
+            Tensor(buffer.handle.device, buffer.handle, type_, layout, _addr(buffer.pointer), buffer)
+            for buffer, type_, layout in [(buffers[at], type_, layout) for at, type_, layout in self._outputs]
+        ]
+
+    def in_cpp(
+        self, given: Sequence[tuple[int, Any]], forms: Sequence[Form], adopt: Callable[[Any, Any], Any]
+    ) -> Any:
+        """A function of all arguments that submits them, native/torch/programs.h, where calls go by C++; None
+        where they do not, or an input or output is on the host. ``given``: for each input, the number of its
+        argument and its dtype of torch's; ``forms`` of the outputs; ``adopt`` as ours, to Stores."""
+        slots = self.slots_of_outputs
+        if any(on_host for *_, on_host in self._inputs) or len(slots) != len(self._outputs):
+            return None
+        addresses = [
+            int(ffi.cast("uintptr_t", pointer)) for pointer in (self._template.pointer, self._defaults)
+        ]
+        made = native_calls.program(addresses[0], self._slots.count, addresses[1], self.wait_for_turn, adopt)
+        if made is None:
+            return None
+        for (argument, dtype), (slot, _, spec, _) in zip(given, self._inputs, strict=True):
+            made.give(argument, slot, spec, dtype, spec.type.shape)
+        for slot, (handle, _, _), form, (_, type_, _) in zip(
+            slots, self._blocks, forms, self._outputs, strict=True
+        ):
+            made.make(slot, number_of(handle.device), form.code, form.bits, type_.shape)
+        return made
+
+    def wait_for_turn(self) -> None:
+        """Until few enough runs are queued for one more."""
         flying = self._flying
         while len(flying) >= _MOST_IN_FLIGHT:
             try:
@@ -121,17 +160,10 @@ class HandleSubmitter:
         spec = spec_of(device, self._graph.entry_type(eid), layout)
         return int(self._slots.slot[eid]), eid, spec, layout.memory == HOST
 
-    def _output(self, number: int, slot: int) -> tuple[Any, ...]:
-        eid, slots = int(self._graph.outputs[number]), self._slots
-        handle = self._handles[int(slots.did[slot])]
-        return (
-            slot,
-            handle,
-            int(slots.memory[slot]),
-            int(slots.extent[slot]),
-            self._graph.entry_type(eid),
-            self._plan.layout(eid),
-        )
+    def _block(self, slot: int) -> tuple[core.DeviceHandle, int, int]:
+        """(device, memory, bytes) of a slot."""
+        slots = self._slots
+        return self._handles[int(slots.did[slot])], int(slots.memory[slot]), int(slots.extent[slot])
 
     def _fresh(self, eid: int) -> Buffer:
         handle = self._handles[int(self._plan.entry_did()[eid])]

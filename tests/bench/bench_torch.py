@@ -8,8 +8,9 @@ GR_TORCH_NATIVE=off and where there is no compiler, Python's.
 clock ("cpu" is the processor time of the calling thread alone, which a busy machine disturbs less); "over"
 are the us above the same call of torch's on the CPU, the rounds of both alternating, least of each.
 "program": us of a compiled forward pass of an MLP and of Session.submit of the very same program on the same
-handles, and what is between them. "training": bytes that steps move, of weights none. Medians, and the
-least.
+handles, and what is between them; "compiled module": the module as a user calls it, "over" the us above the
+same module whose graph gives a result that is there already, so without what dynamo and AOTAutograd take.
+"training": bytes that steps move, of weights none. Medians, and the least.
 "network" (--networks, needs transformers): a compiled training step, forward and backward in float32 with
 numerics="fast", against torch's eager one on the CPU, and the first call against that of aot_eager;
 one thread, pairs that alternate, the least of each, by the clock of the process. --whole: GPT-2 of 12 layers.
@@ -28,7 +29,9 @@ from functools import partial
 from typing import Any
 
 import torch
+from functorch.compile import make_boxed_func
 from torch import nn
+from torch._dynamo.backends.common import aot_autograd
 
 import graph_runtime as gr
 import graph_runtime.torch as tt
@@ -40,18 +43,23 @@ from graph_runtime.torch.backend import Compiled
 from graph_runtime.torch.compiled_graph import CompiledGraph
 
 BATCH = 200  # operations between two waits
+FEW = 12  # programs between two waits: of more that are queued a call waits for the oldest
 
 
 def rounds_of(
-    call: Callable[[], object], drain: Callable[[object], object], rounds: int, clock: Callable[[], float]
+    call: Callable[[], object],
+    drain: Callable[[object], object],
+    rounds: int,
+    clock: Callable[[], float],
+    batch: int = BATCH,
 ) -> list[float]:
     """us a call, a number a round."""
     took = []
     for _ in range(rounds + 1):
         start = clock()
-        for _ in range(BATCH):
+        for _ in range(batch):
             last = call()
-        took.append((clock() - start) / BATCH * 1e6)
+        took.append((clock() - start) / batch * 1e6)
         drain(last)
     return took[1:]
 
@@ -119,12 +127,46 @@ def program(rounds: int) -> None:
             theirs = rounds_of(
                 lambda: session.submit(inputs).outputs[0], lambda t: t.wait(), rounds, function
             )
-            dynamo = rounds_of(lambda: run(x), lambda t: t.cpu(), rounds, function)
             between = [a - b for a, b in zip(ours, theirs, strict=True)]
             told("program", ours, clock=clock)
             told("session.submit", theirs, clock=clock)
             told("program over session.submit", between, clock=clock, limit=30)
-            told("compiled module", dynamo, clock=clock)
+            modules(run, without_program(model, run(x)), x, rounds, clock, function)
+
+
+def without_program(model: nn.Module, result: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The module, compiled by torch to a graph that gives ``result``."""
+
+    def compiler(gm: torch.fx.GraphModule, examples: object) -> Callable[..., list[torch.Tensor]]:
+        return make_boxed_func(lambda *args: [result])
+
+    torch._dynamo.reset()
+    return torch.compile(model, backend=aot_autograd(fw_compiler=compiler, inference_compiler=compiler))
+
+
+def modules(
+    run: Callable[[torch.Tensor], torch.Tensor],
+    empty: Callable[[torch.Tensor], torch.Tensor],
+    x: torch.Tensor,
+    rounds: int,
+    clock: str,
+    function: Callable[[], float],
+) -> None:
+    ours: list[float] = []
+    theirs: list[float] = []
+    run(x), empty(x)
+    for _ in range(10 * rounds):
+        ours += rounds_of(lambda: run(x), lambda t: t.cpu(), 1, function, FEW)
+        theirs += rounds_of(lambda: empty(x), lambda t: t.cpu(), 1, function, FEW)
+    torch_us = round(min(theirs), 2)
+    told(
+        "compiled module",
+        ours,
+        clock=clock,
+        torch_us=torch_us,
+        over=round(min(ours) - min(theirs), 2),
+        limit=15,
+    )
 
 
 def given_of(made: CompiledGraph) -> list[int]:

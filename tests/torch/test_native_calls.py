@@ -5,6 +5,7 @@ Most tests here hold for either way: the last one runs them, and others of this 
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from graph_runtime.base.errors import CompileError, InputError
 torch = pytest.importorskip("torch")
 HERE = Path(__file__).parent
 # files whose tests look at what the two ways do: values, views, writes, lifetimes, counters, errors, threads
-FILES = ("native_calls", "eager", "tensors", "journal", "plumbing", "integers")
+FILES = ("native_calls", "eager", "tensors", "journal", "plumbing", "integers", "compile")
 
 
 @pytest.fixture
@@ -201,6 +202,32 @@ def test_threads(tt, same):
     for thread in threads:
         thread.join()
     assert not failed
+
+
+def test_compiled_programs(tt, same):
+    host = torch.nn.Sequential(torch.nn.Linear(6, 5), torch.nn.Tanh(), torch.nn.Linear(5, 4))
+    there = copy.deepcopy(host)
+    run = torch.compile(there.to("tt"), backend="tt", options={"fidelity": "HiFi4"})
+    values = torch.rand(3, 6)
+    x, wide = values.to("tt"), torch.cat([values, values], 1).to("tt")
+    optimizers = [torch.optim.SGD(module.parameters(), 0.05) for module in (host, there)]
+    with torch.no_grad():
+        run(x)
+    for step in range(3):
+        with torch.no_grad():
+            tt.stats(clear=True)
+            made = [run(x) for _ in range(20)]  # more than may be in flight
+            for one in made:
+                same(one, host(values), 1e-2)
+            assert len({one.data_ptr() for one in made}) == 20
+            same(run(wide[:, 6:]), host(values), 1e-2)  # a view is not stored as the program reads it
+            assert tt.stats()["programs"] == 21
+            assert tt.stats().on_host == 0
+        for module, given, optimizer in zip((host, run), (values, x), optimizers, strict=True):
+            optimizer.zero_grad()
+            module(given).square().sum().backward()
+            optimizer.step()
+        assert step or not torch.allclose(made[0].cpu(), host(values))  # weights are read where they are
 
 
 def test_pinned_memory_of_torch(ways):
