@@ -95,6 +95,15 @@ def _part(handle: Handle, axis: int, start: int, end: int) -> Handle:
 # **************** parts ****************
 
 
+def _listed(op: str, bounds: Any) -> Any:
+    """Numbers of a list, or of a tensor of them, which is read for it."""
+    if not isinstance(bounds, Tensor):
+        return bounds
+    if bounds._device is not None and kernels.captured(bounds._device.chip):
+        raise Unsupported(f"{op} by tensors inside of a trace is not supported", op=op)
+    return [int(value) for value in bounds._values().ravel()]
+
+
 @operation("slice", "slice")
 def slice_(
     input_tensor: Tensor,
@@ -116,8 +125,7 @@ def slice_(
         a if a is not None else b for a, b in ((starts, slice_start), (ends, slice_end), (steps, slice_step))
     )
     x = input_tensor if input_tensor._device is None else device_tensor(name, input_tensor)
-    if isinstance(starts, Tensor) or isinstance(ends, Tensor):
-        raise Unsupported("ttnn.slice by tensors of indices is not supported", op=name)
+    starts, ends = (_listed(name, x) for x in (starts, ends))
     shape, rank = tuple(x.shape), len(x.shape)
     steps = (1,) * rank if steps is None else tuple(steps)
     text = f"Input rank {rank} and begins {len(starts)} must have the same size"
@@ -269,13 +277,24 @@ def concat(
     check(all(x.layout is first.layout for x in found), name, "All Input tensors should have same layouts.")
     if len(found) == 1 and memory_config is None and output_tensor is None:
         return first
-    if groups != 1:
-        raise Unsupported("ttnn.concat by groups is not supported", op=name)
     kind = first._handle.dtype
     check(all(x._handle.dtype == kind for x in found), name, "the tensors must have one dtype")
+    parts = [x._handle for x in found] if groups == 1 else _by_groups(name, found, at, groups)
     shape = tuple(sum(x.shape[d] for x in found) if d == at else s for d, s in enumerate(first.shape))
     goal = target(name, first, memory_config, output_tensor)
-    return goal.run("concatenate", [x._handle for x in found], {"axis": at}, shape)
+    return goal.run("concatenate", parts, {"axis": at}, shape)
+
+
+def _by_groups(name: str, tensors: Sequence[Tensor], axis: int, groups: int) -> list[Handle]:
+    """The first group of each tensor, then the second one of each."""
+    for x in tensors:
+        check(x.shape[axis] % groups == 0, name, f"{x.shape[axis]} cannot be cut into {groups} groups")
+    sizes = [x.shape[axis] // groups for x in tensors]
+    return [
+        _part(x._handle, axis, at * size, (at + 1) * size)
+        for at in range(groups)
+        for x, size in zip(tensors, sizes, strict=True)
+    ]
 
 
 @operation("stack", "unsqueeze, concatenate")

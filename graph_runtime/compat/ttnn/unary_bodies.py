@@ -137,6 +137,9 @@ def _bounded(side: str) -> Body:
         bound = float(
             limit if limit is not None else given["upper_limit" if side == "max" else "lower_limit"]
         )
+        if x.dtype != "float32":
+            x = w("minimum" if side == "max" else "maximum", w.int32(x), int(bound))
+            return w("relu", x) if side == "max" else x
         if side == "max":
             return w("relu", w("clip", x, max=bound))
         return w("clip", x, min=bound)
@@ -165,8 +168,8 @@ COMPOSED: dict[str, tuple[Body, str, str, bool]] = {
     "isposinf": (_isinf(True, False), "isinf", "1 where x is infinity", False),
     "isneginf": (_isinf(False, True), "isinf", "1 where x is minus infinity", False),
     "relu6": (_clip(0.0, 6.0), "clip", "min(max(x, 0), 6)", False),
-    "relu_max": (_bounded("max"), "clip, relu", "max(min(x, upper_limit), 0)", False),
-    "relu_min": (_bounded("min"), "clip", "max(x, lower_limit)", False),
+    "relu_max": (_bounded("max"), "clip, relu", "max(min(x, upper_limit), 0)", True),
+    "relu_min": (_bounded("min"), "clip", "max(x, lower_limit)", True),
     "hardtanh": (_hardtanh, "clip", "min(max(x, min_val), max_val)", False),
     "hardsigmoid": (
         lambda w, x: w("hard_sigmoid", x, alpha=1 / 6, beta=0.5),

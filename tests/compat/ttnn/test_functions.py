@@ -369,3 +369,16 @@ def test_a_fallback_takes_tensors_of_the_host_and_computes_on_a_device(device):
     assert len(journal.fallbacks()) == before
     with pytest.raises(RuntimeError, match="does not have a golden function"):
         ttnn.get_fallback_function(ttnn.deallocate)
+
+
+def test_parts_by_groups_and_by_tensors(device):
+    a, b = np.arange(8, dtype=np.float32).reshape(1, 8), np.arange(10, 14, dtype=np.float32).reshape(1, 4)
+    made = ttnn.concat([put(device, a, ttnn.float32), put(device, b, ttnn.float32)], dim=1, groups=2)
+    assert made.to_numpy().ravel().tolist() == [0, 1, 2, 3, 10, 11, 4, 5, 6, 7, 12, 13]
+    bounds = [put(device, np.array(x, np.uint32), layout=ttnn.ROW_MAJOR_LAYOUT) for x in ([0, 2], [1, 7])]
+    assert (ttnn.slice(put(device, a, ttnn.float32), *bounds).to_numpy() == a[:, 2:7]).all()
+
+
+def test_bounds_of_integers(device):
+    assert (ttnn.relu_max(put(device, M), 10).to_numpy() == np.clip(M, 0, 10)).all()
+    assert (ttnn.relu_min(put(device, M), -10).to_numpy() == np.maximum(M, -10)).all()
