@@ -30,8 +30,8 @@ from ..base.machine.outside_kinds import code_of
 from ..base.machine.pinning import pinned_cores
 from ..base.providers import provided
 from ..base.weaklist import WeakList
-from .cuts import cut_of
 from .gr_arg import arg_fields
+from .shard_structs import cut_of
 
 try:
     from .. import _core

@@ -11,9 +11,10 @@ import numpy as np
 from .errors import Unsupported, check
 from .memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from .operation import Operation, operation
-from .results import device_tensor
+from .results import device_tensor, target
 from .tensor import Tensor, on_device, on_host, unfilled
 from .values import DataType, Layout
+from .wide import Wide
 
 __all__: list[str] = []
 
@@ -293,3 +294,23 @@ def bernoulli(
         return output
     assert x._device is not None
     return on_device("ttnn.bernoulli", made, dtype or x.dtype, x.layout, x._device, x._config)
+
+
+@operation("experimental.dropout", "multiply")
+def dropout(
+    input_tensor: Tensor,
+    probability: float,
+    scale: float,
+    seed: int,
+    *,
+    use_per_device_seed: bool = True,
+    memory_config: MemoryConfig | None = None,
+    output_tensor: Tensor | None = None,
+) -> Tensor:
+    """Elements become 0 with a probability, the others times ``scale``. Not those that silicon drops."""
+    op = "ttnn.experimental.dropout"
+    x = device_tensor(op, input_tensor)
+    w = Wide(x._handle.device)
+    kept = _generator(seed).random(tuple(x.shape)) >= probability
+    factors = w.number(np.where(kept, scale, 0).astype(np.float32))
+    return target(op, x, memory_config, output_tensor).wrap(w("multiply", x._handle, factors))

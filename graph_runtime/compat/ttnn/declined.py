@@ -41,9 +41,9 @@ DECLINED: dict[str, str] = {
         "CBDescriptor CBFormatDescriptor SemaphoreDescriptor"
     ),
     "no kernel serves it": (
-        "nextafter cdist index_fill indexed_fill sampling ema experimental.dropout quantize "
+        "nextafter cdist index_fill indexed_fill sampling ema quantize "
         "dequantize requantize complex_tensor real imag angle conj polar is_real is_imag "
-        "alt_complex_rotate90 grid_sample rotate unary_chain intimg experimental.slice_write "
+        "alt_complex_rotate90 grid_sample rotate intimg experimental.slice_write "
         "experimental.padded_slice isin interleaved_to_sharded_partial sharded_to_interleaved_partial "
         "sparse_matmul tosa_gather tosa_scatter fill_ones_rm fill_rm manual_seed moe "
         "moe_expert_token_remap moe_routing_remap fused_rms_minimal prepare_grid_sample_grid "

@@ -185,6 +185,21 @@ for _name, (_body, _served, _doc, _takes) in COMPOSED.items():
     _composed(_name, _body, _served, _doc, _takes)
 
 
+@operation("unary_chain", "the ops of its functions")
+def unary_chain(
+    input_tensor: Tensor,
+    ops_chain: Any,
+    *,
+    memory_config: Any = None,
+    output_tensor: Tensor | None = None,
+) -> Tensor:
+    """Functions of one tensor after each other."""
+    op = "ttnn.unary_chain"
+    x = device_tensor(op, input_tensor)
+    check(len(ops_chain) > 0, op, "Op chain cannot be empty")
+    return target(op, x, memory_config, output_tensor).wrap(chain(x, ops_chain)._handle)
+
+
 @operation("logical_not_", "not_equal, logical_not")
 def logical_not_(input_tensor: Tensor, *, memory_config: Any = None, **_: Any) -> Tensor:
     """1 where x is 0, else 0, written into x."""

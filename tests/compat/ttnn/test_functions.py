@@ -382,3 +382,12 @@ def test_parts_by_groups_and_by_tensors(device):
 def test_bounds_of_integers(device):
     assert (ttnn.relu_max(put(device, M), 10).to_numpy() == np.clip(M, 0, 10)).all()
     assert (ttnn.relu_min(put(device, M), -10).to_numpy() == np.maximum(M, -10)).all()
+
+
+def test_functions_after_each_other_and_dropped_elements(device):
+    x = put(device, A, ttnn.float32)
+    made = ttnn.unary_chain(x, [ttnn.UnaryOpType.RELU, ttnn.UnaryWithParam(ttnn.UnaryOpType.POWER, 2)])
+    assert np.allclose(made.to_numpy(), np.maximum(A, 0) ** 2, rtol=1e-5)
+    kept = ttnn.experimental.dropout(x, probability=0.25, scale=2.0, seed=5).to_numpy()
+    assert (np.isclose(kept, 2 * A) | (kept == 0)).all()
+    assert 0.2 < (kept == 0).mean() < 0.3
