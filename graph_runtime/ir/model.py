@@ -34,11 +34,12 @@ _NONE: Mapping[Any, Any] = MappingProxyType({})
 @dataclass(frozen=True, eq=False)
 class FewBits:
     """A matrix [n, k] of levels of ``bits``, ``block`` along k to a scale; ``panels`` has them as
-    ir/ops/levels.py lays them out."""
+    ir/ops/levels.py lays them out. ``flipped``: the constant itself is [k, n]."""
 
     bits: int
     block: int
     panels: Constant
+    flipped: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Constant:
     each time the bytes are needed. It raises MissingDataError where the file with the values is absent.
     ``source`` says to people where the values come from: "conv1.weight of model.onnx". ``key``: equal
     for constants that hold the same values; of a derived one what computes it, and of what, else its own.
-    ``few_bits``: of a matrix [n, k] of few bits, as kernels of few bits read it.
+    ``few_bits``: of a matrix of few bits, as kernels of few bits read it.
     """
 
     type: TensorType

@@ -184,8 +184,8 @@ class _Product:
 
     def pack(self, net: Net) -> None:
         constant = self.w.constant
-        if constant is not None and constant.few_bits is not None and not self.flipped:
-            few = constant.few_bits
+        few = constant.few_bits if constant is not None else None
+        if few is not None and few.flipped == self.flipped:
             weight = net.constant(few.panels, f"{self.w.name}.levels")
             weight.device = self.node.device
             self._replace(net, weight, packed=self.n, levels=[few.bits, few.block])

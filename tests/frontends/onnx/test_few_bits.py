@@ -202,3 +202,33 @@ def test_products_read_weights_of_few_bits_as_they_are(bits, rows, zeros, tmp_pa
     again = gr.load(tmp_path / "m.bundle")
     again.run(**values)
     np.testing.assert_array_equal(again.get_output(0).numpy(), module.get_output(0).numpy())
+
+
+@pytest.mark.parametrize("code", [INT4, UINT4])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize(
+    ("shape", "attrs", "scales"),
+    [
+        ((48, 40), {"axis": 0, "block_size": 16}, (3, 40)),
+        ((40, 48), {"axis": 1, "block_size": 16}, (40, 3)),
+        ((48, 40), {"axis": 1}, (40,)),
+    ],
+)
+def test_so_do_products_of_dequantized_weights(code, zeros, shape, attrs, scales):
+    """Blocks along k, or a scale for each column."""
+    turned = shape[0] == 40
+    values = {"x": _RNG.standard_normal((3, 48)).astype(np.float32)}
+    names = ["w", "s", *(["z"] if zeros else [])]
+    nodes = [
+        helper.make_node("DequantizeLinear", names, ["wide"], **attrs),
+        helper.make_node("Gemm", ["x", "wide"], ["y"], transB=1)
+        if turned
+        else helper.make_node("MatMul", ["x", "wide"], ["y"]),
+    ]
+    initial = [_few("w", code, _levels(code, *shape)), _float("s", _RNG.uniform(0.01, 0.2, scales))]
+    if zeros:
+        initial.append(_few("z", code, _levels(code, *scales)))
+    model = _model(nodes, values, initial)
+    _compare(model, values, atol=1e-5)
+    module = gr.create(model, compile=False)
+    assert any(t.startswith("uint8[2, ") for t in _weight_types(module)), _weight_types(module)

@@ -77,6 +77,41 @@ def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int
     return TapeValue(kind, f"{name}.weights", made)
 
 
+def few_bits(
+    ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, axis: int, block: int
+) -> FewBits | None:
+    """What dequantizing a constant matrix of 4 bits makes, held in int8 or uint8, as kernels of few bits read
+    it: of scales for blocks along ``axis``, or for each index of it. None where they cannot."""
+    along = axis if block else 1 - axis
+    (n, k), size = (x.shape[1 - along], x.shape[along]), block or x.shape[along]
+    scales = -(-k // size) if size else 0
+    constants = [v.constant for v in (x, scale, *([] if zero is None else [zero]))]
+    if scale.type.size != n * scales or not takes_levels(4, size) or any(c is None for c in constants):
+        return None
+    low = -8 if x.type.dtype == "int8" else 0
+
+    def by_column(values: np.ndarray) -> np.ndarray:
+        """[n, blocks] of scales or zeros."""
+        whole = np.asarray(values, np.float32).reshape(scale.shape if block else (n, 1))
+        return whole.T if block and not along else whole
+
+    def pack(levels: np.ndarray, factors: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
+        whole = (np.asarray(levels).astype(np.int16) - low).astype(np.uint8)
+        found = None if zeros is None else by_column(zeros) - low
+        if found is None and low == 0:
+            found = np.zeros((n, scales), np.float32)
+        return pack_levels(whole if along else whole.T, by_column(factors), found, 4, size)
+
+    panels = Constant.derived(
+        level_type(n, k, 4, size, zero is not None or low == 0),
+        pack,
+        *(c for c in constants if c is not None),
+        source=f"panels of weights of {ctx.node.name or ctx.onnx_op}, 4 bits each",
+        recipe=("few_bits", axis, block),
+    )
+    return FewBits(4, size, panels, flipped=along == 0)
+
+
 def _levels(data: np.ndarray, bits: int) -> np.ndarray:
     """Each byte's levels along the last axis, the lowest bits first."""
     shifts = np.arange(0, 8, bits, dtype=np.uint8)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from ....base import dtypes
@@ -12,6 +14,7 @@ from ..read import DTYPES, dtype_name
 from ..tape import TapeValue
 from .conv import convolve
 from .linear import matmul
+from .packed import few_bits
 from .small_elements import decoded, encoded
 
 _GRID = ("int8", "uint8", "int16", "uint16", "int32")
@@ -117,8 +120,21 @@ def _dequantize(ctx: Context) -> Results:
     wide = ctx.cast(x, "float32" if x.dtype == "float32" else "int32")
     if zero is not None:
         wide = ctx.op("subtract", wide, ctx.cast(_along(ctx, zero, x, axis, block), wide.dtype))
+    few = (
+        few_bits(ctx, x, scale, zero, axis, block)
+        if dtype == "float32" and _is_matrix(ctx.input(0))
+        else None
+    )
     scale = ctx.cast(_along(ctx, scale, x, axis, block), "float32")
-    return ctx.cast(ctx.op("multiply", ctx.cast(wide, "float32"), scale), dtype)
+    made = ctx.cast(ctx.op("multiply", ctx.cast(wide, "float32"), scale), dtype)
+    if few is None or made.constant is None:
+        return made
+    return replace(made, constant=replace(made.constant, few_bits=few))
+
+
+def _is_matrix(x: TapeValue) -> bool:
+    """A matrix of 4 bits an element."""
+    return x.rank == 2 and x.element is not None and x.element.kind == "int" and x.element.bits == 4
 
 
 @converter("DynamicQuantizeLinear")
