@@ -118,7 +118,7 @@ int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores,
   }
   for (int32_t m = 0; m < num_memories; ++m) {
     device->memories[m].desc = memories[m];
-    device->memories[m].traffic = calloc(2 * (size_t)memories[m].banks, sizeof *device->memories[m].traffic);
+    device->memories[m].traffic = calloc(2 * ((size_t)memories[m].banks + 1), sizeof *device->memories[m].traffic);
     if (!device->memories[m].traffic) {
       free_device(device);
       return gr_fail(GR_ERR_OUT_OF_MEMORY, "no host memory for the counters of device %s", name);
@@ -265,8 +265,10 @@ int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out) {
 int32_t gr_device_traffic(const gr_device *device, int32_t memory, uint64_t *out) {
   if (check_index(device, memory)) return GR_ERR_ARGUMENT;
   const gr_device_memory *m = device->memories + memory;
+  const _Atomic uint64_t *all = m->traffic + 2 * (int64_t)m->desc.banks;
   for (int64_t i = 0; i < 2 * (int64_t)m->desc.banks; ++i)
-    out[i] = atomic_load_explicit(m->traffic + i, memory_order_relaxed);
+    out[i] = atomic_load_explicit(m->traffic + i, memory_order_relaxed) +
+             atomic_load_explicit(all + i % 2, memory_order_relaxed);
   return GR_OK;
 }
 

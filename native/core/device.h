@@ -66,7 +66,8 @@ typedef struct gr_device_memory {
   gr_circular circular;        /* what no allocation takes, at the end where the base is */
   /* relaxed: they are only counts, read for a report */
   _Atomic uint64_t bytes_in, bytes_out, pages_read, pages_written;
-  _Atomic uint64_t *traffic;   /* [2 * banks] bytes out of and into each bank, by copies and kernels */
+  /* [2 * (banks + 1)] bytes out of and into each bank, by copies and kernels; the last two: of all banks, each */
+  _Atomic uint64_t *traffic;
   uint64_t idle;               /* bytes per bank of idle buffers; under gr_async_lock */
   uint64_t most_used, most_held;   /* bytes per bank at once, without idle blocks and with; under gr_async_lock */
 } gr_device_memory;

@@ -2,7 +2,7 @@
  *
  * A is row-major, B lies in stripes of 16 columns. Every sum runs over k in order, so results depend neither
  * on blocking and threads nor on the vector width: the widest that the machine has is chosen at run time,
- * and all compute the same bits. Three kinds of arithmetic (enum gr_gemm_kind).
+ * and all compute the same bits. Two kinds of arithmetic (enum gr_gemm_kind).
  *
  * Included by: kernel bodies. Thread: any.
  * defines: GR_STRIPE, gr_gemm_kind, gr_gemm, gr_gemm_run
@@ -16,8 +16,7 @@
 #define GR_STRIPE 16
 
 enum gr_gemm_kind {
-  GR_GEMM_PLAIN,      /* a product and a sum, each rounded */
-  GR_GEMM_FUSED,      /* one rounding; for operands of few bits, whose products are exact anyhow */
+  GR_GEMM_FUSED,      /* a product and its sum are rounded once */
   GR_GEMM_DST16       /* fused sums of 16 products from zero, each added to C, which is rounded to bf16: to
                        * nearest, ties away from zero, denormals to +0 */
 };
@@ -35,17 +34,27 @@ typedef struct gr_gemm {
 
 /* ---------------------------------------------------------------- one a machine */
 
-/* Any machine. A product of two floats of at most 16 significant bits each is exact in double and so is,
- * but for what the rounding to float would drop anyway, its sum with a float. */
 #include "isa/any.h"
+typedef double gr_doubles __attribute__((vector_size(32)));
+typedef int64_t gr_longs __attribute__((vector_size(32)));
+
+/* x * y + z of floats, rounded once, where no instruction does it. The product is exact in double. What the sum loses
+ * there is known (Knuth's TwoSum), and makes its last bit odd: so the rounding to float that follows is as of the exact
+ * sum (Boldo, Melquiond: Emulation of FMA and correctly rounded sums). */
+static inline gr_floats_any gr_fused_any(gr_floats_any x, gr_floats_any y, gr_floats_any z) {
+  gr_doubles product = __builtin_convertvector(x, gr_doubles) * __builtin_convertvector(y, gr_doubles);
+  gr_doubles addend = __builtin_convertvector(z, gr_doubles), sum = product + addend, part = sum - product;
+  gr_doubles lost = (product - (sum - part)) + (addend - part);
+  gr_longs bits = (gr_longs)sum, up = (lost > 0) == (sum > 0), even = (bits & 1) - 1;
+  bits += even & ((lost > 0) | (lost < 0)) & (-2 * up - 1);      /* up: -1 or 0; a NaN is neither > nor < */
+  return __builtin_convertvector((gr_doubles)bits, gr_floats_any);
+}
+
 #define GR_ISA_ROWS 4
 #define GR_ISA_STRIPES 1
-typedef double gr_doubles __attribute__((vector_size(32)));
-#define GR_WIDE(x) __builtin_convertvector(x, gr_doubles)
 #undef GR_ISA_FUSED
-#define GR_ISA_FUSED(x, y, z) __builtin_convertvector(GR_WIDE(x) * GR_WIDE(y) + GR_WIDE(z), gr_floats_any)
+#define GR_ISA_FUSED(x, y, z) gr_fused_any(x, y, z)
 #include "gemm_isa.h"
-#undef GR_WIDE
 
 #if defined(__x86_64__)
 #include "isa/avx2.h"

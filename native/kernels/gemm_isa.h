@@ -9,18 +9,9 @@
 
 #define GR_VECTORS (GR_STRIPE / GR_ISA_LANES)      /* of a stripe */
 
-GR_ALWAYS void GR_ISA(gr_multiply_add)(GR_V *sum, float x, const GR_V *row, int kind) {
-  GR_V all = GR_ISA_SPLAT(x);
-  if (kind == GR_GEMM_PLAIN) {
-    *sum += all * *row;
-    return;
-  }
-  *sum = GR_ISA_FUSED(all, *row, *sum);
-}
-
 /* acc[rows][stripes * GR_VECTORS] += A B over k first .. last-1 */
 GR_ALWAYS void GR_ISA(gr_gemm_products)(const gr_gemm *g, const float *a, const float *b, int rows,
-                                        int stripes, int64_t first, int64_t last, int kind, GR_V *acc) {
+                                        int stripes, int64_t first, int64_t last, GR_V *acc) {
   for (int64_t k = first; k < last; ++k) {
     const float *row = b + (g->b_at ? g->b_at[k] : k * GR_STRIPE);
     GR_V in[GR_ISA_STRIPES * GR_VECTORS];
@@ -29,9 +20,10 @@ GR_ALWAYS void GR_ISA(gr_gemm_products)(const gr_gemm *g, const float *a, const 
       in[v] = *(const GR_V *)(row + v / GR_VECTORS * g->b_stripe + v % GR_VECTORS * GR_ISA_LANES);
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i) {
+      GR_V all = GR_ISA_SPLAT(a[i * g->a_row + k]);
 #pragma GCC unroll 8
       for (int v = 0; v < stripes * GR_VECTORS; ++v)
-        GR_ISA(gr_multiply_add)(&acc[i * stripes * GR_VECTORS + v], a[i * g->a_row + k], &in[v], kind);
+        acc[i * stripes * GR_VECTORS + v] = GR_ISA_FUSED(all, in[v], acc[i * stripes * GR_VECTORS + v]);
     }
   }
 }
@@ -56,7 +48,7 @@ GR_ALWAYS void GR_ISA(gr_gemm_tile)(const gr_gemm *g, int64_t row, int64_t strip
         acc[i] = *(GR_V *)(c + i / (stripes * GR_VECTORS) * g->c_row +
                            i % (stripes * GR_VECTORS) * GR_ISA_LANES);
     }
-    GR_ISA(gr_gemm_products)(g, a, b, rows, stripes, k, end, kind, acc);
+    GR_ISA(gr_gemm_products)(g, a, b, rows, stripes, k, end, acc);
 #pragma GCC unroll 32
     for (int i = 0; i < rows * stripes * GR_VECTORS; ++i) {
       GR_V *at = (GR_V *)(c + i / (stripes * GR_VECTORS) * g->c_row +
@@ -85,10 +77,8 @@ GR_ALWAYS void GR_ISA(gr_gemm_all)(const gr_gemm *g, int kind) {
 static inline GR_ISA_TARGET void GR_ISA(gr_gemm_run)(const gr_gemm *g, int kind) {
   if (kind == GR_GEMM_DST16)
     GR_ISA(gr_gemm_all)(g, GR_GEMM_DST16);
-  else if (kind == GR_GEMM_FUSED)
-    GR_ISA(gr_gemm_all)(g, GR_GEMM_FUSED);
   else
-    GR_ISA(gr_gemm_all)(g, GR_GEMM_PLAIN);
+    GR_ISA(gr_gemm_all)(g, GR_GEMM_FUSED);
 }
 
 #undef GR_VECTORS

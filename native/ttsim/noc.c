@@ -79,13 +79,26 @@ static inline uint8_t *next_page(walk *at) {
   return page;
 }
 
+/* Short pages are asked for before they are moved: each bank is a stream of its own, and there are more than a processor
+ * follows. */
+#define AHEAD_BYTES 32
+#define AHEAD_PAGES 24
+
 /* Moves `pages` pages of `bytes`: out of the banks to l1, or with `in` from l1 into them. Inlined for a size that is
  * known, so that a short page costs no call. */
 static inline __attribute__((always_inline)) void move_pages(walk *at, uint8_t *l1, int64_t pages, uint32_t bytes,
                                                              int in) {
-  for (int64_t i = 0; i < pages; ++i, l1 += bytes) {
-    uint8_t *page = next_page(at);
-    memcpy(in ? page : l1, in ? l1 : page, bytes);
+  uint64_t ahead = AHEAD_PAGES * at->page_stride;
+  while (pages > 0) {                 /* a round of the banks */
+    int64_t n = at->banks - at->bank < pages ? at->banks - at->bank : pages;
+    uint8_t *page = at->row + (uint64_t)at->bank * at->bank_stride;
+    for (int64_t i = 0; i < n; ++i, page += at->bank_stride, l1 += bytes) {
+      if (bytes <= AHEAD_BYTES) __builtin_prefetch(page + ahead, in);
+      memcpy(in ? page : l1, in ? l1 : page, bytes);
+    }
+    pages -= n;
+    at->bank = 0;
+    at->row += at->page_stride;
   }
 }
 
@@ -112,9 +125,10 @@ static void count(_Atomic uint64_t *counter, uint64_t n) {
 /* Bytes out of (0) or into (1) each bank that holds some of an interleaved tensor's pages. */
 static void count_banks(gr_device_memory *memory, gr_pages pages, int32_t into) {
   int64_t banks = memory->desc.banks, rounds = pages.count / banks, rest = pages.count % banks;
-  int64_t bank = pages.first % banks, touched = rounds ? banks : rest;
-  for (int64_t i = 0; i < touched; ++i) {
-    count(memory->traffic + 2 * bank + into, (uint64_t)(rounds + (i < rest)) * pages.bytes);
+  int64_t bank = pages.first % banks;
+  if (rounds) count(memory->traffic + 2 * banks + into, (uint64_t)rounds * pages.bytes);
+  for (int64_t i = 0; i < rest; ++i) {
+    count(memory->traffic + 2 * bank + into, pages.bytes);
     if (++bank == banks) bank = 0;
   }
 }

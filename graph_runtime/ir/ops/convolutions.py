@@ -216,6 +216,8 @@ def _transpose_cases():
         ("strided", (1, 3, 7, 35), (3, 4, 3, 2), False, {"strides": (2, 3), "pads": (1, 0, 0, 1)}),
         ("grouped", (1, 6, 5, 40), (6, 2, 3, 3), True, {"group": 3, "dilations": (2, 2), "strides": (2, 1)}),
         ("longer", (1, 2, 4, 5), (2, 3, 2, 2), False, {"strides": (3, 4), "output_padding": (2, 3)}),
+        ("few_pixels", (5, 19, 2, 2), (19, 7, 3, 3), True, {"pads": (1,) * 4}),
+        ("taps", (3, 3, 4, 3), (3, 5, 5, 3), False, {"strides": (2, 1), "pads": (2, 1, 2, 1)}),
         ("empty", (0, 2, 4, 5), (2, 3, 2, 2), True, {}),
     )
     for name, x, w, bias, attrs in cases:
@@ -291,6 +293,7 @@ def _weight_cases():
         ("strided", (1, 2, 9, 35), (1, 3, 4, 11), {"kernel_shape": (3, 5), "strides": (2, 3)}),
         ("grouped", (2, 6, 7, 40), (2, 3, 5, 40), {"kernel_shape": (3, 1), "group": 3}),
         ("dilated", (1, 2, 9, 9), (1, 2, 5, 5), {"kernel_shape": (3, 3), "dilations": (2, 2)}),
+        ("few_pixels", (5, 19, 2, 2), (5, 7, 2, 2), {"kernel_shape": (3, 3), "pads": (1,) * 4}),
     ):
         yield Case(name, (("float32", x), ("float32", grad)), attrs, nmse=_NMSE["float32"])
     for t in rules.FLOATS[1:]:

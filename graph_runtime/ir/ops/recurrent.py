@@ -259,7 +259,7 @@ def _case(op: str, name: str, sizes: Sequence[int], dtype: str = "float32", **at
     make = ("uniform",) * (len(inputs) - bool(flags & 2)) + (f"index:{steps + 1}",) * bool(flags & 2)
     nmse = rules.SUMMED["float32"] | {
         "cpu": 1e-9 if dtypes.to_numpy(dtype).itemsize == 4 else 1e-22,
-        "tt/f32": 1e-10,
+        "tt/f32": 1e-9,
     }
     return Case(name, tuple(inputs), attrs, make=make, nmse=nmse)
 

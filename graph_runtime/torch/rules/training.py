@@ -108,9 +108,9 @@ def mse_loss_backward(e: Any, grad: Any, x: Any, target: Any, reduction: int) ->
     return e.op("multiply", e.op("multiply", off, grad), scalar_like(e, scale, x))
 
 
-def hits(e: Any, target: Any, classes: int, ignore: int | None = None) -> Any:
-    """bool [n, classes]: where the target [n] int32 says so; nowhere in rows of target ``ignore``."""
-    numbers = e.array([-1 if i == ignore else i for i in range(classes)], "int32")
+def hits(e: Any, target: Any, classes: int) -> Any:
+    """bool [n, classes]: where the target [n] int32 says so."""
+    numbers = e.array(list(range(classes)), "int32")
     return e.op("equal", reshape(e, target, (target.shape[0], 1)), reshape(e, numbers, (1, classes)))
 
 
@@ -122,25 +122,40 @@ def _rows(e: Any, x: Any) -> Any:
     return reshape(e, e.op("transpose", x, perm=perm), (math.prod(x.shape) // x.shape[1], x.shape[1]))
 
 
-def _weights(e: Any, hit: Any, weight: Any, dtype: str) -> Any:
-    """[rows, classes] of the weight of each row at its class."""
-    made = cast(e, hit, dtype)
-    return made if weight is None else e.op("multiply", made, reshape(e, weight, (1, hit.shape[1])))
+def _known(e: Any, target: Any, classes: int, ignore: int) -> tuple[Any, Any]:
+    """(a class that there is, bool: whether the target is that one, and not ``ignore``), of each row."""
+    lowest = e.op("maximum", target, scalar_like(e, 0, target))
+    chosen = e.op("minimum", lowest, scalar_like(e, classes - 1, target))
+    known = e.op("equal", chosen, target)
+    if 0 <= ignore < classes:
+        known = e.op("logical_and", known, e.op("not_equal", target, scalar_like(e, ignore, target)))
+    return chosen, known
+
+
+def _weights(e: Any, chosen: Any, known: Any, weight: Any, dtype: str) -> Any:
+    """[rows] of the weight of each row, 0 where its target does not count."""
+    if weight is None:
+        return cast(e, known, dtype)
+    picked = e.op("take", weight, chosen, axis=0)
+    return e.op("where", known, picked, scalar_like(e, 0.0, picked))
 
 
 @rule("nll_loss_forward", "nll_loss2d_forward", indices=(1,))
 def nll_loss_forward(e: Any, x: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
     rows = _rows(e, x)
-    hit = hits(e, reshape(e, target, (rows.shape[0],)), rows.shape[1], ignore_index)
-    picked = e.op("where", hit, rows, scalar_like(e, 0.0, rows))  # scores of other classes may be infinite
-    if weight is not None:
-        picked = e.op("multiply", picked, reshape(e, weight, (1, rows.shape[1])))
-    loss = e.op("negative", e.op("sum", picked, axes=(1,), keepdims=False))
+    count, classes = rows.shape
+    chosen, known = _known(e, reshape(e, target, (count,)), classes, ignore_index)
+    picked = e.op("take_along_axis", rows, reshape(e, chosen, (count, 1)), axis=1)
+    weights = _weights(e, chosen, known, weight, x.dtype)
+    loss = e.op("negative", e.op("multiply", reshape(e, picked, (count,)), weights))
+    loss = e.op(
+        "where", known, loss, scalar_like(e, 0.0, loss)
+    )  # a score that does not count may be infinite
     if reduction == 0:
         return reshape(e, loss, target.shape), scalar_like(e, 0.0, x)
-    count = e.op("sum", _weights(e, hit, weight, x.dtype), axes=(0, 1), keepdims=False)
+    total_weight = e.op("sum", weights, axes=(0,), keepdims=False)
     total = e.op("sum", loss, axes=(0,), keepdims=False)
-    return (e.op("divide", total, count) if reduction == 1 else total), count
+    return (e.op("divide", total, total_weight) if reduction == 1 else total), total_weight
 
 
 @rule("nll_loss_backward", "nll_loss2d_backward", indices=(2,))
@@ -149,11 +164,16 @@ def nll_loss_backward(
 ) -> Any:
     classes = x.shape[0] if len(x.shape) == 1 else x.shape[1]
     rows = math.prod(x.shape) // classes
-    hit = hits(e, reshape(e, target, (rows,)), classes, ignore_index)
+    target = reshape(e, target, (rows,))
+    chosen, known = _known(e, target, classes, ignore_index)
     scale = e.op("negative", e.op("divide", grad, total) if reduction == 1 else grad)
-    scale = reshape(e, scale, (rows, 1)) if reduction == 0 else scale
-    made = e.op("multiply", _weights(e, hit, weight, x.dtype), scale)
-    made = e.op("where", hit, made, scalar_like(e, 0.0, x))  # where no target counts the scale is infinite
+    scale = reshape(e, scale, (rows,)) if reduction == 0 else scale
+    slope = e.op("multiply", _weights(e, chosen, known, weight, x.dtype), scale)
+    slope = e.op(
+        "where", known, slope, scalar_like(e, 0.0, x)
+    )  # where no target counts the scale is infinite
+    hit = hits(e, target, classes)
+    made = e.op("where", hit, reshape(e, slope, (rows, 1)), scalar_like(e, 0.0, x))
     if len(x.shape) <= 2:
         return reshape(e, made, x.shape)
     made = reshape(e, made, (x.shape[0], *x.shape[2:], classes))

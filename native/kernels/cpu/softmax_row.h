@@ -2,8 +2,8 @@
  * instruction set. The last elements of a row are computed as whole lanes, too, of a copy. Sums are kept in GR_SUMS
  * lanes of float for GR_SUMMED elements, then in double: neither the machine nor a long row changes much of them.
  *
- * Included by: normalize.h, attention_panels.h. Thread: any.
- * defines: gr_softmax_row, gr_softmax_row_chosen, gr_softmax_columns_chosen, GR_SUMS, GR_FEW_COLUMNS
+ * Included by: cpu/normalize.h, cpu/attention_panels.h, tt/normalize.h. Thread: any.
+ * defines: gr_softmax_row, gr_softmax_part, gr_softmax_row_chosen, gr_softmax_part_chosen, the passes, gr_softmax_columns_chosen, GR_SUMS, GR_FEW_COLUMNS
  */
 #ifndef GR_CPU_SOFTMAX_ROW_H
 #define GR_CPU_SOFTMAX_ROW_H
@@ -102,6 +102,47 @@ GR_INLINE void gr_softmax_row(const float *x, float *out, int64_t n, int logs, i
   for (int64_t j = 0; j < left; ++j) out[whole + j] = rest[j] * part;
 }
 
+/* The passes over a row that comes in parts. */
+enum { GR_SOFTMAX_GREATEST, GR_SOFTMAX_TOTAL, GR_SOFTMAX_WRITE, GR_SOFTMAX_PASSES };
+
+/* A part of a row in one pass, in place: its share of *most or *total, or the results. `kept`: what the pass before left
+ * in x is there in the next one, so it leaves exponentials. */
+GR_INLINE void gr_softmax_part(float *x, int64_t n, int pass, int logs, int kept, float *most, double *total,
+                               int fused) {
+  float lanes[GR_SUMS], block[GR_SUMMED], top = *most;
+  if (pass == GR_SOFTMAX_GREATEST) {
+    int64_t whole = n / GR_SUMS * GR_SUMS;
+    for (int l = 0; l < GR_SUMS; ++l) lanes[l] = l < n - whole ? x[whole + l] : -INFINITY;
+    for (int64_t j = 0; j < whole; j += GR_SUMS)
+      for (int l = 0; l < GR_SUMS; ++l) lanes[l] = x[j + l] > lanes[l] ? x[j + l] : lanes[l];
+    float found = gr_lanes_max(lanes);
+    *most = found > top ? found : top;          /* a NaN shows in the total */
+  } else if (pass == GR_SOFTMAX_TOTAL) {
+    for (int64_t first = 0; first < n; first += GR_SUMMED) {
+      int64_t count = gr_min(GR_SUMMED, n - first), whole = count / GR_SUMS * GR_SUMS;
+      float *e = logs || !kept ? block : x + first;
+      for (int64_t j = 0; j < count % GR_SUMS; ++j) lanes[j] = x[first + whole + j];
+      for (int64_t j = count % GR_SUMS; j < GR_SUMS; ++j) lanes[j] = -INFINITY;
+      for (int l = 0; l < GR_SUMS; ++l) lanes[l] = gr_exp_below(lanes[l] - top, fused);
+      for (int64_t j = 0; j < count % GR_SUMS; ++j) e[whole + j] = lanes[j];
+      for (int64_t j = count % GR_SUMS; j < GR_SUMS; ++j) lanes[j] = 0;
+      GR_INDEPENDENT
+      for (int64_t j = 0; j < whole; ++j) e[j] = gr_exp_below(x[first + j] - top, fused);
+      for (int64_t j = 0; j < whole; j += GR_SUMS)
+        for (int l = 0; l < GR_SUMS; ++l) lanes[l] += e[j + l];
+      *total += gr_lanes_sum(lanes);
+    }
+  } else if (logs) {
+    float logarithm = (float)log(*total);
+    GR_INDEPENDENT
+    for (int64_t j = 0; j < n; ++j) x[j] = x[j] - top - logarithm;
+  } else {
+    float part = (float)(1 / *total);
+    GR_INDEPENDENT
+    for (int64_t j = 0; j < n; ++j) x[j] = (kept ? x[j] : gr_exp_below(x[j] - top, fused)) * part;
+  }
+}
+
 /* The first `width` lanes; the rest become 0. */
 GR_INLINE void gr_lanes_load(float *lanes, const float *x, int64_t width) {
   if (width == GR_SUMS) {
@@ -193,6 +234,10 @@ GR_INLINE void gr_softmax_narrow(const float *x, float *out, int64_t n, int64_t 
   static __attribute__(attributes) void gr_softmax_row_##isa(const float *x, float *out, int64_t n, int logs) { \
     gr_softmax_row(x, out, n, logs, fused);                                                                    \
   }                                                                                                            \
+  static __attribute__(attributes) void gr_softmax_part_##isa(float *x, int64_t n, int pass, int logs,         \
+                                                              int kept, float *most, double *total) {          \
+    gr_softmax_part(x, n, pass, logs, kept, most, total, fused);                                               \
+  }                                                                                                            \
   static __attribute__(attributes) void gr_softmax_columns_##isa(const float *x, float *out, int64_t n,        \
                                                                  int64_t stride, int64_t width, int logs) {    \
     if (stride == width && width < GR_FEW_COLUMNS)                                                             \
@@ -220,6 +265,17 @@ static void (*gr_softmax_row_chosen(void))(const float *, float *, int64_t, int)
   if (GR_NEON) return gr_softmax_row_neon;
 #endif
   return gr_softmax_row_any;
+}
+
+typedef void (*gr_softmax_part_fn)(float *, int64_t, int, int, int, float *, double *);
+static gr_softmax_part_fn gr_softmax_part_chosen(void) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return gr_softmax_part_avx512;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return gr_softmax_part_avx2;
+#elif defined(__aarch64__)
+  if (GR_NEON) return gr_softmax_part_neon;
+#endif
+  return gr_softmax_part_any;
 }
 
 static void (*gr_softmax_columns_chosen(void))(const float *, float *, int64_t, int64_t, int64_t, int) {

@@ -97,7 +97,7 @@ static inline int32_t gr_tt_attention_sums(const gr_tt_core *c, const gr_tt_atte
                .b_stripe = GR_STRIPE * job->keys, .c = l1->sums, .c_row = job->width};
   GR_TT_TRY(gr_tt_panel_load(c, &job->v, (gr_tt_rect){plane, t0, keys, at.c0, at.nc}, 0, &v, l1->strip));
   if (job->sums.words.exact)
-    gr_tt_exact_products(&job->sums.words, &g, at.nc, gr_tt_own.format, job->v.arg->format);
+    gr_tt_exact_products(&job->sums.words, &g, at.nc, GR_F32, job->v.arg->format);
   else
     gr_tt_attention_product(&job->sums, g, at.nc, l1->weights, job->rows * job->keys, 1, l1->v,
                             job->keys * job->width);
@@ -192,8 +192,8 @@ static inline int32_t gr_tt_attention(const gr_call *call) {
   gr_tt_words words = gr_tt_words_of(call->attrs + 2);
   gr_tt_attention_job job = {.q = gr_tt_view_of(&args[0]), .k = gr_tt_view_of(&args[1]),
                              .v = gr_tt_view_of(&args[2]), .out = gr_tt_view_of(&args[call->nargs - 1]),
-                             .scores = gr_tt_arithmetic_of(words, &args[0], &args[1], GR_SRC_B),
-                             .sums = gr_tt_arithmetic_of(words, &gr_tt_own, &args[2], GR_SRC_B),
+                             .scores = gr_tt_arithmetic_of(words, GR_SRC_B),
+                             .sums = gr_tt_arithmetic_of(words, GR_SRC_B),
                              .causal = call->attrs[1] != 0, .keys = GR_TT_KEYS};
   double scale;
   memcpy(&scale, &call->attrs[0], sizeof scale);

@@ -5,7 +5,8 @@
  * under the window, K = (input channel, row, column of the weight), as the fidelity says (operand.h). The
  * image is not copied for each tap: its planes lie in L1 split by stride, so that a tap is an offset, and all
  * rows of output pixels are one long row; what comes to lie between two rows is not read. Where a plane is one
- * window, the row goes on in the planes of other images, so that weights are moved once for all of them.
+ * window, the row goes on in the planes of other images, so that weights are moved once for all of them; and where
+ * most of it would lie between rows, as with planes of few pixels, each tap is copied, pixels only.
  * A chosen op model (blocking.h) says how many cores share windows (grid rows) and output channels (grid
  * columns, mblock_n x ublock_ct tiles at a time), the steps of K and the L1 that is taken; windows are not
  * pieces of its rows of pixels, since every plane has tiles of its own.
@@ -20,9 +21,10 @@
 #include "tt/operand.h"
 #include "tt/program.h"
 
-#define GR_TT_CONV_UNITS 8    /* units worth having: each reads weights and input anew, so not one a core */
+#define GR_TT_CONV_UNITS 4    /* units worth having: each reads weights and input anew, so not one a core */
 #define GR_TT_CONV_COLS 64    /* most columns of a window */
 #define GR_TT_CONV_PIXELS 1024    /* of a window of several images, what lies between rows counted */
+#define GR_TT_CONV_STAGE 4096     /* floats of planes on their way, where one plane has no more */
 
 /* One dimension of the window: 0 height, 1 width. */
 typedef struct gr_tt_conv_side {
@@ -42,6 +44,8 @@ typedef struct gr_tt_conv_job {
   int64_t block;                            /* output channels at a time */
   int64_t images, rounds;                   /* images at a time, windows of them */
   int64_t lines;                            /* floats of a phase of one image's plane */
+  int packed;                               /* each tap is copied */
+  int64_t pitch, line;                      /* sums from a row of pixels to the next, from an image to the next */
   int64_t plane, area;                      /* floats of an input channel, of an output channel's sums */
   int64_t planes;                           /* input channels in L1 at a time */
   int64_t bands, across, blocks;            /* windows down and across a plane, channel blocks of a group */
@@ -49,25 +53,29 @@ typedef struct gr_tt_conv_job {
 } gr_tt_conv_job;
 
 /* L1 of one core: sums [block][area], image parts [planes][plane], weights parts [block][depth], where each
- * k of the image is, the bias, panels of the epilogue, and what is read before it is put in its place. */
+ * k of the image is, the bias, panels of the epilogue, what is read before it is put in its place, and the taps where
+ * they are copied [area / STRIPE][depth][STRIPE]. */
 typedef struct gr_tt_conv_l1 {
-  float *sums, *x, *w, *bias, *panels, *rows;
+  float *sums, *x, *w, *bias, *panels, *rows, *taps;
   int32_t *at;
 } gr_tt_conv_l1;
 
 /* ---------------------------------------------------------------- a window's image */
 
-/* The input under a window of plane `plane` that begins at output pixel (r0, c0), zeros around the image. */
-static inline int32_t gr_tt_conv_image(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t plane,
-                                       int64_t r0, int64_t c0, float *to) {
+/* The part of a plane that a window looks at which begins at output pixel (r0, c0), and where in the window's image it
+ * goes. */
+static inline gr_tt_rect gr_tt_conv_seen(const gr_tt_conv_job *job, int64_t r0, int64_t c0, int64_t *to) {
   const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
   int64_t top = r0 * h->stride - h->pad, left = c0 * w->stride - w->pad;
   int64_t h0 = gr_tt_greater(top, 0), h1 = gr_tt_lesser(top + h->in, job->x.rows);
   int64_t w0 = gr_tt_greater(left, 0), w1 = gr_tt_lesser(left + w->in, job->x.cols);
-  memset(to, 0, (size_t)(h->in * w->in) * 4);
-  if (h0 >= h1 || w0 >= w1) return GR_OK;
-  gr_tt_rect at = {plane, h0, h1 - h0, w0, w1 - w0};
-  return gr_tt_load(c, &job->x, at, to + (h0 - top) * w->in + w0 - left, w->in);
+  *to = (h0 - top) * w->in + w0 - left;
+  return (gr_tt_rect){0, h0, gr_tt_greater(h1 - h0, 0), w0, gr_tt_greater(w1 - w0, 0)};
+}
+
+/* Planes at a time on their way to the images of a window. */
+static inline int64_t gr_tt_conv_staged(const gr_tt_conv_job *job) {
+  return gr_tt_greater(1, GR_TT_CONV_STAGE / (job->side[0].in * job->side[1].in));
 }
 
 /* One image split into its phases: to[row phase][column phase][images][lines][lines]. */
@@ -83,17 +91,33 @@ static inline void gr_tt_conv_split(const gr_tt_conv_job *job, const float *imag
     }
 }
 
+/* What a window sees of one plane, seen[nr][nc], to its image, zeros around it. image: [in][in] for what is split. */
+static inline void gr_tt_conv_put(const gr_tt_conv_job *job, gr_tt_rect at, int64_t first, const float *seen,
+                                  float *image, float *to) {
+  const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
+  int whole = h->stride == 1 && w->stride == 1;
+  float *in = whole ? to : image;
+  if (at.nr < h->in || at.nc < w->in) memset(in, 0, (size_t)(h->in * w->in) * 4);
+  for (int64_t r = 0; r < at.nr; ++r)
+    for (int64_t j = 0; j < at.nc; ++j) in[first + r * w->in + j] = seen[r * at.nc + j];
+  if (!whole) gr_tt_conv_split(job, image, to);
+}
+
 /* Input channels first .. first+count-1, counted over the batch, of each of `images` images. */
 static inline int32_t gr_tt_conv_planes(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t first,
                                         int64_t count, int64_t images, int64_t r0, int64_t c0,
                                         const gr_tt_conv_l1 *l1) {
-  int whole = job->side[0].stride == 1 && job->side[1].stride == 1;
-  for (int64_t ch = 0; ch < count; ++ch)
-    for (int64_t i = 0; i < images; ++i) {
-      float *to = l1->x + ch * job->plane + i * job->lines;
-      int64_t plane = first + i * job->groups * job->channels + ch;
-      GR_TT_TRY(gr_tt_conv_image(c, job, plane, r0, c0, whole ? to : l1->rows));
-      if (!whole) gr_tt_conv_split(job, l1->rows, to);
+  int64_t place, staged = gr_tt_conv_staged(job);
+  gr_tt_rect at = gr_tt_conv_seen(job, r0, c0, &place);
+  float *image = l1->rows + gr_tt_greater(GR_TT_CONV_STAGE, job->side[0].in * job->side[1].in);
+  for (int64_t i = 0; i < images; ++i)
+    for (int64_t ch = 0, n; ch < count; ch += n) {
+      n = gr_tt_lesser(staged, count - ch);
+      at.plane = first + i * job->groups * job->channels + ch;
+      if (at.nr * at.nc > 0) GR_TT_TRY(gr_tt_load_planes(c, &job->x, at, n, l1->rows));
+      for (int64_t k = 0; k < n; ++k)
+        gr_tt_conv_put(job, at, place, l1->rows + k * at.nr * at.nc, image,
+                       l1->x + (ch + k) * job->plane + i * job->lines);
     }
   gr_tt_parts_take(&job->how.passes, GR_SRC_B, l1->x, job->planes * job->plane);
   return GR_OK;
@@ -111,6 +135,41 @@ static inline void gr_tt_conv_offsets(const gr_tt_conv_job *job, int64_t k0, int
   }
 }
 
+/* Copies `rows` rows of `cols` pixels of each image under one tap to pixel after pixel in to[pixel / STRIPE * stripe +
+ * pixel % STRIPE]. Inlined for a number that is known and divides a stripe. */
+static inline __attribute__((always_inline)) void gr_tt_conv_pixels(const gr_tt_conv_job *job, const float *from,
+                                                                    int64_t images, int64_t cols, int64_t stripe,
+                                                                    float *to) {
+  int64_t p = 0, rows = job->side[0].out, pitch = job->side[1].lines;
+  for (int64_t i = 0; i < images; ++i)
+    for (int64_t r = 0; r < rows; ++r) {
+      const float *row = from + i * job->lines + r * pitch;
+      if (GR_STRIPE % cols == 0) {
+        memcpy(to + p / GR_STRIPE * stripe + p % GR_STRIPE, row, (size_t)cols * 4);
+        p += cols;
+      } else {
+        for (int64_t j = 0; j < cols; ++j, ++p) to[p / GR_STRIPE * stripe + p % GR_STRIPE] = row[j];
+      }
+    }
+  for (; p % GR_STRIPE != 0; ++p) to[p / GR_STRIPE * stripe + p % GR_STRIPE] = 0.0f;
+}
+
+/* n of K, which begin at l1->at, as taps that are copied. */
+GR_TT_APART void gr_tt_conv_pack(const gr_tt_conv_job *job, int64_t n, int64_t images, const gr_tt_conv_l1 *l1) {
+  int64_t cols = job->side[1].out, stripe = GR_STRIPE * job->depth;
+  for (int64_t k = 0; k < n; ++k) {
+    const float *from = l1->x + l1->at[k];
+    float *to = l1->taps + k * GR_STRIPE;
+    switch (cols) {
+      case 1: gr_tt_conv_pixels(job, from, images, 1, stripe, to); break;
+      case 2: gr_tt_conv_pixels(job, from, images, 2, stripe, to); break;
+      case 4: gr_tt_conv_pixels(job, from, images, 4, stripe, to); break;
+      case 8: gr_tt_conv_pixels(job, from, images, 8, stripe, to); break;
+      default: gr_tt_conv_pixels(job, from, images, cols, stripe, to);
+    }
+  }
+}
+
 /* ---------------------------------------------------------------- weights */
 
 /* k0 .. k0+n-1 of output channel o as to[n]. Rows of a weight are pages, one after the other. */
@@ -120,6 +179,8 @@ static inline int32_t gr_tt_conv_weight_row(const gr_tt_core *c, const gr_tt_con
   int64_t taps = v->rows * v->cols;
   if (v->arg->layout != GR_TILE) {
     int64_t first = k0 / v->cols, pages = gr_tt_ceil_div(k0 + n, v->cols) - first;
+    if (v->arg->format == GR_F32 && k0 % v->cols == 0 && n % v->cols == 0)
+      return c->env->page_read(c->env, &c->core, v->arg, o * job->channels * v->rows + first, pages, to);
     GR_TT_TRY(c->env->page_read(c->env, &c->core, v->arg, o * job->channels * v->rows + first, pages, rows));
     gr_tt_unpack_row(v->arg->format, (const uint8_t *)rows, k0 - first * v->cols, n, (uint32_t *)(void *)to);
     return GR_OK;
@@ -134,8 +195,14 @@ static inline int32_t gr_tt_conv_weight_row(const gr_tt_core *c, const gr_tt_con
 
 static inline int32_t gr_tt_conv_weights(const gr_tt_core *c, const gr_tt_conv_job *job, int64_t first,
                                          int64_t count, int64_t k0, int64_t n, const gr_tt_conv_l1 *l1) {
-  for (int64_t o = 0; o < count; ++o)
-    GR_TT_TRY(gr_tt_conv_weight_row(c, job, first + o, k0, n, l1->rows, l1->w + o * job->depth));
+  const gr_tt_view *v = &job->w;
+  if (v->arg->layout != GR_TILE && v->arg->format == GR_F32 && n == job->k && n == job->depth) {
+    int64_t pages = job->channels * v->rows;
+    GR_TT_TRY(c->env->page_read(c->env, &c->core, v->arg, first * pages, count * pages, l1->w));
+  } else {
+    for (int64_t o = 0; o < count; ++o)
+      GR_TT_TRY(gr_tt_conv_weight_row(c, job, first + o, k0, n, l1->rows, l1->w + o * job->depth));
+  }
   gr_tt_parts_take(&job->how.passes, GR_SRC_A, l1->w, job->block * job->depth);
   return GR_OK;
 }
@@ -150,10 +217,10 @@ typedef struct gr_tt_conv_window {
 
 static inline int32_t gr_tt_conv_store(const gr_tt_core *c, const gr_tt_conv_job *job, gr_tt_conv_window at,
                                        const gr_tt_conv_l1 *l1) {
-  int64_t channel = at.group * job->outputs + at.first, pitch = job->side[1].lines;
+  int64_t channel = at.group * job->outputs + at.first, pitch = job->pitch;
   for (int64_t o = 0; o < at.count; ++o)
     for (int64_t i = 0; i < at.images; ++i) {
-      float *sums = l1->sums + o * job->area + i * job->lines;
+      float *sums = l1->sums + o * job->area + i * job->line;
       int64_t plane = (at.image + i) * job->groups * job->outputs + channel + o;
       gr_tt_rect to = {plane, at.r0, at.nr, at.c0, at.nc};
       gr_tt_finish(&job->how, job->bias.arg != NULL ? l1->bias + o : NULL, 0, sums, at.nr * pitch);
@@ -161,6 +228,13 @@ static inline int32_t gr_tt_conv_store(const gr_tt_core *c, const gr_tt_conv_job
       GR_TT_TRY(gr_tt_store(c, &job->y, to, sums, pitch, 0));
     }
   return GR_OK;
+}
+
+/* Of what is read before it is put in its place: planes and an image, or a row of weights. */
+static inline int64_t gr_tt_conv_rows_floats(const gr_tt_conv_job *job) {
+  const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
+  int64_t weights = gr_tt_greater(job->depth + 2 * w->taps, h->taps * w->taps);
+  return gr_tt_up(gr_tt_greater(weights, gr_tt_greater(GR_TT_CONV_STAGE, h->in * w->in) + h->in * w->in), GR_STRIPE);
 }
 
 static inline gr_tt_conv_l1 gr_tt_conv_layout(const gr_tt_core *c, const gr_tt_conv_job *job) {
@@ -171,7 +245,8 @@ static inline gr_tt_conv_l1 gr_tt_conv_layout(const gr_tt_core *c, const gr_tt_c
   l1.bias = l1.w + p->parts[GR_SRC_A] * job->block * job->depth;
   l1.at = (int32_t *)(void *)(l1.bias + job->block);
   l1.panels = (float *)(void *)(l1.at + job->depth);
-  l1.rows = l1.panels + gr_tt_program_floats(&job->program, job->side[1].lines);
+  l1.rows = l1.panels + gr_tt_program_floats(&job->program, job->pitch);
+  l1.taps = l1.rows + gr_tt_conv_rows_floats(job);
   return l1;
 }
 
@@ -188,7 +263,7 @@ static inline int32_t gr_tt_conv_begin(const gr_tt_core *c, const gr_tt_conv_job
 
 static inline int32_t gr_tt_conv_make(const gr_tt_core *c, const gr_tt_conv_job *job, gr_tt_conv_window at) {
   gr_tt_conv_l1 l1 = gr_tt_conv_layout(c, job);
-  int64_t taps = job->side[0].taps * job->side[1].taps, pitch = job->side[1].lines;
+  int64_t taps = job->side[0].taps * job->side[1].taps, pitch = job->pitch;
   int64_t plane = (at.image * job->groups + at.group) * job->channels;
   GR_TT_TRY(gr_tt_conv_begin(c, job, at, &l1));
   for (int64_t k0 = 0; k0 < job->k; k0 += job->depth) {
@@ -200,9 +275,11 @@ static inline int32_t gr_tt_conv_make(const gr_tt_core *c, const gr_tt_conv_job 
     GR_TT_TRY(gr_tt_conv_planes(c, job, plane + first, (k0 + n - 1) / taps + 1 - first, at.images, at.r0, at.c0,
                                 &l1));
     GR_TT_TRY(gr_tt_conv_weights(c, job, at.group * job->outputs + at.first, at.count, k0, n, &l1));
-    int64_t row = (at.images - 1) * job->lines + (at.nr - 1) * pitch + at.nc;
+    if (job->packed) gr_tt_conv_pack(job, n, at.images, &l1);
+    int64_t row = (at.images - 1) * job->line + (at.nr - 1) * pitch + at.nc;
     gr_gemm g = {.rows = at.count, .stripes = gr_tt_ceil_div(row, GR_STRIPE), .k = n, .a = l1.w, .a_row = job->depth,
                  .b = l1.x, .b_stripe = GR_STRIPE, .b_at = l1.at, .c = l1.sums, .c_row = job->area};
+    if (job->packed) g.b = l1.taps, g.b_stripe = GR_STRIPE * job->depth, g.b_at = NULL;
     gr_tt_products(&job->how, g, job->block * job->depth, job->planes * job->plane);
   }
   return gr_tt_conv_store(c, job, at, &l1);
@@ -257,11 +334,9 @@ static inline void gr_tt_conv_side_of(gr_tt_conv_side *s, int64_t out) {
 
 static inline int64_t gr_tt_conv_floats(const gr_tt_conv_job *job) {
   const gr_passes *p = &job->how.passes;
-  const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
-  int64_t rows = gr_tt_greater(job->depth + 2 * w->taps, h->taps * w->taps);
   return job->block * job->area + p->parts[GR_SRC_B] * job->planes * job->plane + 2 * GR_STRIPE +
-         p->parts[GR_SRC_A] * job->block * job->depth + job->block + job->depth +
-         gr_tt_greater(rows, h->in * w->in) + gr_tt_program_floats(&job->program, w->lines);
+         p->parts[GR_SRC_A] * job->block * job->depth + job->block + job->depth + gr_tt_conv_rows_floats(job) +
+         gr_tt_program_floats(&job->program, job->pitch) + (job->packed ? job->area * job->depth : 0);
 }
 
 static inline void gr_tt_conv_set_depth(gr_tt_conv_job *job, int64_t depth) {
@@ -276,6 +351,17 @@ static inline void gr_tt_conv_images(gr_tt_conv_job *job, int several) {
   int64_t most = several ? gr_tt_greater(1, GR_TT_CONV_PIXELS / job->lines) : 1;
   job->images = gr_tt_ceil_div(images, gr_tt_ceil_div(images, most));
   job->rounds = gr_tt_ceil_div(images, job->images);
+}
+
+/* How the sums of an output channel lie. Taps are copied where that leaves less than two thirds of the sums, and each
+ * window is a plane. */
+static inline void gr_tt_conv_lines(gr_tt_conv_job *job, int64_t height, int64_t width) {
+  int64_t apart = gr_tt_up((job->images - 1) * job->lines + height * job->side[1].lines, GR_STRIPE);
+  int64_t together = gr_tt_up(job->images * height * width, GR_STRIPE);
+  job->packed = job->bands * job->across == 1 && job->how.passes.parts[GR_SRC_B] == 1 && 3 * together < 2 * apart;
+  job->area = job->packed ? together : apart;
+  job->pitch = job->packed ? width : job->side[1].lines;
+  job->line = job->packed ? height * width : job->lines;
 }
 
 /* Rows, columns and channels of a window and the step of K, so that its L1 stays in its share. K is cut at
@@ -296,7 +382,7 @@ static inline void gr_tt_conv_plan(gr_tt_conv_job *job, uint64_t room) {
   job->block = gr_tt_greater(gr_tt_lesser(job->outputs, 16), gr_tt_ceil_div(job->outputs, pieces));
   if (n->grid[0] > 0) job->block = gr_tt_lesser(job->outputs, 32 * n->mblock[1] * n->ublock[1]);
   job->plane = job->side[0].phases * job->side[1].phases * job->images * job->lines;
-  job->area = gr_tt_up((job->images - 1) * job->lines + height * job->side[1].lines, GR_STRIPE);
+  gr_tt_conv_lines(job, height, width);
   int64_t all = gr_tt_greater(1, job->k);
   gr_tt_conv_set_depth(job, n->grid[0] > 0 ? gr_tt_lesser(gr_tt_up(all, 32), 32 * n->u_kt) : all);
   for (;;) {
@@ -321,7 +407,7 @@ static inline int32_t gr_tt_conv2d(const gr_call *call) {
   const gr_arg *x = &call->args[0], *w = &call->args[1], *y = &call->args[call->nargs - 1];
   const int64_t *words = call->attrs;
   gr_tt_conv_job job = {.x = gr_tt_view_of(x), .w = gr_tt_view_of(w), .y = gr_tt_view_of(y),
-                        .how = gr_tt_arithmetic_of(gr_tt_words_of(gr_steps_end(words + 9)), w, x, GR_SRC_A),
+                        .how = gr_tt_arithmetic_of(gr_tt_words_of(gr_steps_end(words + 9)), GR_SRC_A),
                         .groups = words[8]};
   job.program = gr_tt_program_of(call, words + 9, job.how.words.dst_bits);
   const gr_tt_words *n = &job.how.words;

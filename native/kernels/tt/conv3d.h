@@ -47,7 +47,7 @@ static inline void gr_tt_conv3d_multiply(gr_tt_conv3d_window *t) {
   const gr_tt_gradient_job *job = &t->job->of;
   gr_gemm g = {.rows = t->outputs, .stripes = gr_tt_ceil_div(t->at.nr * t->at.nc, GR_STRIPE), .k = t->k, .a = t->a,
                .a_row = job->depth, .b = t->b, .b_stripe = GR_STRIPE * job->depth, .c = t->sums, .c_row = job->area};
-  if (t->k > 0) gr_gemm_run(&g, job->kind);
+  if (t->k > 0) gr_gemm_run(&g, GR_GEMM_FUSED);
   t->k = 0;
 }
 
@@ -146,7 +146,7 @@ static inline int32_t gr_tt_conv3d(const gr_call *call) {
   const int64_t *words = call->attrs;
   const gr_arg *args = call->args, *y = &args[call->nargs - 1];
   gr_tt_conv3d_job job = {.of = {.x = gr_tt_view_of(&args[0]), .w = gr_tt_view_of(&args[1]), .y = gr_tt_view_of(y),
-                                 .groups = words[9], .kind = gr_tt_gradient_kind(&args[0], &args[1])}};
+                                 .groups = words[9]}};
   gr_tt_gradient_job *of = &job.of;
   gr_tt_gradient_side *h = &of->side[0], *w = &of->side[1], *sides[3] = {&job.deep, h, w};
   if (of->y.outer * of->y.rows * of->y.cols == 0) return GR_OK;

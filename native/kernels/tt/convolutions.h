@@ -15,7 +15,7 @@
 #include "gemm.h"
 #include "tt/work.h"
 
-#define GR_TT_GRADIENT_UNITS 8        /* units worth having: each reads the input, or the gradient, anew */
+#define GR_TT_GRADIENT_UNITS 4        /* units worth having: each reads the input, or the gradient, anew */
 #define GR_TT_GRADIENT_OUTPUTS 128    /* most output channels at a time */
 #define GR_TT_GRADIENT_COLS 64        /* most columns of a window of conv_transpose2d */
 #define GR_TT_GRADIENT_PIXELS 1024    /* of a window of several images */
@@ -42,12 +42,7 @@ typedef struct gr_tt_gradient_job {
   int64_t bands;                      /* windows down a plane */
   int64_t depth;                      /* of K at a time */
   int64_t area;                       /* floats of an output channel's sums */
-  int kind;                           /* enum gr_gemm_kind */
 } gr_tt_gradient_job;
-
-static inline int gr_tt_gradient_kind(const gr_arg *a, const gr_arg *b) {
-  return a->format != GR_F32 && b->format != GR_F32 ? GR_GEMM_FUSED : GR_GEMM_PLAIN;
-}
 
 /* Element (row, column) of a matrix in stripes [columns / STRIPE][depth][STRIPE]. */
 static inline float *gr_tt_striped(float *b, int64_t depth, int64_t row, int64_t column) {
@@ -104,13 +99,14 @@ static inline int64_t gr_tt_transposed_phase(const gr_tt_gradient_side *s, int64
 /* A window while it is made: pixels (first[0], first[1]) .. of the planes of `outputs` channels from `output` on, of
  * some images. In L1: sums [block][area], the images for the product [pixels / STRIPE][depth][STRIPE] and a row of it
  * [pixels], weights for it [block][depth], input pixels [chunk][images][in][in], weights [chunk][block][taps], the
- * bias [block], planes of the window [staged][out][out]. */
+ * bias [block], planes of the window [staged][out][out], the taps of a phase [taps]. */
 typedef struct gr_tt_transposed {
   const gr_tt_core *c;
   const gr_tt_gradient_job *job;
   int64_t image, images, group, output, outputs, first[2], count[2];
   int64_t lo[2], seen[2];              /* of the input */
   float *sums, *b, *row, *a, *x, *w, *bias, *stage;
+  int32_t *taps;
 } gr_tt_transposed;
 
 static inline int32_t gr_tt_transposed_load(const gr_tt_transposed *t, int64_t ch0, int64_t channels) {
@@ -155,28 +151,68 @@ static inline void gr_tt_transposed_row(const gr_tt_transposed *t, int64_t k, in
     memcpy(gr_tt_striped(t->b, t->job->depth, k, p), t->row + p, GR_STRIPE * 4);
 }
 
-/* Adds what `channels` channels give to the pixels of one phase, whose sums begin at `sums`. */
+/* n floats, inlined for numbers of taps that are frequent. */
+static inline void gr_tt_copy_taps(float *to, const float *from, int64_t n) {
+  if (n == 1)
+    *to = *from;
+  else if (n == 9)
+    memcpy(to, from, 36);
+  else
+    memcpy(to, from, (size_t)n * 4);
+}
+
+/* The weights of steps k0 .. k1-1 as the product reads them, a[block][depth]: k is tap taps[k % count] of channel
+ * k / count. */
+static inline void gr_tt_transposed_weights(const gr_tt_transposed *t, const int32_t *taps, int64_t count, int64_t k0,
+                                            int64_t k1) {
+  const gr_tt_gradient_job *job = t->job;
+  int64_t each = job->side[0].taps * job->side[1].taps;
+  for (int64_t o = 0; o < t->outputs; ++o)
+    for (int64_t k = k0, n; k < k1; k += n) {
+      int64_t first = k % count;
+      const float *from = t->w + (k / count * job->block + o) * each;
+      float *to = t->a + o * job->depth + k - k0;
+      n = gr_tt_lesser(count - first, k1 - k);
+      if (count == each)
+        gr_tt_copy_taps(to, from + first, n);
+      else
+        for (int64_t j = 0; j < n; ++j) to[j] = from[taps[first + j]];
+    }
+}
+
+/* The taps that pixels of phase (a, b) see: their number. */
+static inline int64_t gr_tt_transposed_taps(const gr_tt_gradient_job *job, int64_t a, int64_t b, int32_t *taps) {
+  const gr_tt_gradient_side *h = &job->side[0], *w = &job->side[1];
+  int64_t count = 0;
+  for (int64_t p = 0; p < h->taps; ++p)
+    for (int64_t q = 0; q < w->taps; ++q)
+      if (p * h->dilation % h->stride == a && q * w->dilation % w->stride == b)
+        taps[count++] = (int32_t)(p * w->taps + q);
+  return count;
+}
+
+/* Adds what `channels` channels give to the pixels of one phase, whose sums begin at `sums`. Steps of K are of whole
+ * channels where that fits. */
 static inline void gr_tt_transposed_add(const gr_tt_transposed *t, int64_t channels, int64_t a, int64_t b,
                                         float *sums) {
   const gr_tt_gradient_job *job = t->job;
   const gr_tt_gradient_side *h = &job->side[0], *w = &job->side[1];
-  int64_t r, col, rows = gr_tt_transposed_phase(h, a, t->first[0], t->count[0], &r), k = 0;
-  int64_t cols = gr_tt_transposed_phase(w, b, t->first[1], t->count[1], &col), taps = h->taps * w->taps;
-  gr_gemm g = {.rows = t->outputs, .stripes = gr_tt_ceil_div(t->images * rows * cols, GR_STRIPE), .a = t->a,
-               .a_row = job->depth, .b = t->b, .b_stripe = GR_STRIPE * job->depth, .c = sums, .c_row = job->area};
-  for (int64_t i = 0; i < channels * taps; ++i) {
-    int64_t p = i % taps / w->taps, q = i % w->taps, ch = i / taps;
-    if (p * h->dilation % h->stride == a && q * w->dilation % w->stride == b) {
-      gr_tt_transposed_row(t, k, ch, (r + h->pad - p * h->dilation) / h->stride - t->lo[0],
+  int64_t r, col, rows = gr_tt_transposed_phase(h, a, t->first[0], t->count[0], &r);
+  int64_t cols = gr_tt_transposed_phase(w, b, t->first[1], t->count[1], &col);
+  int64_t count = gr_tt_transposed_taps(job, a, b, t->taps), all = channels * count;
+  int64_t step = job->depth >= count && count > 0 ? job->depth / count * count : job->depth;
+  for (int64_t k0 = 0, k1; k0 < all; k0 = k1) {
+    k1 = gr_tt_lesser(all, k0 + step);
+    for (int64_t k = k0; k < k1; ++k) {
+      int64_t p = t->taps[k % count] / w->taps, q = t->taps[k % count] % w->taps;
+      gr_tt_transposed_row(t, k - k0, k / count, (r + h->pad - p * h->dilation) / h->stride - t->lo[0],
                            (col + w->pad - q * w->dilation) / w->stride - t->lo[1], rows, cols);
-      for (int64_t o = 0; o < t->outputs; ++o)
-        t->a[o * job->depth + k] = t->w[(ch * job->block + o) * taps + i % taps];
-      ++k;
     }
-    if (k == 0 || (k < job->depth && i + 1 < channels * taps)) continue;
-    g.k = k;
-    gr_gemm_run(&g, job->kind);
-    k = 0;
+    gr_tt_transposed_weights(t, t->taps, count, k0, k1);
+    gr_gemm g = {.rows = t->outputs, .stripes = gr_tt_ceil_div(t->images * rows * cols, GR_STRIPE), .k = k1 - k0,
+                 .a = t->a, .a_row = job->depth, .b = t->b, .b_stripe = GR_STRIPE * job->depth, .c = sums,
+                 .c_row = job->area};
+    gr_gemm_run(&g, GR_GEMM_FUSED);
   }
 }
 
@@ -247,11 +283,12 @@ static inline int64_t gr_tt_transposed_layout(const gr_tt_gradient_job *job, flo
   int64_t pixels = gr_tt_transposed_pixels(job), b = job->block * job->area, row = b + pixels * job->depth;
   int64_t a = row + pixels, x = a + job->block * job->depth, of_w = x + job->chunk * job->images * h->in * w->in;
   int64_t bias = of_w + job->chunk * job->block * h->taps * w->taps, stage = bias + job->block;
+  int64_t taps = stage + gr_tt_stage_floats(h->out * w->out);
   if (t != NULL) {
     t->sums = at, t->b = at + b, t->row = at + row, t->a = at + a, t->x = at + x, t->w = at + of_w;
-    t->bias = at + bias, t->stage = at + stage;
+    t->bias = at + bias, t->stage = at + stage, t->taps = (int32_t *)(void *)(at + taps);
   }
-  return stage + gr_tt_stage_floats(h->out * w->out);
+  return taps + h->taps * w->taps;
 }
 
 /* Some output channels of a band of rows of some images, window after window along it. */
@@ -276,8 +313,7 @@ static inline int32_t gr_tt_transposed_unit(const gr_tt_core *c, const void *ctx
 static inline gr_tt_gradient_job gr_tt_gradient_of(const gr_call *call, const gr_arg *taps) {
   const int64_t *words = call->attrs;
   gr_tt_gradient_job job = {.x = gr_tt_view_of(&call->args[0]), .w = gr_tt_view_of(&call->args[1]),
-                            .y = gr_tt_view_of(&call->args[call->nargs - 1]), .groups = words[6],
-                            .kind = gr_tt_gradient_kind(&call->args[0], &call->args[1])};
+                            .y = gr_tt_view_of(&call->args[call->nargs - 1]), .groups = words[6]};
   for (int d = 0; d < 2; ++d)
     job.side[d] = (gr_tt_gradient_side){.stride = words[d], .pad = words[2 + d], .dilation = words[4 + d],
                                         .taps = taps->shape[2 + d]};
@@ -400,7 +436,7 @@ static inline int32_t gr_tt_weight_unit(const gr_tt_core *c, const void *ctx, in
         gr_gemm g = {.rows = t.outputs, .stripes = gr_tt_ceil_div(t.channels * h->taps * w->taps, GR_STRIPE),
                      .k = count * at.nr * at.nc, .a = t.a, .a_row = job->depth, .b = t.b,
                      .b_stripe = GR_STRIPE * job->depth, .c = t.sums, .c_row = job->area};
-        gr_gemm_run(&g, job->kind);
+        gr_gemm_run(&g, GR_GEMM_FUSED);
       }
   for (int64_t o = 0; o < t.outputs; ++o) {
     gr_tt_rect to = {(t.output + o) * job->channels + ch0, 0, job->y.rows, 0, job->y.cols};

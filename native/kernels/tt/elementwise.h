@@ -28,18 +28,19 @@ static inline int32_t gr_tt_binary_panel(const gr_tt_core *c, const void *ctx, c
   uint32_t *a = (uint32_t *)(void *)c->space, *b = a + cut->height * cut->width;
   GR_TT_TRY(gr_tt_load_broadcast(c, &job->in[0], &cut->view, at, a, cut->width));
   GR_TT_TRY(gr_tt_load_broadcast(c, &job->in[1], &cut->view, at, b, cut->width));
-  for (int64_t r = 0; r < at.nr; ++r) job->apply(a + r * cut->width, b + r * cut->width, at.nc);
+  int64_t length, runs = gr_tt_runs(cut, at, &length);
+  for (int64_t r = 0; r < runs; ++r) job->apply(a + r * cut->width, b + r * cut->width, length);
   return gr_tt_store(c, &cut->view, at, a, cut->width, 0);
 }
 
 /* words: of an op of the matrix unit, else NULL */
 static inline int32_t gr_tt_binary(const gr_call *call, const int64_t *words, gr_tt_pairwise floats,
                                    gr_tt_pairwise ints) {
-  gr_tt_panels cut = gr_tt_cut(call, &call->args[2], 2);
-  gr_tt_binary_job job = {{gr_tt_view_of(&call->args[0]), gr_tt_view_of(&call->args[1])},
-                          gr_tt_is_float(call->args[0].format) ? floats : ints};
   gr_tt_words chosen = {0};
   if (words != NULL) chosen = gr_tt_words_of(words);
+  gr_tt_panels cut = (chosen.grid[0] > 0 ? gr_tt_cut : gr_tt_cut_elements)(call, &call->args[2], 2);
+  gr_tt_binary_job job = {{gr_tt_view_of(&call->args[0]), gr_tt_view_of(&call->args[1])},
+                          gr_tt_is_float(call->args[0].format) ? floats : ints};
   return gr_tt_run_pairs(call, &chosen, &cut, 2 * gr_tt_bytes(cut.height, cut.width), gr_tt_binary_panel,
                          &job);
 }
@@ -110,12 +111,13 @@ static inline int32_t gr_tt_unary_panel(const gr_tt_core *c, const void *ctx, co
   const gr_tt_unary_job *job = (const gr_tt_unary_job *)ctx;
   uint32_t *x = (uint32_t *)(void *)c->space;
   GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
-  for (int64_t r = 0; r < at.nr; ++r) job->apply(x + r * cut->width, at.nc, job->call);
+  int64_t length, runs = gr_tt_runs(cut, at, &length);
+  for (int64_t r = 0; r < runs; ++r) job->apply(x + r * cut->width, length, job->call);
   return gr_tt_store(c, &cut->view, at, x, cut->width, 0);
 }
 
 static inline int32_t gr_tt_unary(const gr_call *call, gr_tt_map apply) {
-  gr_tt_panels cut = gr_tt_cut(call, &call->args[1], 1);
+  gr_tt_panels cut = gr_tt_cut_elements(call, &call->args[1], 1);
   gr_tt_unary_job job = {call, gr_tt_view_of(&call->args[0]), apply};
   return gr_tt_run_panels(call, &cut, gr_tt_bytes(cut.height, cut.width), gr_tt_unary_panel, &job);
 }
@@ -146,14 +148,16 @@ static inline void gr_tt_cast_row(void *data, int64_t n, const gr_call *call) {
   int was_float = gr_tt_is_float(from->format), is_float = gr_tt_is_float(to->format);
   int64_t least, most;
   gr_tt_limits(to->dtype, &least, &most);
-  for (int64_t i = 0; i < n; ++i) {
-    if (to->dtype == GR_BOOL)
-      x[i] = was_float ? gr_float_of(x[i]) != 0.0f : x[i] != 0;
-    else if (was_float && !is_float)
-      x[i] = gr_tt_float_to_int(gr_float_of(x[i]), least, most);
-    else if (!was_float && is_float)
-      x[i] = gr_bits_of(from->dtype == GR_U32 ? (float)x[i] : (float)(int32_t)x[i]);
-  }
+  if (to->dtype == GR_BOOL && was_float)
+    for (int64_t i = 0; i < n; ++i) x[i] = gr_float_of(x[i]) != 0.0f;
+  else if (to->dtype == GR_BOOL)
+    for (int64_t i = 0; i < n; ++i) x[i] = x[i] != 0;
+  else if (was_float && !is_float)
+    for (int64_t i = 0; i < n; ++i) x[i] = gr_tt_float_to_int(gr_float_of(x[i]), least, most);
+  else if (!was_float && is_float && from->dtype == GR_U32)
+    for (int64_t i = 0; i < n; ++i) x[i] = gr_bits_of((float)x[i]);
+  else if (!was_float && is_float)
+    for (int64_t i = 0; i < n; ++i) x[i] = gr_bits_of((float)(int32_t)x[i]);
 }
 
 /* gr-kernel: tt/cast */

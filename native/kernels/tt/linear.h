@@ -117,7 +117,7 @@ static inline int32_t gr_tt_product_run(const gr_call *call, const int64_t *word
                              job->program};
     return gr_tt_exact_matmul(call, job->out.arg, &exact);
   }
-  job->how = gr_tt_arithmetic_of(how, job->a.arg, job->b.arg, GR_SRC_B);
+  job->how = gr_tt_arithmetic_of(how, GR_SRC_B);
   gr_tt_blocks *blocks = &job->blocks;
   *blocks = gr_tt_blocks_of(call, &job->how.words, &job->out, job->k);
   uint64_t share = gr_tt_blocks_share(call, &job->how.words), room = share > 0 ? share : GR_TT_BLOCK_BYTES;

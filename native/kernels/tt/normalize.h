@@ -10,6 +10,7 @@
 
 #include <math.h>
 
+#include "cpu/softmax_row.h"
 #include "tt/work.h"
 
 /* A tensor that is only normalised: its input and output have one shape, so one cut serves both. */
@@ -43,20 +44,18 @@ static inline gr_tt_rect gr_tt_step_rect(const gr_tt_panels *cut, gr_tt_rect pan
 
 /* ---------------------------------------------------------------- softmax */
 
-enum { GR_TT_GREATEST, GR_TT_TOTAL, GR_TT_WRITE, GR_TT_PASSES };
-
 /* One element's share of a pass, and what is in its place after it. To the last pass it comes as the
  * exponential that the one before left there, or, where the panel was read anew, as it was. */
 static inline float gr_tt_softmax_one(int logarithm, int pass, int anew, float x, float *most,
                                       double *total) {
-  if (logarithm && pass == GR_TT_WRITE) return (float)((double)(x - *most) - log(*total));
-  if (pass == GR_TT_GREATEST) {
+  if (logarithm && pass == GR_SOFTMAX_WRITE) return (float)((double)(x - *most) - log(*total));
+  if (pass == GR_SOFTMAX_GREATEST) {
     *most = x > *most ? x : *most;             /* a NaN shows in the total */
     return x;
   }
-  float e = pass == GR_TT_TOTAL || anew ? expf(x - *most) : x;
-  if (pass == GR_TT_TOTAL) *total += e;
-  if (pass == GR_TT_TOTAL) return logarithm ? x : e;
+  float e = pass == GR_SOFTMAX_TOTAL || anew ? expf(x - *most) : x;
+  if (pass == GR_SOFTMAX_TOTAL) *total += e;
+  if (pass == GR_SOFTMAX_TOTAL) return logarithm ? x : e;
   return (float)(e / *total);
 }
 
@@ -67,16 +66,15 @@ static inline int32_t gr_tt_softmax_rows(const gr_tt_core *c, const void *ctx, i
   float *x = (float *)(void *)c->space, most[32];
   double total[32];
   int anew = cut->across > 1;
+  gr_softmax_part_fn part = gr_softmax_part_chosen();      /* the host's own */
   for (int r = 0; r < 32; ++r) most[r] = -INFINITY, total[r] = 0.0;
-  for (int pass = 0; pass < GR_TT_PASSES; ++pass)
+  for (int pass = 0; pass < GR_SOFTMAX_PASSES; ++pass)
     for (int64_t chunk = 0; chunk < cut->across; ++chunk) {
       gr_tt_rect at = gr_tt_panel_rect(cut, unit / cut->down, unit % cut->down, chunk);
       if (pass == 0 || anew) GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
       for (int64_t r = 0; r < at.nr; ++r)
-        for (int64_t j = 0; j < at.nc; ++j)
-          x[r * cut->width + j] = gr_tt_softmax_one(job->logarithm, pass, anew, x[r * cut->width + j],
-                                                    &most[r], &total[r]);
-      if (pass == GR_TT_WRITE) GR_TT_TRY(gr_tt_store(c, &cut->view, at, x, cut->width, 0));
+        part(x + r * cut->width, at.nc, pass, job->logarithm, !anew, &most[r], &total[r]);
+      if (pass == GR_SOFTMAX_WRITE) GR_TT_TRY(gr_tt_store(c, &cut->view, at, x, cut->width, 0));
     }
   return GR_OK;
 }
@@ -91,7 +89,7 @@ static inline int32_t gr_tt_softmax_panel(const gr_tt_core *c, const void *ctx, 
   float *most = (float *)(void *)(total + elements), *x = most + elements;
   int anew = job->steps > 1;
   for (int64_t i = 0; i < elements; ++i) most[i] = -INFINITY, total[i] = 0.0;
-  for (int pass = 0; pass < GR_TT_PASSES; ++pass)
+  for (int pass = 0; pass < GR_SOFTMAX_PASSES; ++pass)
     for (int64_t step = 0; step < job->steps; ++step) {
       gr_tt_rect at = gr_tt_step_rect(&job->cut, panel, job->steps, job->inner, step);
       if (pass == 0 || anew) GR_TT_TRY(gr_tt_load(c, &job->in, at, x, cut->width));
@@ -100,7 +98,7 @@ static inline int32_t gr_tt_softmax_panel(const gr_tt_core *c, const void *ctx, 
           int64_t i = r * cut->width + j, stat = job->inner > 0 ? i : j;
           x[i] = gr_tt_softmax_one(job->logarithm, pass, anew, x[i], &most[stat], &total[stat]);
         }
-      if (pass == GR_TT_WRITE) GR_TT_TRY(gr_tt_store(c, &job->cut.view, at, x, cut->width, 0));
+      if (pass == GR_SOFTMAX_WRITE) GR_TT_TRY(gr_tt_store(c, &job->cut.view, at, x, cut->width, 0));
     }
   return GR_OK;
 }

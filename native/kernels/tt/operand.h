@@ -2,7 +2,7 @@
  * it, cut to the parts that the fidelity's passes take, multiplied, and finished as Dst is.
  *
  * Included by: linear.h, conv.h, attention.h, recurrent.h. Thread: one core's task.
- * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_own, gr_tt_arithmetic, gr_tt_products,
+ * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_arithmetic, gr_tt_products,
  * gr_tt_exact_products, gr_tt_spill, gr_tt_finish
  */
 #ifndef GR_TT_OPERAND_H
@@ -94,10 +94,7 @@ GR_TT_APART void gr_tt_parts_take(const gr_passes *passes, int side, float *x, i
     for (int64_t i = 0; i < n; ++i) x[i] = gr_part_take(first, side, x[i]);
 }
 
-/* What a core has in L1 and no tensor: floats as the vector unit leaves them. */
-static const gr_arg gr_tt_own = {.format = GR_F32};
-
-/* How a product is computed: what the words say, and what the arguments' formats make of it. */
+/* How a product is computed: what the words say. */
 typedef struct gr_tt_arithmetic {
   gr_tt_words words;
   int32_t phases;            /* 0: operands are not cut */
@@ -106,15 +103,12 @@ typedef struct gr_tt_arithmetic {
   int sides[2];              /* enum gr_side of A and B as gemm.h names them */
 } gr_tt_arithmetic;
 
-/* A 16-bit Dst named alone means all four phases. Products of two bf16 or block-float values are exact in
- * float32, so that one rounding is as good as two. */
-static inline gr_tt_arithmetic gr_tt_arithmetic_of(gr_tt_words words, const gr_arg *a, const gr_arg *b,
-                                                   int side_of_a) {
+/* A 16-bit Dst named alone means all four phases. */
+static inline gr_tt_arithmetic gr_tt_arithmetic_of(gr_tt_words words, int side_of_a) {
   gr_tt_arithmetic how = {.words = words, .phases = words.fidelity, .sides = {side_of_a, 1 - side_of_a}};
   if (words.dst_bits == 16) how.phases = gr_tt_phases(&words);
   how.passes = gr_passes_of(how.phases, words.dst_bits);
-  how.kind = how.phases || (a->format != GR_F32 && b->format != GR_F32) ? GR_GEMM_FUSED : GR_GEMM_PLAIN;
-  if (words.dst_bits == 16) how.kind = GR_GEMM_DST16;
+  how.kind = words.dst_bits == 16 ? GR_GEMM_DST16 : GR_GEMM_FUSED;
   return how;
 }
 

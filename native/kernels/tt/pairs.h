@@ -26,13 +26,14 @@ static inline int32_t gr_tt_triple_panel(const gr_tt_core *c, const void *ctx, c
   float *x = (float *)(void *)c->space;
   for (int i = 0; i < 3; ++i)
     GR_TT_TRY(gr_tt_load_broadcast(c, &job->in[i], &cut->view, at, (uint32_t *)(void *)(x + i * size), cut->width));
-  for (int64_t r = 0; r < at.nr; ++r, x += cut->width) job->apply(x, x + size, x + 2 * size, at.nc, job->p);
+  int64_t length, runs = gr_tt_runs(cut, at, &length);
+  for (int64_t r = 0; r < runs; ++r, x += cut->width) job->apply(x, x + size, x + 2 * size, length, job->p);
   return gr_tt_store(c, &cut->view, at, c->space, cut->width, 0);
 }
 
 static inline int32_t gr_tt_ternary(const gr_call *call, double p, gr_tt_of_three apply) {
   const gr_arg *args = call->args;
-  gr_tt_panels cut = gr_tt_cut(call, &args[3], 3);
+  gr_tt_panels cut = gr_tt_cut_elements(call, &args[3], 3);
   gr_tt_triple_job job = {{gr_tt_view_of(&args[0]), gr_tt_view_of(&args[1]), gr_tt_view_of(&args[2])}, p, apply};
   return gr_tt_run_panels(call, &cut, 3 * gr_tt_bytes(cut.height, cut.width), gr_tt_triple_panel, &job);
 }

@@ -21,6 +21,8 @@
  * what a kernel costs to compile. */
 #define GR_TT_APART static __attribute__((noinline))
 
+#define GR_TT_PLANE_VALUES 512    /* of an argument with one element a plane, that are read at a time */
+
 #define GR_TT_TRY(expression)                    \
   do {                                           \
     int32_t status_ = (expression);              \
@@ -172,9 +174,30 @@ static inline int32_t gr_tt_write(const gr_tt_core *c, const gr_arg *arg, int64_
   return c->env->page_write(c->env, &c->core, arg, page, 1, c->page);
 }
 
+/* The same part of a tile whose elements are kept as they are. */
+static inline void gr_tt_take_part(const uint32_t *tile, int64_t top, int64_t bottom, int64_t left, int64_t right,
+                                   uint32_t *out, int64_t ld) {
+  for (int64_t r = top; r < bottom; ++r, out += ld) {
+    const uint32_t *a = tile + gr_tile_half_row((int32_t)r, 0), *b = tile + gr_tile_half_row((int32_t)r, 1);
+    if (left == 0 && right == 32) {
+      memcpy(out, a, 64);
+      memcpy(out + 16, b, 64);
+    } else if (left == 0 && right == 16) {
+      memcpy(out, a, 64);
+    } else {
+      for (int64_t j = left; j < right && j < 16; ++j) out[j - left] = a[j];
+      for (int64_t j = gr_tt_greater(left, 16); j < right; ++j) out[j - left] = b[j - 16];
+    }
+  }
+}
+
 /* Rows top .. bottom-1, columns left .. right-1 of the tile in c->page, counted inside of it. */
 static inline void gr_tt_unpack_part(const gr_tt_core *c, uint8_t format, int64_t top, int64_t bottom,
                                      int64_t left, int64_t right, uint32_t *out, int64_t ld) {
+  if (format == GR_F32) {
+    gr_tt_take_part((const uint32_t *)(const void *)c->page, top, bottom, left, right, out, ld);
+    return;
+  }
   int whole = bottom - top > 8 || gr_format_bytes(format) == 0;     /* few rows: not worth unpacking a tile */
   if (whole) gr_tt_unpack_tile(format, c->page, c->tile);
   for (int64_t r = top; r < bottom; ++r, out += ld) {
@@ -209,6 +232,13 @@ static inline int gr_tt_is_dense(const gr_tt_view *v) {
   return (int64_t)v->arg->page_bytes == v->cols * gr_format_bytes(v->arg->format);
 }
 
+/* Whether n rows of ld elements at x, in the core's L1, are those pages as they are: nothing is to be converted. */
+static inline int gr_tt_are_pages(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, const void *x, int64_t ld) {
+  uint64_t offset = (uint64_t)((uintptr_t)x - (uintptr_t)c->core.l1);
+  return at.nc == v->cols && ld == v->cols && gr_format_bytes(v->arg->format) == 4 && gr_tt_is_dense(v) &&
+         (uintptr_t)x >= (uintptr_t)c->core.l1 && offset < c->core.l1_bytes;
+}
+
 /* The rectangle as out[nr][ld]; what lies beyond nc in a row is left alone. Any rectangle inside of the plane
  * will do; row-major, it may go on in the planes that follow. */
 GR_TT_APART int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at, void *out,
@@ -216,6 +246,7 @@ GR_TT_APART int32_t gr_tt_load(const gr_tt_core *c, const gr_tt_view *v, gr_tt_r
   uint32_t *to = (uint32_t *)out;
   if (v->arg->layout == GR_TILE) return gr_tt_load_tiles(c, v, at, to, ld);
   int64_t first = at.plane * v->rows + at.r0, most = gr_tt_rows_at_once(v->arg);
+  if (gr_tt_are_pages(c, v, at, out, ld)) return c->env->page_read(c->env, &c->core, v->arg, first, at.nr, out);
   int whole = at.nc == v->cols && ld == v->cols && gr_tt_is_dense(v);
   uint8_t *pages = most > 1 ? (uint8_t *)c->tile : c->page;
   for (int64_t r = 0; r < at.nr; r += most) {
@@ -240,10 +271,9 @@ static inline int32_t gr_tt_load_planes(const gr_tt_core *c, const gr_tt_view *v
   return GR_OK;
 }
 
-/* The part of `in` that belongs to a rectangle of `out`, repeated along its dimensions of size 1, as
- * to[nr][ld]. */
-static inline int32_t gr_tt_load_broadcast(const gr_tt_core *c, const gr_tt_view *in, const gr_tt_view *out,
-                                           gr_tt_rect at, uint32_t *to, int64_t ld) {
+/* The part of `in` that belongs to a rectangle in one plane of `out`, repeated along its dimensions of size 1. */
+static inline int32_t gr_tt_load_in_plane(const gr_tt_core *c, const gr_tt_view *in, const gr_tt_view *out,
+                                          gr_tt_rect at, uint32_t *to, int64_t ld) {
   gr_tt_rect from = at;
   from.plane = gr_tt_broadcast_plane(in->arg, out->arg, at.plane);
   if (in->rows == 1) from.r0 = 0, from.nr = 1;
@@ -255,11 +285,57 @@ static inline int32_t gr_tt_load_broadcast(const gr_tt_core *c, const gr_tt_view
   return GR_OK;
 }
 
+/* The same of whole rows of several planes, of arguments in rows. Of what has one element a plane many are read at a
+ * time: a move costs more than they. */
+GR_TT_APART int32_t gr_tt_load_in_planes(const gr_tt_core *c, const gr_tt_view *in, const gr_tt_view *out,
+                                         gr_tt_rect at, uint32_t *to, int64_t ld) {
+  int64_t rows = gr_tt_dim(out->arg, out->arg->ndim, out->arg->ndim - 2), held = 0, first = 0;
+  uint32_t window[GR_TT_PLANE_VALUES];
+  for (int64_t r = at.r0, n; r < at.r0 + at.nr; r += n, to += n * ld) {
+    int64_t plane = gr_tt_broadcast_plane(in->arg, out->arg, r / rows);
+    n = gr_tt_lesser(rows - r % rows, at.r0 + at.nr - r);
+    if (in->rows != 1 || in->cols != 1) {
+      GR_TT_TRY(gr_tt_load_in_plane(c, in, out, (gr_tt_rect){r / rows, r % rows, n, 0, at.nc}, to, ld));
+      continue;
+    }
+    if (plane < first || plane >= first + held) {
+      first = plane, held = gr_tt_lesser(GR_TT_PLANE_VALUES, in->outer - plane);
+      GR_TT_TRY(gr_tt_load(c, in, (gr_tt_rect){plane, 0, held, 0, 1}, window, 1));
+    }
+    for (int64_t i = 0; i < n * ld; ++i) to[i] = window[plane - first];
+  }
+  return GR_OK;
+}
+
+/* Whether arguments have one shape, but for ones in front. */
+static inline int gr_tt_have_one_shape(const gr_arg *a, const gr_arg *b) {
+  int32_t ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
+  for (int32_t d = 0; d < ndim; ++d)
+    if (gr_tt_dim(a, ndim, d) != gr_tt_dim(b, ndim, d)) return 0;
+  return 1;
+}
+
+/* The part of `in` that belongs to a rectangle of `out`, repeated along its dimensions of size 1, as
+ * to[nr][ld]. Where the planes of `out` are one (gr_tt_cut_elements), the rectangle is of whole rows. */
+static inline int32_t gr_tt_load_broadcast(const gr_tt_core *c, const gr_tt_view *in, const gr_tt_view *out,
+                                           gr_tt_rect at, uint32_t *to, int64_t ld) {
+  int joined = out->arg->ndim > 2 && out->rows != out->arg->shape[out->arg->ndim - 2];
+  if (!joined) return gr_tt_load_in_plane(c, in, out, at, to, ld);
+  if (gr_tt_have_one_shape(in->arg, out->arg)) return gr_tt_load(c, in, at, to, ld);
+  return gr_tt_load_in_planes(c, in, out, at, to, ld);
+}
+
 static inline int32_t gr_tt_store_tiles(const gr_tt_core *c, const gr_tt_view *v, gr_tt_rect at,
                                         const uint32_t *in, int64_t ld, int keep) {
   for (int64_t r = 0; r < at.nr; r += 32)
     for (int64_t col = 0; col < at.nc; col += 32) {
       int64_t nr = gr_tt_lesser(32, at.nr - r), nc = gr_tt_lesser(32, at.nc - col);
+      if (v->arg->format == GR_F32) {
+        gr_tile_tilize(4, in + r * ld + col, (uint64_t)ld * 4, (int32_t)nr, (int32_t)nc, c->page);
+        GR_TT_TRY(gr_tt_write(c, v->arg,
+                              (at.plane * v->down + (at.r0 + r) / 32) * v->across + (at.c0 + col) / 32));
+        continue;
+      }
       if (nr < 32 || nc < 32) memset(c->tile, 0, GR_TILE_ELEMENTS * 4);
       for (int64_t i = 0; i < nr; ++i) memcpy(c->tile + i * 32, in + (r + i) * ld + col, (size_t)nc * 4);
       gr_tt_pack_tile(v->arg->format, keep, c->tile, c->page);
@@ -277,6 +353,7 @@ GR_TT_APART int32_t gr_tt_store(const gr_tt_core *c, const gr_tt_view *v, gr_tt_
   const uint32_t *from = (const uint32_t *)in;
   if (v->arg->layout == GR_TILE) return gr_tt_store_tiles(c, v, at, from, ld, keep);
   int64_t first = at.plane * v->rows + at.r0, most = at.nc < v->cols ? 1 : gr_tt_rows_at_once(v->arg);
+  if (gr_tt_are_pages(c, v, at, in, ld)) return c->env->page_write(c->env, &c->core, v->arg, first, at.nr, in);
   uint8_t *pages = most > 1 ? (uint8_t *)c->tile : c->page;
   for (int64_t r = 0; r < at.nr; r += most) {
     int64_t n = gr_tt_lesser(most, at.nr - r);

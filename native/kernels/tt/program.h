@@ -47,6 +47,7 @@ static inline int64_t gr_tt_program_floats(const gr_tt_program *p, int64_t ld) {
 
 #define GR_TT_STEP(code, value)                                                    \
   case code:                                                                       \
+    GR_INDEPENDENT                                                                 \
     for (int64_t i = 0; i < n; ++i) {                                              \
       float a = x[i], b = y[i];                                                    \
       (void)a, (void)b;                                                            \
@@ -54,7 +55,8 @@ static inline int64_t gr_tt_program_floats(const gr_tt_program *p, int64_t ld) {
     }                                                                              \
     break;
 
-GR_TT_APART void gr_tt_program_step(const int64_t *w, const float *x, const float *y, float *d, int64_t n) {
+#define GR_TT_STEP_ARGS const int64_t *w, const float *x, const float *y, float *d, int64_t n
+GR_INLINE void gr_tt_program_step_of(GR_TT_STEP_ARGS) {
   double p = gr_steps_parameter(w, 0), q = gr_steps_parameter(w, 1);
   switch (w[0]) {
     GR_TT_STEP(GR_STEP_ADD, a + b)
@@ -72,6 +74,32 @@ GR_TT_APART void gr_tt_program_step(const int64_t *w, const float *x, const floa
   }
 }
 #undef GR_TT_STEP
+
+/* Once for each instruction set, as the host's (cpu/steps_lanes.h); all give the same bits. */
+#define GR_TT_STEP_FOR(isa, attributes)                                                                  \
+  static __attribute__(attributes) void gr_tt_program_step_##isa(GR_TT_STEP_ARGS) {                      \
+    gr_tt_program_step_of(w, x, y, d, n);                                                                \
+  }
+GR_TT_STEP_FOR(any, (noinline))
+#if defined(__x86_64__)
+GR_TT_STEP_FOR(avx2, (noinline, target("avx2")))
+GR_TT_STEP_FOR(avx512, (noinline, target("avx512f")))
+#endif
+#undef GR_TT_STEP_FOR
+
+GR_INLINE void gr_tt_program_step(GR_TT_STEP_ARGS) {
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512f")) {
+    gr_tt_program_step_avx512(w, x, y, d, n);
+    return;
+  }
+  if (__builtin_cpu_supports("avx2")) {
+    gr_tt_program_step_avx2(w, x, y, d, n);
+    return;
+  }
+#endif
+  gr_tt_program_step_any(w, x, y, d, n);
+}
 
 /* ---------------------------------------------------------------- rows */
 
@@ -104,10 +132,11 @@ GR_TT_APART int32_t gr_tt_program_run(const gr_tt_core *c, const gr_tt_program *
       uint32_t *to = (uint32_t *)(void *)(panels + k * p->rows * ld);
       GR_TT_TRY(gr_tt_load_broadcast(c, &p->in[k], out, part, to, ld));
     }
-    for (int64_t r = 0; r < part.nr; ++r)
-      for (int64_t j = 0; j < at.nc; j += GR_TT_STEP_COLUMNS)
+    int64_t rows = at.nc == ld ? 1 : part.nr, length = at.nc == ld ? part.nr * ld : at.nc;
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t j = 0; j < length; j += GR_TT_STEP_COLUMNS)
         gr_tt_program_piece(p, panels + r * ld, p->rows * ld, j, x + (r0 + r) * ld + j,
-                            gr_tt_lesser(GR_TT_STEP_COLUMNS, at.nc - j));
+                            gr_tt_lesser(GR_TT_STEP_COLUMNS, length - j));
   }
   return GR_OK;
 }
@@ -125,8 +154,8 @@ static inline int32_t gr_tt_fused_panel(const gr_tt_core *c, const void *ctx, co
 /* gr-kernel: tt/fused */
 static inline int32_t gr_tt_fused(const gr_call *call) {
   gr_tt_program p = gr_tt_program_of(call, call->attrs, 32);
-  gr_tt_panels cut = gr_tt_cut(call, &call->args[call->nargs - 1], p.inputs + 1);
-  p.rows = gr_tt_lesser(32, cut.height);           /* a vector is one row, and may be a long one */
+  gr_tt_panels cut = gr_tt_cut_elements(call, &call->args[call->nargs - 1], p.inputs + 1);
+  p.rows = cut.height;
   uint64_t bytes = gr_tt_bytes(1, cut.height * cut.width + gr_tt_program_floats(&p, cut.width));
   return gr_tt_run_panels(call, &cut, bytes, gr_tt_fused_panel, &p);
 }

@@ -132,7 +132,7 @@ static inline int32_t gr_tt_recurrence_product(const gr_tt_core *c, const gr_tt_
                  .a_row = job->depth, .b = l1->weights + (whole ? n0 * job->depth : 0),
                  .b_stripe = GR_STRIPE * job->depth, .c = to, .c_row = ld};
     if (job->how.words.exact)
-      gr_tt_exact_products(&job->how.words, &g, n, gr_tt_own.format, job->weights.arg->format);
+      gr_tt_exact_products(&job->how.words, &g, n, GR_F32, job->weights.arg->format);
     else
       gr_tt_products(&job->how, g, job->rows * job->depth, job->held * job->depth);
   }
@@ -257,7 +257,7 @@ static inline int32_t gr_tt_recurrent(const gr_call *call, enum gr_cell cell, in
   if (flags & GR_PEEPHOLES) job.peepholes = gr_tt_view_of(&args[next++]);
   if (flags & GR_LENGTHS) job.lengths = gr_tt_view_of(&args[next++]);
   gr_tt_words words = gr_tt_words_of(call->attrs + GR_CELL_WORDS + 3 * functions * job.h.outer);
-  job.how = gr_tt_arithmetic_of(words, &gr_tt_own, &args[1], GR_SRC_B);
+  job.how = gr_tt_arithmetic_of(words, GR_SRC_B);
   job.hidden = job.h.cols, job.width = job.weights.rows;
   job.rows = gr_tt_lesser(GR_TT_CELL_ROWS, job.h.rows), job.blocks = gr_tt_ceil_div(job.h.rows, GR_TT_CELL_ROWS);
   job.depth = gr_tt_up(job.hidden, 32), job.columns = gr_tt_up(job.width, 32), job.more = job.depth + 32;

@@ -1,4 +1,4 @@
-/* scalars.h: the functions of formulas.h on one float, all by the C library, as gr_tt_fn_silu(a, p, q) and
+/* scalars.h: the functions of formulas.h on one float, as gr_tt_fn_silu(a, p, q) and
  * gr_tt_logistic_of(a).
  *
  * Included by: unary.h, pairs.h and program.h. Thread: any.
@@ -12,7 +12,7 @@
 
 #define GR_E float
 #define GR_LIB(fn) fn##f
-#define GR_OWN(fn) fn##f
+#define GR_OWN(fn) gr_##fn##f
 #define GR_SELECT gr_select
 #define GR_OF(helper) gr_tt_##helper##_of
 #define GR_FORMULA(name) gr_tt_fn_##name

@@ -129,15 +129,16 @@ static inline int32_t gr_tt_where_panel(const gr_tt_core *c, const void *ctx, co
   uint32_t *cond = (uint32_t *)(void *)c->space, *a = cond + size, *b = a + size, *to[3] = {cond, a, b};
   for (int i = 0; i < 3; ++i)
     GR_TT_TRY(gr_tt_load_broadcast(c, &job->in[i], &cut->view, at, to[i], cut->width));
-  for (int64_t r = 0; r < at.nr; ++r)
-    for (int64_t j = r * cut->width; j < r * cut->width + at.nc; ++j) a[j] = cond[j] ? a[j] : b[j];
+  int64_t length, runs = gr_tt_runs(cut, at, &length);
+  for (int64_t r = 0; r < runs; ++r)
+    for (int64_t j = r * cut->width; j < r * cut->width + length; ++j) a[j] = cond[j] ? a[j] : b[j];
   return gr_tt_store(c, &cut->view, at, a, cut->width, job->keep);
 }
 
 /* gr-kernel: tt/where */
 static inline int32_t gr_tt_where(const gr_call *call) {
   const gr_arg *args = call->args;
-  gr_tt_panels cut = gr_tt_cut(call, &args[3], 3);
+  gr_tt_panels cut = gr_tt_cut_elements(call, &args[3], 3);
   gr_tt_where_job job = {{gr_tt_view_of(&args[0]), gr_tt_view_of(&args[1]), gr_tt_view_of(&args[2])},
                          args[1].format == args[3].format && args[2].format == args[3].format};
   return gr_tt_run_panels(call, &cut, 3 * gr_tt_bytes(cut.height, cut.width), gr_tt_where_panel, &job);

@@ -2,7 +2,7 @@
  * cut into panels that fit there.
  *
  * Included by: the bodies of this folder. Thread: the caller's, units run on pool threads.
- * defines: gr_tt_run, gr_tt_panels, gr_tt_cut, gr_tt_run_panels
+ * defines: gr_tt_run, gr_tt_panels, gr_tt_cut, gr_tt_cut_elements, gr_tt_runs, gr_tt_run_panels
  */
 #ifndef GR_TT_WORK_H
 #define GR_TT_WORK_H
@@ -10,6 +10,7 @@
 #include "tt/panel.h"
 
 #define GR_TT_PANEL_BYTES 262144      /* L1 that all panels of an op take: leaves room for tensors in L1 */
+#define GR_TT_PANEL_ELEMENTS 16384    /* of a panel of whole rows, at most: more would leave threads without one */
 
 /* ---------------------------------------------------------------- units */
 
@@ -79,6 +80,30 @@ static inline gr_tt_panels gr_tt_cut(const gr_call *call, const gr_arg *out, int
   cut.down = gr_tt_ceil_div(cut.view.rows, cut.height);
   cut.across = gr_tt_ceil_div(cut.view.cols, cut.width);
   return cut;
+}
+
+/* As gr_tt_cut, for ops that make an element of those in its place: where all arguments are in rows, a panel is whole
+ * rows one behind the other, and the planes of the view are one. So planes of few elements are done many at a time. */
+static inline gr_tt_panels gr_tt_cut_elements(const gr_call *call, const gr_arg *out, int32_t count) {
+  gr_tt_panels cut = gr_tt_cut(call, out, count);
+  int64_t elements = gr_tt_lesser(GR_TT_PANEL_ELEMENTS, GR_TT_PANEL_BYTES / 4 / count);
+  for (int32_t i = 0; i < call->nargs; ++i)
+    if (call->args[i].layout == GR_TILE) return cut;
+  if (cut.view.cols == 0 || cut.view.cols > elements) return cut;
+  cut.view.rows *= cut.view.outer;
+  cut.view.outer = 1;
+  cut.width = cut.view.cols;
+  cut.height = gr_tt_greater(1, gr_tt_lesser(elements / cut.width, cut.view.rows));
+  cut.down = gr_tt_ceil_div(cut.view.rows, cut.height);
+  cut.across = 1;
+  return cut;
+}
+
+/* The rows of a panel as runs that lie one behind the other: *length elements each, cut->width apart. */
+static inline int64_t gr_tt_runs(const gr_tt_panels *cut, gr_tt_rect at, int64_t *length) {
+  int together = at.nc == cut->width;
+  *length = together ? at.nr * at.nc : at.nc;
+  return together ? 1 : at.nr;
 }
 
 /* A unit is one panel of a tiled output, one row of panels of a row-major one (see gr_tt_store). */
