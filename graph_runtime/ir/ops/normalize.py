@@ -24,6 +24,18 @@ from .work import SOFTMAX, Passes
 # ---------------------------------------------------------------- softmax log_softmax
 
 
+_SOFTMAX_ROWS = (
+    ("digits", (4, 10), -1),
+    ("tiles", (3, 65, 97), -1),
+    ("rows", (2, 33, 40), 1),
+    ("first", (33, 5, 6), 0),
+    ("vector", (31,), -1),
+    ("wide", (2, 5001), -1),
+    ("one", (3, 1), -1),
+    ("empty", (0, 3), -1),
+)
+
+
 def _softmax(name, doc, finish, axis_meaning, work, inplace=(), ttnn=()):
     """``finish(x, e, total)``: the result, from x less its maximum, exp of that, and the sum of that."""
 
@@ -42,15 +54,6 @@ def _softmax(name, doc, finish, axis_meaning, work, inplace=(), ttnn=()):
             y = finish(x, e, e.sum(axis=axis, keepdims=True))
         return [rules.narrow(y, arrays[0].dtype.name)]
 
-    rows = (
-        ("digits", (4, 10), -1),
-        ("tiles", (3, 65, 97), -1),
-        ("rows", (2, 33, 40), 1),
-        ("first", (33, 5, 6), 0),
-        ("vector", (31,), -1),
-        ("one", (3, 1), -1),
-        ("empty", (0, 3), -1),
-    )
     register(
         Op(
             name,
@@ -71,7 +74,7 @@ def _softmax(name, doc, finish, axis_meaning, work, inplace=(), ttnn=()):
             cases=(
                 *(
                     Case(case, (("float32", shape),), {"axis": axis}, nmse=rules.ROUNDED)
-                    for case, shape, axis in rows
+                    for case, shape, axis in _SOFTMAX_ROWS
                 ),
                 *(Case(t, ((t, (5, 40)),), nmse=rules.SUMMED[t]) for t in rules.FLOATS[1:]),
             ),
