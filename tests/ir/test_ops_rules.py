@@ -412,7 +412,7 @@ def test_support_table_names_every_op():
     table = ops.support_table()
     assert [row["op"] for row in table] == [op.name for op in OPS]
     assert all(row["doc"] and row["cpu"] for row in table)
-    assert next(row for row in table if row["op"] == "dense")["family"] == "linear"
+    assert next(row for row in table if row["op"] == "dense")["family"] == "dense"
 
 
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)

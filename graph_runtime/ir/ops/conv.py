@@ -24,8 +24,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from ..graph import TensorType
 from . import rules
+from .dense import gemm_scratch
 from .epilogue import own_inputs, register_product
-from .linear import gemm_scratch
 from .numerics import ATTRS, STREAM_DIRS
 from .packed import (
     PAIRED,

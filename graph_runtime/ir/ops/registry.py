@@ -1,7 +1,7 @@
 """What an op is: one Op value holds its attributes, shape rule, cost, numpy reference, kernels and test
 cases.
 
-A family file (elementwise.py, linear.py, ...) makes its ops with ``register(Op(...))``; the C bodies are in
+A family file (elementwise.py, dense.py, ...) makes its ops with ``register(Op(...))``; the C bodies are in
 native/kernels. Codegen, tests, benchmark, support list, cost models, the simulator's walks, the balancer,
 fusion and the plain rules of ONNX and torch read this table.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,65 +15,90 @@ from ..context import Context
 from ..tape import TapeValue
 
 
+@dataclass(frozen=True)
+class _Packed:
+    """MatMulNBits's weights [n, k], ``block`` along k to a scale: arrays of bytes, scales, maybe zeros."""
+
+    n: int
+    k: int
+    bits: int
+    block: int
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.k // self.block)
+
+    @property
+    def stored_bits(self) -> int:
+        """Of a level in panels."""
+        return max(self.bits, LEVEL_BITS[0])
+
+    def _parts(self, data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None) -> list[np.ndarray]:
+        """Levels [n, k], scales and zeros [n, blocks]."""
+        n, blocks = self.n, self.blocks
+        levels = _levels(np.asarray(data).reshape(n, blocks, -1), self.bits).reshape(n, -1)[:, : self.k]
+        given = np.asarray(scales, np.float32).reshape(n, blocks)
+        if zeros is None:
+            return [levels, given, np.full((n, blocks), 1 << (self.bits - 1), np.float32)]
+        found = np.asarray(zeros)
+        found = _levels(found.reshape(n, -1), self.bits)[:, :blocks] if found.dtype == np.uint8 else found
+        return [levels, given, found.astype(np.float32).reshape(n, blocks)]
+
+    def unpack(self, data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
+        """float32 [n, k]."""
+        levels, given, middle = self._parts(data, scales, zeros)
+        made = levels.astype(np.float32) - np.repeat(middle, self.block, axis=1)[:, : self.k]
+        made *= np.repeat(given, self.block, axis=1)[:, : self.k]
+        return made
+
+    def pack(self, data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
+        """Panels, as panel_type says."""
+        levels, given, found = self._parts(data, scales, zeros)
+        said = found if self.has_zeros(zeros is not None) else None
+        return pack_levels(levels, given, said, self.stored_bits, self.block)
+
+    def has_zeros(self, given: bool) -> bool:
+        """Whether panels say zeros: those that are given, or of levels of 2 bits, whose middle is another."""
+        return given or self.stored_bits != self.bits
+
+    def panel_type(self, given: bool) -> TensorType:
+        """The type of the panels, of weights whose zeros are ``given`` or not."""
+        return level_type(self.n, self.k, self.stored_bits, self.block, self.has_zeros(given))
+
+
 def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int) -> TapeValue:
     """float32 [N, K] of inputs 1 (packed [N, blocks, bytes]), 2 (scales) and 3 (zero points, packed likewise
     or as floats, or not given); it is computed when it is read, so that the few bits stay in the file until
     then, and longer where a kernel reads those."""
+    n, k = shape
     if bits not in (2, 4, 8):
         ctx.fail(f"bits is {bits}, not 2, 4 or 8")
     if ctx.has(4):
         ctx.fail("g_idx is not supported")
-    n, k = shape
     if block <= 0 or n <= 0 or k <= 0:
         ctx.fail(f"K, N and block_size are {k}, {n} and {block}, which must be positive")
     given = [ctx.input(1), ctx.input(2), *((ctx.input(3),) if ctx.has(3) else ())]
-    blocks = -(-k // block)
-    wanted = n * blocks * (block * bits // 8)
-    if given[0].type.size != wanted or given[1].type.size != n * blocks:
+    packed = _Packed(n, k, bits, block)
+    wanted = n * packed.blocks * (block * bits // 8)
+    if given[0].type.size != wanted or given[1].type.size != n * packed.blocks:
         ctx.fail(
             f"weights of {given[0].type} and scales of {given[1].type} do not fit K {k}, N {n}, block {block}"
         )
-    parts = [value.constant for value in given]
-    if any(part is None for part in parts):
+    constants = [value.constant for value in given if value.constant is not None]
+    if len(constants) < len(given):
         ctx.fail("its weights, scales and zero points must be constants")
-
-    constants = [part for part in parts if part is not None]
-
-    def whole(data: np.ndarray, zeros: np.ndarray | None) -> tuple[np.ndarray, np.ndarray | None]:
-        """Levels [n, k], and zeros [n, blocks] where they are given."""
-        levels = _levels(np.asarray(data).reshape(n, blocks, -1), bits).reshape(n, -1)[:, :k]
-        if zeros is None:
-            return levels, None
-        given = np.asarray(zeros)
-        found = _levels(given.reshape(n, -1), bits)[:, :blocks] if given.dtype == np.uint8 else given
-        return levels, found.astype(np.float32).reshape(n, blocks)
-
-    def unpack(data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
-        levels, found = whole(data, zeros)
-        middle = np.full((n, blocks), 1 << (bits - 1), np.float32) if found is None else found
-        made = levels.astype(np.float32) - np.repeat(middle, block, axis=1)[:, :k]
-        made *= np.repeat(np.asarray(scales, np.float32).reshape(n, blocks), block, axis=1)[:, :k]
-        return made
-
-    def pack(data: np.ndarray, scales: np.ndarray, zeros: np.ndarray | None = None) -> np.ndarray:
-        levels, found = whole(data, zeros)
-        if found is None and wide != bits:
-            found = np.full((n, blocks), 1 << (bits - 1), np.float32)
-        return pack_levels(levels, np.asarray(scales, np.float32).reshape(n, blocks), found, wide, block)
-
-    kind, wide = TensorType("float32", (n, k)), max(bits, LEVEL_BITS[0])
-    name = ctx.node.name or ctx.onnx_op
+    kind, name = TensorType("float32", (n, k)), ctx.node.name or ctx.onnx_op
     source = f"weights of {name}, {bits} bits each"
-    panels = Constant.derived(
-        level_type(n, k, wide, block, len(parts) == 3 or wide != bits),
-        pack,
-        *constants,
-        source=f"panels of {source}",
-        recipe=("pack_levels", block, bits, n, k),
-    )
-    made = Constant.derived(kind, unpack, *constants, source=source, recipe=("levels", block, bits))
-    if takes_levels(wide, block):
-        made = replace(made, few_bits=FewBits(wide, block, panels))
+    made = Constant.derived(kind, packed.unpack, *constants, source=source, recipe=("levels", packed))
+    if takes_levels(packed.stored_bits, block):
+        panels = Constant.derived(
+            packed.panel_type(len(given) == 3),
+            packed.pack,
+            *constants,
+            source=f"panels of {source}",
+            recipe=("pack_levels", packed),
+        )
+        made = replace(made, few_bits=FewBits(packed.stored_bits, block, panels))
     return TapeValue(kind, f"{name}.weights", made)
 
 
