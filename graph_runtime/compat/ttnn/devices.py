@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import DRAM, L1
@@ -64,13 +65,15 @@ def _chip(number: int) -> Device:
 
 class MeshDevice:
     """A mesh of one chip. ``chip``: the device of this package; ``programs``: what was counted as compiled
-    for it; ``recorder``: where a trace is being captured (traces.py)."""
+    for it; ``tensors``: those that programs hold, by their numbers; ``recorder``: where a trace is being
+    captured (traces.py)."""
 
     def __init__(self, number: int, l1_small_size: int = 0, trace_region_size: int = 0, queues: int = 1):
         self.chip = _chip(number)
         self.number, self.l1_small_size, self.trace_region_size = number, l1_small_size, trace_region_size
         self.num_command_queues = queues
         self.programs: set[Any] = set()
+        self.tensors: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.caches_programs = self.is_open = True
         self.recorder: list[Any] | None = None
 

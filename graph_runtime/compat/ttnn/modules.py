@@ -7,7 +7,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from . import chips, conversion, cores, devices, golden, memory, values, windows
+from . import chips, conversion, cores, devices, golden, memory, reports, values, windows
 from .errors import Unsupported
 from .names import OPERATIONS
 
@@ -56,15 +56,13 @@ def submodules() -> dict[str, ModuleType]:
         "database", "reports: none are kept", SQLITE_CONNECTION=None, DEVICE_IDS_IN_DATABASE=set()
     )
     made.update(_unserved())
-    reports = _module(
-        "_ttnn.reports", "declined", get_buffer_pages=_declined("_ttnn.reports.get_buffer_pages")
-    )
+    kept = _module("_ttnn.reports", "what lies where", get_buffer_pages=reports.get_buffer_pages)
     operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
     deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
     made["_ttnn"] = _module(
-        "_ttnn", "what the extension module has besides", reports=reports, deprecated=deprecated
+        "_ttnn", "what the extension module has besides", reports=kept, deprecated=deprecated
     )
-    made["_ttnn.deprecated"], made["_ttnn.reports"] = deprecated, reports
+    made["_ttnn.deprecated"], made["_ttnn.reports"] = deprecated, kept
     made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(memory))
     made["model_preprocessing"] = _preprocessing()
     pool = _module("operations.pool", "golden functions of pools", **_golden_pools())

@@ -66,6 +66,8 @@ class Tensor:
         self._handle, self.dtype, self.layout = handle, dtype, layout
         self._config, self._device, self._padding = config, device, padding
         self.tensor_id = next(_numbers)
+        if device is not None:
+            device.tensors[self.tensor_id] = self
 
     # **************** what it is ****************
 

@@ -244,3 +244,20 @@ def test_names_of_ttnn_that_are_not_there_can_be_imported():
     for use in (lambda: ttnn.NOC.NOC_0, lambda: ttnn.ReaderConfigDescriptor(), lambda: ttnn.sparse_matmul(1)):
         with pytest.raises(ttnn.Unsupported):
             use()
+
+
+def test_pages_say_where_tensors_lie(device):
+    pages = ttnn.SUBMODULES["_ttnn"].reports.get_buffer_pages
+    before = len(pages(device))
+    x = on(device, np.ones((64, 64), np.float32))
+    found = pages(device)[before:]
+    assert [page.bank_id for page in found] == [0, 1, 2, 3]
+    assert {page.page_size for page in found} == {2048}
+    spread = ttnn.create_sharded_memory_config((64, 64), ttnn.CoreGrid(x=2, y=1), ttnn.ShardStrategy.HEIGHT)
+    y = ttnn.to_memory_config(x, spread)
+    held = pages(device)[before + 4 :]
+    assert [(page.core_y, page.core_x) for page in held] == [(0, 0), (0, 0), (0, 1), (0, 1)]
+    ttnn.add(x, x, output_tensor=x)
+    assert len(pages(device)) == before + 8
+    ttnn.deallocate(y)
+    assert len(pages(device)) == before + 4
