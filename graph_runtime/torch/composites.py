@@ -3,12 +3,14 @@ and as decompositions of graphs (``EAGER``: as kernels only)."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.nn import functional
 
 from ..base.errors import InputError
+from .host import on_host
 
 __all__ = ["COMPOSITES", "EAGER"]
 
@@ -157,7 +159,44 @@ def native_dropout(x: torch.Tensor, p: float, train: bool | None) -> tuple[torch
     return x * mask * (1 / (1 - p) if p < 1 else 0.0), mask
 
 
+def unscale(gradients: Sequence[torch.Tensor], found: torch.Tensor, factor: torch.Tensor) -> None:
+    """aten::_amp_foreach_non_finite_check_and_unscale_, of GradScaler: gradients times ``factor`` [1], and
+    ``found`` [1] is 1 where one is not finite. Nothing is waited for."""
+    for gradient in gradients:
+        wrong = ~torch.isfinite(gradient).all()
+        found.copy_(torch.maximum(found, wrong.to(found.dtype)))
+        gradient.mul_(factor.reshape(()))
+
+
+def update_scale(
+    scale: torch.Tensor,
+    steps: torch.Tensor,
+    found: torch.Tensor,
+    growth: float,
+    backoff: float,
+    interval: int,
+) -> torch.Tensor:
+    """aten::_amp_update_scale_: after a step that ``found`` what is not finite the scale is less, after
+    ``interval`` ``steps`` without it is more."""
+    wrong, more = found > 0, steps + 1
+    due, grown = more == interval, scale * growth
+    steady = torch.where(due & torch.isfinite(grown), grown, scale)
+    steps.copy_(torch.where(wrong | due, torch.zeros_like(more), more))
+    return scale.copy_(torch.where(wrong, scale * backoff, steady))
+
+
+def histc(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+    """aten::histc, on the host; of integers too, as other devices have it and the CPU has not."""
+    op, reason = torch.ops.aten.histc.default, "no rule for aten::histc"
+    if x.dtype.is_floating_point:
+        return on_host(op, (x, bins, min, max), {}, reason)
+    return on_host(op, (x.to(torch.float64), bins, min, max), {}, reason).to(x.dtype)
+
+
 EAGER = {
+    "_amp_foreach_non_finite_check_and_unscale_": unscale,
+    "_amp_update_scale_": update_scale,
+    "histc": histc,
     "native_dropout": native_dropout,
     "complex": complex_of,
     "polar": polar,
