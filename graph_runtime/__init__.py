@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from .base import moved, providers
 
 if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
+    from . import cluster as cluster
     from . import eager as eager
     from . import runtime as runtime
     from .base import errors as errors
@@ -173,7 +174,7 @@ _HOME = {
 }
 
 # public name of a module -> the module
-_MODULES = {"eager": "eager", "errors": "base.errors", "runtime": "runtime"}
+_MODULES = {"cluster": "cluster", "eager": "eager", "errors": "base.errors", "runtime": "runtime"}
 
 __all__ = sorted([*_HOME, *_MODULES])
 __version__ = "0.2.0"
@@ -197,6 +198,8 @@ moved.install(__name__)
 providers.provide(
     {
         "bundle parameters": lambda: import_module(".build.parameters", __name__).read_bundle_params,
+        "cluster": lambda: import_module(".cluster.graphs.connecting", __name__).connected(),
+        "version": lambda: __version__,
         "circular buffers": lambda: import_module(".run.circular", __name__),
         "packing": lambda: import_module(".run.packing", __name__),
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),

@@ -1,5 +1,5 @@
-"""Models served to others, by replicas on Ray. The extra ``cluster`` installs Ray, which is imported when it
-is needed.
+"""Models served to others, by replicas on Ray, and graphs over machines (graphs/). The extra ``cluster``
+installs Ray, which is imported when it is needed.
 
 Read: datatypes, ports (what a model takes), requests and responses (the inference protocol's bytes),
 batch_rows and independent_rows (which rows run together), batcher (queue, batches, deadlines), replays (what
@@ -8,3 +8,22 @@ request_bodies, front (HTTP in ASGI's terms). On Ray: rays (starting and joining
 (bundles to other machines), deployment, offers (what a user wants served), http_server, server. status reads
 what a server says of itself.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # imported when they are first used
+    from .graphs.connecting import Cluster as Cluster
+    from .graphs.connecting import connect as connect
+    from .graphs.connecting import connected as connected
+
+__all__ = ["Cluster", "connect", "connected"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .graphs import connecting
+
+    return getattr(connecting, name)

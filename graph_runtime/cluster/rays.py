@@ -17,7 +17,7 @@ import os
 import secrets
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ __all__ = [
     "own_address",
     "require_closed",
     "require_ray",
+    "start_nodes",
     "tls_authority",
     "tls_files",
 ]
@@ -121,13 +122,8 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
         if not colon or not port.isdecimal():
             raise ClusterError(f"an address is 'local' or HOST:PORT, got {address!r}", got=address)
         require_closed(host)
-    elif not os.environ.get("RAY_AUTH_MODE"):
-        if "ray" in sys.modules:
-            text = "Ray is imported already and reads its token then: set RAY_AUTH_MODE=token before"
-            raise ClusterError(text, got="ray")
-        os.environ["RAY_AUTH_MODE"] = "token"
-        if not auth_token():
-            os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    else:
+        _make_token()
     ray = import_ray()
     own: dict[str, Any] = {"num_cpus": cores, "object_store_memory": _STORE, "include_dashboard": False}
     try:
@@ -147,6 +143,45 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
 def own_address() -> str:
     """This machine's address in the cluster that is joined."""
     return str(import_ray("ray.util").get_node_ip_address())
+
+
+def start_nodes(count: int, cores: int | None = None) -> Callable[[], None]:
+    """Start a Ray of this machine's own with ``count`` nodes, which are processes here, and join it. Returns
+    what ends it. Raises ClusterError."""
+    if count == 1:
+        join(LOCAL, cores)
+        return leave
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    _make_token()
+    ray = import_ray()
+    made = import_ray("ray.cluster_utils").Cluster()
+    words = {"num_cpus": cores or max(1, (os.cpu_count() or 1) // count), "object_store_memory": _STORE}
+    try:
+        for _ in range(count):
+            made.add_node(include_dashboard=False, **words)
+        ray.init(made.address, namespace="graph_runtime", log_to_driver=False, logging_level="ERROR")
+    except Exception as error:
+        made.shutdown()
+        text = f"Ray did not start {count} nodes: {type(error).__name__}: {error}"
+        raise ClusterError(text, got=count) from error
+
+    def end() -> None:
+        ray.shutdown()
+        made.shutdown()
+
+    return end
+
+
+def _make_token() -> None:
+    """A Ray of this machine's own has a token: a random one, unless the environment has one."""
+    if os.environ.get("RAY_AUTH_MODE"):
+        return
+    if "ray" in sys.modules:
+        text = "Ray is imported already and reads its token then: set RAY_AUTH_MODE=token before"
+        raise ClusterError(text, got="ray")
+    os.environ["RAY_AUTH_MODE"] = "token"
+    if not auth_token():
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
 
 
 def leave() -> None:

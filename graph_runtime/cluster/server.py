@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .. import __version__
 from ..base.errors import GraphRuntimeError, InputError
+from ..base.providers import provided
 from . import rays
 from .batcher import Batcher, Limits
 from .catalog import Catalog, ServedModel
@@ -172,7 +172,7 @@ class _Server:
             Bodies(self.serving.most_body, seconds=self.serving.deadline, allocate=self._allocate),
             token=None if local else rays.auth_token(),
             deadline=self.serving.deadline,
-            version=__version__,
+            version=provided("version"),
             status=self._status,
         )
         loop, asked, ending = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
@@ -269,4 +269,4 @@ class _Server:
             }
             for node in self.ray.nodes()
         ]
-        return {"version": __version__, "ray": self.ray.__version__, "nodes": nodes}
+        return {"version": provided("version"), "ray": self.ray.provided("version"), "nodes": nodes}

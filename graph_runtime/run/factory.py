@@ -13,9 +13,10 @@ import numpy as np
 
 from ..base.errors import CompileError, GraphRuntimeError, WriteError
 from ..base.garbage import gc_paused
-from ..base.machine.devices import Device
+from ..base.machine.devices import Device, is_afar
 from ..base.options import Options
 from ..base.progress import Tell, silent
+from ..base.providers import provided
 from ..build.prepare import Prepared, begin_onnx, prepare
 from ..frontends import is_onnx, is_stablehlo
 from ..ir.builder import GraphBuilder
@@ -92,9 +93,10 @@ def create(
     the parameters that it holds), a Model, or a Plan, run as it is. ``library``: a path or Library of
     kernels, a list of them, or None for those built in. ``devices``: "cpu:0", or a list, whose first is the
     fallback: a node that the file puts elsewhere runs there, with a warning; TVM's (type, id) is a device,
-    too. ``params``: values of inputs, what load_params takes. ``name``: the holder of memory in errors.
-    ``options``, and all keywords after ``name``, which are fields of it and come first: gr.Options says
-    what each of them is; one that is None is as ``options`` has it.
+    too; with a device as "node1/tt:0" it is a RemoteModule on the cluster that is connected. ``params``:
+    values of inputs, what load_params takes. ``name``: the holder of memory in errors. ``options``, and all
+    keywords after ``name``, which are fields of it and come first: gr.Options says what each of them is;
+    one that is None is as ``options`` has it.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError, and
     CompileError for compile=True.
@@ -131,6 +133,8 @@ def create(
         programs=programs,
         most_steps=most_steps,
     )
+    if is_afar(devices):
+        return _create_afar(graph, library, devices, params, chosen, name or _name_of(graph))
     with gc_paused():
         libraries = _libraries(library)
         if is_stablehlo(graph):
@@ -146,9 +150,23 @@ def create(
                 return cast("GraphModule", create_flow(graph, devices, chosen, name))
             chosen = replace(chosen, dims=graph.dims)
         prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
-        if not isinstance(graph, Plan):
-            warn_of(prepared.plan)
-        return open_prepared(prepared, libraries, name or _name_of(graph))
+        return _open_warned(graph, prepared, libraries, name or _name_of(graph))
+
+
+def _open_warned(source: Any, prepared: Prepared, libraries: list[Library], name: str) -> GraphModule:
+    """What was prepared, ready to run; of a plan of its own the caller knows what it does."""
+    if not isinstance(source, Plan):
+        warn_of(prepared.plan, stacklevel=4)
+    return open_prepared(prepared, libraries, name)
+
+
+def _create_afar(
+    graph: Any, library: Any, devices: Any, params: Any, options: Options, name: str
+) -> GraphModule:
+    """As create, by the cluster that is connected."""
+    given = [] if library is None else library if isinstance(library, (list, tuple)) else [library]
+    there = provided("cluster").create(graph, devices, options, params=params, libraries=given, name=name)
+    return cast("GraphModule", there)
 
 
 def create_flow(

@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from ..base.errors import DocumentError, ForeignMachineError
+from ..base.errors import DocumentError, ForeignMachineError, InputError
 from ..base.garbage import gc_paused
-from ..base.machine.devices import parse_list
+from ..base.machine.devices import is_afar, parse_list
 from ..base.options import Options
+from ..base.providers import provided
 from ..build.bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
 from ..build.libraries.judge import LibraryFile
 from ..build.libraries.offered import inplace_rules
@@ -46,17 +47,24 @@ def load(
 ) -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
-    ``devices``: by default those it was compiled for. ``program``: by default its first, or the FlowModule of
-    a bundle with a flow. ``threads``,
-    ``max_in_flight`` and ``unset_inputs`` as create; None: as it was compiled with. ``libraries``: False runs
-    no native code of the bundle, but the kernels built in. ``rebuild``: neither; kernels are compiled anew
-    from its graph. ``verify`` "full": parameters are read and compared with their sha256, not mapped
-    (docs/bundles.md).
+    ``devices``: by default those it was compiled for; with one as "node1/tt:0" it is opened by the cluster
+    that is connected (gr.cluster.connect). ``program``: by default its first, or the FlowModule of a bundle
+    with a flow. ``threads``, ``max_in_flight`` and ``unset_inputs`` as create; None: as it was compiled
+    with. ``libraries``: False runs no native code of the bundle, but the kernels built in. ``rebuild``:
+    neither; kernels are compiled anew from its graph. ``verify`` "full": parameters are read and compared
+    with their sha256, not mapped (docs/bundles.md).
 
     Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, DeviceError, CompileError,
     LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
     trusted (gr.trust).
     """
+    if devices is not None and is_afar(devices):
+        if rebuild or unset_inputs is not None:
+            raise InputError("rebuild and unset_inputs are for devices of this machine")
+        there = provided("cluster").load(
+            bundle, devices, program, threads=threads, max_in_flight=max_in_flight, libraries=libraries
+        )
+        return cast("GraphModule", there)
     opened = read_bundle(bundle, verify)
     opened.kernels = _chosen_kernels(libraries, rebuild)
     words: dict[str, Any] = {

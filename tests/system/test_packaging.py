@@ -98,7 +98,7 @@ def test_type_checkers_see_the_names_that_are_imported_late():
     )
     told = {(n.module, n.names[0].name) for n in block.body if isinstance(n, ast.ImportFrom)}
     late = {(home, name) for name, home in gr._HOME.items()}
-    assert told == late | {(None, "eager"), (None, "runtime"), ("base", "errors")}
+    assert told == late | {(None, "cluster"), (None, "eager"), (None, "runtime"), ("base", "errors")}
 
 
 @pytest.mark.slow

@@ -34,6 +34,7 @@ __all__ = [
     "cpu",
     "dl_kinds",
     "dl_types",
+    "is_afar",
     "is_file",
     "is_test_only",
     "kernel_kinds",
@@ -307,6 +308,16 @@ def _one_stack_a_kind(devices: tuple[Device, ...]) -> None:
 def cpu(ordinal: int = 0) -> Device:
     """The host, as device ``cpu:ordinal``."""
     return parse(f"cpu:{ordinal}")
+
+
+def is_afar(devices: Any) -> bool:
+    """Whether a caller's list, as parse_list takes it, has a device of another machine."""
+    if isinstance(devices, (str, Device)) or _is_pair(devices):
+        devices = [devices]
+    return any(
+        d.node if isinstance(d, Device) else isinstance(d, str) and "/" in d and parse(d, True).node
+        for d in devices
+    )
 
 
 def require_at_home(device: Device) -> Device:

@@ -22,6 +22,7 @@ from ..queues.run import Run, when_over
 from ..queues.template import copy
 from .arrays import allocate, check_layout, default_layout
 from .batches import fetch, spread
+from .elsewhere import Elsewhere
 from .handle import moves
 from .host_values import as_host
 from .lineage import before_write, watch
@@ -160,14 +161,19 @@ def to_layout(
 
 
 def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
-    """Copies of the values on the host: one call into C for each device that has any, one wait.
+    """Copies of the values on the host: one call into C for each device that has any, one wait; one message
+    for each other machine.
 
     Raises HandleError, InputError for what is no Tensor, and what the runs raised that were to write them.
     """
     found = _listed(tensors, "gather")
     made: list[Any] = [None] * len(found)
     away: dict[DeviceHandle, list[int]] = {}
+    elsewhere: dict[type[Elsewhere], list[int]] = {}
     for i, tensor in enumerate(found):
+        if isinstance(tensor, Elsewhere):
+            elsewhere.setdefault(type(tensor), []).append(i)
+            continue
         if not isinstance(tensor, Tensor):
             raise InputError(
                 f"gather takes Tensors, item {i} is a {type(tensor).__name__}", got=type(tensor).__name__
@@ -181,6 +187,9 @@ def gather(tensors: Iterable[Tensor]) -> list[np.ndarray]:
         group.append(i)
     for group in away.values():
         for i, array in zip(group, _fetched([found[i] for i in group]), strict=True):
+            made[i] = array
+    for kind, group in elsewhere.items():
+        for i, array in zip(group, kind.gathered([found[i] for i in group]), strict=True):
             made[i] = array
     return made
 

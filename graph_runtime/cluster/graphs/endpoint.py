@@ -1,0 +1,364 @@
+"""A process's end of the links to others: messages of machine_messages.py over sockets, tensors in shared
+memory where both are on one machine.
+
+    endpoint = Endpoint("node0", key, deliver)     deliver(message), in the thread of the connection
+    endpoint.send(other.address, header, tensors, end)
+
+Both sides of a connection prove that they have the cluster's ``key`` (proofs.py). On one machine a Unix
+socket in a folder of this user's is used, and no port is opened. Between machines it is TCP to the node's own
+address, with TLS where Ray has it.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import os
+import select
+import shutil
+import socket
+import ssl
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ...base.errors import ClusterError, DocumentError, WaitTimeoutError
+from ...run.tensors.host_values import aligned_empty
+from .machine_messages import PREFIX, Message, pack, read_head, sizes
+from .proofs import greet, received, welcome
+from .shared_segments import ReceivedSegments, SentSegments
+
+__all__ = ["Address", "Endpoint", "LinkLost", "Tls", "machine_id"]
+
+Address = Mapping[str, Any]
+Deliver = Callable[[Message], None]
+Tls = tuple[str, str, str]  # certificate, its key, the authority that signed those of all
+_INLINE = 1 << 16  # bytes below which shared memory is not worth a segment
+_HELLO_SECONDS = 10.0
+_SILENT_MS = 15_000  # after which TCP gives up what is not acknowledged
+_CHUNK = 1 << 20
+
+
+class LinkLost(ClusterError):
+    """A connection that could not be made, or broke."""
+
+
+def machine_id() -> str:
+    """Equal for processes that share memory and see each other's Unix sockets: one boot of one machine, one
+    network and one file system of it."""
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    spaces = [os.stat(f"/proc/self/ns/{kind}").st_ino for kind in ("net", "mnt")]
+    return f"{boot}/{spaces[0]}/{spaces[1]}"
+
+
+class Endpoint:
+    """``name`` of the machine, ``key`` of the cluster. ``host``: the address at which other machines reach
+    this one, None: only this machine does."""
+
+    def __init__(
+        self, name: str, key: bytes, deliver: Deliver, host: str | None = None, tls: Tls | None = None
+    ):
+        self.name, self._key, self._deliver, self._tls = name, key, deliver, tls
+        self._lock = threading.Lock()
+        self._out: dict[str, _Outgoing] = {}
+        self._closed = False
+        self._folder = tempfile.mkdtemp(prefix="graph_runtime_link_")
+        path = os.path.join(self._folder, "socket")
+        self._listening = [_listen(socket.AF_UNIX, path)]
+        address: dict[str, Any] = {"name": name, "machine": machine_id(), "path": path}
+        if host is not None:
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            self._listening.append(_listen(family, (host, 0)))
+            address |= {"host": host, "port": self._listening[1].getsockname()[1]}
+        self.address: Address = address
+        self._open: set[socket.socket] = set()
+        for listening in self._listening:
+            _thread(self._accept, listening, name=f"gr-accept-{name}")
+
+    def send(
+        self,
+        to: Address,
+        header: Mapping[str, Any],
+        tensors: Mapping[str, np.ndarray] | None = None,
+        end: float | None = None,
+    ) -> None:
+        """Send a message; it is on its way when this returns, and the arrays may change. ``end``: of the
+        wait, by time.monotonic(). Raises LinkLost, which names the other end, and WaitTimeoutError."""
+        end = time.monotonic() + 60.0 if end is None else end
+        if to["name"] == self.name and to["path"] == self.address["path"]:
+            copied = {name: np.array(value) for name, value in (tensors or {}).items()}
+            self._deliver(Message(dict(header), copied))
+            return
+        key = f"{to['path']}:{to.get('port')}"
+        with self._lock:
+            if self._closed:
+                raise LinkLost(f"the links of {self.name} are closed")
+            link = self._out.setdefault(key, _Outgoing(self, to))
+        link.send(header, tensors or {}, end)
+
+    def close(self) -> None:
+        """End all connections."""
+        with self._lock:
+            self._closed = True
+            links, self._out = list(self._out.values()), {}
+            connections = [*self._listening, *self._open]
+        for link in links:
+            link.close()
+        for connection in connections:
+            _end(connection)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    # **************** the side that listens ****************
+
+    def _accept(self, listening: socket.socket) -> None:
+        while not self._closed:
+            try:
+                connection, _ = listening.accept()
+            except OSError:
+                return
+            _thread(self._serve, connection, name=f"gr-link-{self.name}")
+
+    def _serve(self, connection: socket.socket) -> None:
+        try:
+            connection.settimeout(_HELLO_SECONDS)
+            if connection.family != socket.AF_UNIX:
+                _tune(connection)
+                if self._tls is not None:
+                    connection = _context(self._tls, ssl.Purpose.CLIENT_AUTH).wrap_socket(
+                        connection, server_side=True
+                    )
+            welcome(connection, self._key)
+            connection.settimeout(None)
+        except (OSError, EOFError, ClusterError):
+            _end(connection)  # a stranger
+            return
+        with self._lock:
+            self._open.add(connection)
+        incoming = _Incoming(connection)
+        try:
+            while True:
+                self._deliver(incoming.message())
+        except (OSError, DocumentError, KeyError, ValueError, EOFError):
+            pass  # the other side is gone, or is none of ours
+        finally:
+            with self._lock:
+                self._open.discard(connection)
+            _end(connection)
+
+
+class _Incoming:
+    """The messages of one connection."""
+
+    def __init__(self, connection: socket.socket):
+        self._socket, self._fds = connection, list[int]()
+        self._sending = threading.RLock()  # the garbage collector may come in between
+        self._segments = ReceivedSegments(self._free)
+
+    def message(self) -> Message:
+        """The next one. Raises EOFError where the other side is gone, DocumentError for what is none."""
+        while True:
+            header, nbytes = sizes(self._prefix())
+            head = read_head(bytes(received(self._socket, np.empty(header, np.uint8))), nbytes)
+            said = dict(head.header)
+            if "drop" in said:
+                self._segments.drop(said["drop"])
+                continue
+            segment = said.pop("segment", None)
+            if said.pop("mapped", False):
+                if not self._fds:
+                    raise DocumentError("a message says that a segment is passed, and none is")
+                self._segments.map(segment, self._fds.pop(0))
+            if segment is None:
+                memory = received(self._socket, aligned_empty((nbytes,), "uint8"))
+            else:
+                memory = self._segments.memory(segment, nbytes)
+            return Message(said, head.views(memory))
+
+    def _prefix(self) -> bytes:
+        """The bytes that say how long a message is; descriptors come with them."""
+        if self._socket.family != socket.AF_UNIX:
+            return bytes(received(self._socket, np.empty(PREFIX.size, np.uint8)))
+        data, fds, _, _ = socket.recv_fds(self._socket, PREFIX.size, 1)
+        self._fds += fds
+        if not data:
+            raise EOFError
+        rest = received(self._socket, np.empty(PREFIX.size - len(data), np.uint8))
+        return data + bytes(rest)
+
+    def _free(self, number: int) -> None:
+        with contextlib.suppress(OSError), self._sending:
+            self._socket.sendall(number.to_bytes(8, "little"))
+
+
+# **************** the side that sends ****************
+
+
+class _Outgoing:
+    """The connection to one other end; made when it is first used, and again after it broke."""
+
+    def __init__(self, endpoint: Endpoint, to: Address):
+        self._endpoint, self._to = endpoint, to
+        self._lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._segments: SentSegments | None = None
+
+    def send(self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], end: float) -> None:
+        if not self._lock.acquire(timeout=max(0.0, end - time.monotonic())):
+            raise WaitTimeoutError(f"the link to {self._to['name']} was busy until the deadline")
+        try:
+            for last in (False, True):
+                fresh = self._socket is None
+                try:
+                    self._send(header, tensors, end)
+                    return
+                except TimeoutError as error:
+                    self._break()
+                    raise WaitTimeoutError(
+                        f"{self._to['name']} took no message before the deadline"
+                    ) from error
+                except (OSError, EOFError, ClusterError) as error:
+                    self._break()
+                    if fresh or last:  # one that was idle may have ended long ago
+                        text = f"the link to {self._to['name']}: {str(error) or 'it was refused there'}"
+                        raise LinkLost(text, got=self._to["name"]) from error
+        finally:
+            self._lock.release()
+
+    def close(self) -> None:
+        with self._lock:
+            self._break()
+
+    def _send(self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], end: float) -> None:
+        if self._socket is None:
+            self._socket = self._connect(end)
+        connection = self._socket
+        connection.settimeout(max(0.001, end - time.monotonic()))
+        if self._segments is not None and sum(value.nbytes for value in tensors.values()) >= _INLINE:
+            self._send_shared(connection, self._segments, header, tensors)
+            return
+        head, pieces, nbytes = pack(header, tensors)
+        connection.sendall(head)
+        at = 0
+        for begin, piece in pieces:
+            _send_bytes(connection, bytes(begin - at))
+            _send_bytes(connection, piece)
+            at = begin + len(piece)
+        _send_bytes(connection, bytes(nbytes - at))
+
+    def _send_shared(
+        self,
+        connection: socket.socket,
+        segments: SentSegments,
+        header: Mapping[str, Any],
+        tensors: Mapping[str, np.ndarray],
+    ) -> None:
+        """The header over the socket, the tensors into memory that the other side maps."""
+        _, pieces, nbytes = pack({}, tensors)
+        segment = segments.take(nbytes)
+        for at, piece in pieces:
+            np.copyto(segment.memory[at : at + len(piece)], piece)
+        fresh, segment.passed = not segment.passed, True
+        said = {**header, "segment": segment.number, **({"mapped": True} if fresh else {})}
+        head, _, _ = pack(said, tensors)
+        if not fresh:
+            connection.sendall(head)
+            return
+        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [segment.fd]))]
+        sent = connection.sendmsg([head], passed)
+        connection.sendall(head[sent:])
+
+    def _connect(self, end: float) -> socket.socket:
+        to, near = self._to, self._to["machine"] == self._endpoint.address["machine"]
+        if not near and "host" not in to:
+            raise LinkLost(f"{to['name']} is on another machine and has no address there", got=to["name"])
+        family = socket.AF_UNIX if near else socket.AF_INET6 if ":" in to["host"] else socket.AF_INET
+        connection = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(max(0.001, min(_HELLO_SECONDS, end - time.monotonic())))
+            connection.connect(to["path"] if near else (to["host"], to["port"]))
+            if not near:
+                _tune(connection)
+                if self._endpoint._tls is not None:
+                    context = _context(self._endpoint._tls, ssl.Purpose.SERVER_AUTH)
+                    connection = context.wrap_socket(connection, server_hostname=to["host"])
+            greet(connection, self._endpoint._key)
+        except BaseException:
+            connection.close()
+            raise
+        self._segments = SentSegments() if near else None
+        if near:
+            _thread(_take_back, connection, self._segments, self._lock, name="gr-segments")
+        return connection
+
+    def _break(self) -> None:
+        if self._socket is not None:
+            _end(self._socket)
+        if self._segments is not None:
+            self._segments.close()
+        self._socket = self._segments = None
+
+
+def _take_back(connection: socket.socket, segments: SentSegments, sending: threading.Lock) -> None:
+    """The numbers of segments that the other side needs no more, 8 bytes each."""
+    came, waiting = b"", select.poll()
+    waiting.register(connection, select.POLLIN)  # timeouts of the socket are for those that send
+    with contextlib.suppress(OSError, ValueError):
+        while True:
+            waiting.poll()
+            data = connection.recv(1 << 12, socket.MSG_DONTWAIT)
+            if not data:
+                return
+            came += data
+            while len(came) >= 8:
+                number, came = int.from_bytes(came[:8], "little"), came[8:]
+                for dropped in segments.free(number):
+                    with sending:
+                        connection.sendall(pack({"drop": dropped}, {})[0])
+
+
+# **************** sockets ****************
+
+
+def _listen(family: int, where: Any) -> socket.socket:
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listening.bind(where)
+        listening.listen(128)
+    except OSError as error:
+        listening.close()
+        raise LinkLost(f"cannot listen at {where}: {error}", got=str(where)) from error
+    return listening
+
+
+def _tune(connection: socket.socket) -> None:
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MS)
+
+
+def _context(tls: Tls, purpose: ssl.Purpose) -> ssl.SSLContext:
+    context = ssl.create_default_context(purpose, cafile=tls[2])
+    context.load_cert_chain(tls[0], tls[1])
+    context.verify_mode = ssl.CERT_REQUIRED
+    return context
+
+
+def _send_bytes(connection: socket.socket, data: Any) -> None:
+    view = memoryview(data)
+    for at in range(0, len(view), _CHUNK):  # each has the whole timeout
+        connection.sendall(view[at : at + _CHUNK])
+
+
+def _end(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
+
+
+def _thread(call: Callable[..., None], *args: Any, name: str) -> None:
+    threading.Thread(target=call, args=args, name=name, daemon=True).start()

@@ -1,0 +1,376 @@
+"""What a session over machines has under way: calls to the workers of its parts, their answers, and what is
+done when a worker is lost. Inputs are kept until a run is answered, so that it can be begun anew
+(recovery.py).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import CancelledError, Future
+from functools import partial
+from typing import Any
+from weakref import finalize
+
+import numpy as np
+
+from ...base.errors import GraphRuntimeError, WaitTimeoutError, WorkerLost
+from .endpoint import LinkLost
+from .fleet import Fleet, FleetMember, WorkerGone, answer_of
+from .flights import Flight, wait_for
+from .machine_messages import Message, write_message
+from .opened_part import INLINE, SET, STATE
+from .part_opening import PartOpener, RemotePart
+from .recovery import recover
+
+__all__ = ["Flights"]
+
+log = logging.getLogger(__name__)
+
+
+class Flights:
+    """The runs of one session. ``fixed`` {input: what it was set to}; ``following``: the number of the next
+    run. ``lost_state`` {name: why} of state that is gone. ``deadline``: seconds of each wait;
+    ``checkpoint_every``: runs after which the state comes here, 0: never."""
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        parts: Mapping[str, RemotePart],
+        name: str,
+        threads: int | None,
+        max_in_flight: int,
+        deadline: float,
+        checkpoint_every: int,
+    ):
+        self.name, self.max_in_flight, self.deadline = name, max_in_flight, deadline
+        self.checkpoint_every = checkpoint_every
+        self._fleet, self._parts = fleet, parts
+        self.module = f"{name}-{secrets.token_hex(4)}"
+        self.state = {name: machine for machine, part in parts.items() for name in part.state}
+        self.fixed: dict[str, np.ndarray] = {}
+        self.lost_state: dict[str, str] = {}
+        self.dropped: deque[int] = deque()  # runs whose outputs are wanted no more
+        self._lock = threading.RLock()
+        self._recovering = threading.Lock()
+        self._members: dict[str, FleetMember] = {}
+        self._opener = PartOpener(fleet, self.module, threads, max_in_flight, deadline)
+        self._log: dict[int, Flight] = {}  # runs that may have to be run again
+        self._waiting: deque[Flight] = deque()
+        self._following = 0
+        self._saved: tuple[int, dict[str, np.ndarray]] = (-1, {})  # the last checkpoint
+        self._snapshots: dict[int, dict[str, np.ndarray]] = {}  # later ones, while earlier runs are under way
+        for machine in parts:
+            self._members[machine] = fleet.member(machine)
+            self._opener.open(machine, parts[machine], self._members[machine], {})
+        # a finalizer may come in the middle of any call, so it makes none itself
+        closing = (self._members, write_message({"do": "close", "module": self.module}))
+        finalize(self, fleet.closing.put, closing).atexit = False
+
+    def begin(
+        self, given: Mapping[str, np.ndarray], fixed: Mapping[str, np.ndarray], kept: Mapping[str, Any]
+    ) -> Flight:
+        """A new run, not yet under way: launch() is next. Waits while ``max_in_flight`` are, for the
+        oldest."""
+        while len(self._waiting) >= self.max_in_flight:
+            self._wait_oldest()
+        with self._lock:
+            number, every = self._following, self.checkpoint_every
+            self._following += 1
+            flight = Flight(
+                number,
+                given,
+                fixed,
+                {name: value for name, value in self.fixed.items() if name not in self.state},
+                kept,
+                time.monotonic() + self.deadline,
+                bool(every and self.state and (number + 1) % every == 0),
+            )
+            self._log[number] = flight
+            self._waiting.append(flight)
+        return flight
+
+    def drain(self) -> None:
+        """Wait until no run is under way. Raises nothing of theirs."""
+        while self._waiting:
+            self._wait_oldest()
+
+    def ask(self, machine: str, header: Mapping[str, Any]) -> Message:
+        """A request to the worker of a part. Raises as Fleet.ask."""
+        message = {**header, "module": self.module}
+        return self._fleet.ask(self._members[machine], message, seconds=self.deadline)
+
+    def receive(self, key: Any) -> Message:
+        """A message that a worker sends here. Raises WaitTimeoutError."""
+        return self._fleet.own.receive(key, time.monotonic() + self.deadline)
+
+    @property
+    def address(self) -> dict[str, Any]:
+        """Where workers send what is for the caller."""
+        return dict(self._fleet.own.endpoint.address)
+
+    # **************** under way ****************
+
+    def launch(self, flight: Flight) -> None:
+        """Begin a run on all its machines."""
+        attempt = flight.attempt
+        with self._lock:
+            over = min((one.number for one in self._waiting), default=self._following) - 1
+            if self.state and self.checkpoint_every:
+                over = min(over, self._saved[0])
+            dropped = []
+            while self.dropped:
+                dropped.append(self.dropped.popleft())
+            members = dict(self._members)
+        addresses = {machine: dict(member.address) for machine, member in members.items()}
+        for machine, member in members.items():
+            part = self._parts[machine]
+            values = {**flight.base, **flight.given} if attempt else flight.given
+            tensors = {name: value for name, value in values.items() if name in part.inputs}
+            tensors |= {SET + name: value for name, value in flight.fixed.items() if name in part.inputs}
+            left = max(0.001, flight.end - time.monotonic())
+            header = {
+                "do": "run",
+                "module": self.module,
+                "run": flight.number,
+                "attempt": attempt,
+                "seconds": left,
+                "over": over,
+                "drop": dropped,
+                "kept": {n: list(t.place) for n, t in flight.kept.items() if n in part.inputs},
+                "checkpoint": flight.checkpoint and bool(part.state),
+                "peers": addresses,
+            }
+            try:
+                if sum(value.nbytes for value in tensors.values()) > INLINE:
+                    key = [self.module, flight.number, attempt, "", -1]
+                    self._fleet.own.endpoint.send(member.address, {"key": key}, tensors, flight.end)
+                    header, tensors = {**header, "sent": True}, {}
+                started = member.start(write_message(header, tensors))
+            except WorkerGone as error:
+                self._lost(flight, attempt, machine, member, str(error))
+                return
+            except LinkLost as error:
+                self._again(flight, attempt, error)
+                return
+            except GraphRuntimeError as error:
+                self._fail(flight, error)
+                return
+            started.add_done_callback(partial(self._answered, flight, attempt, machine, member))
+
+    def _answered(
+        self, flight: Flight, attempt: int, machine: str, member: FleetMember, answer: Future[bytes]
+    ) -> None:
+        """A machine's answer to a run came, or the machine went. Any thread."""
+        try:
+            message = answer_of(answer.result())
+        except WorkerGone as error:
+            self._lost(flight, attempt, machine, member, str(error))
+            return
+        except CancelledError:
+            return
+        except LinkLost as error:
+            self._again(flight, attempt, error)
+            return
+        except WaitTimeoutError as error:
+            if flight.attempt == attempt:
+                self.expire(flight, str(error))
+            return
+        except GraphRuntimeError as error:
+            if flight.attempt == attempt:
+                self._fail(flight, error)
+            return
+        with self._lock:
+            if flight.attempt != attempt or machine in flight.answers:
+                return
+            flight.answers[machine] = message
+            if set(flight.answers) != set(self._parts) or flight.over:
+                return
+            if flight.checkpoint:
+                self._save(flight)
+            self._settle(flight, None)
+
+    def _save(self, flight: Flight) -> None:
+        """Keep the state that a run left, by its answers."""
+        self._snapshots[flight.number] = {
+            name.removeprefix(STATE): value
+            for message in flight.answers.values()
+            for name, value in message.tensors.items()
+            if name.startswith(STATE)
+        }
+
+    def _forget(self) -> None:
+        """What no loss asks for any more: where there are checkpoints, runs up to the last one that all runs
+        before it have been answered for."""
+        if not (self.state and self.checkpoint_every):
+            self._log = {flight.number: flight for flight in self._waiting}
+            return
+        bound = min((flight.number for flight in self._waiting), default=self._following)
+        usable = [number for number in self._snapshots if number < bound]
+        if not usable:
+            return
+        self._saved = max(usable), self._snapshots[max(usable)]
+        for number in usable:
+            del self._snapshots[number]
+        self._log = {number: one for number, one in self._log.items() if number > self._saved[0]}
+
+    def _settle(self, flight: Flight, error: BaseException | None) -> None:
+        """A run is over."""
+        with self._lock:
+            if flight.over:
+                return
+            if flight in self._waiting:
+                self._waiting.remove(flight)
+            self._forget()
+            if error is None:
+                flight.future.set_result(None)
+            else:
+                flight.future.set_exception(error)
+
+    def _fail(self, flight: Flight, error: BaseException) -> None:
+        """A run failed: no machine is to wait for it any longer."""
+        self._settle(flight, error)
+        self._call_off(flight, str(error))
+
+    def _call_off(self, flight: Flight, why: str, attempt: int | None = None) -> None:
+        """No machine is to wait any longer for what others send for a run, in attempts up to this one;
+        without one, the run failed."""
+        header = {
+            "do": "cancel",
+            "module": self.module,
+            "run": flight.number,
+            "attempt": flight.attempt if attempt is None else attempt,
+            "why": why[:500],
+            "failed": attempt is None,
+        }
+        for member in list(self._members.values()):
+            try:
+                member.start(write_message(header))
+            except WorkerGone:
+                continue  # it waits for nothing
+
+    def expire(self, flight: Flight, why: str = "") -> None:
+        """The deadline of a run is over."""
+        with self._lock:
+            silent = [machine or "the caller" for machine in self._parts if machine not in flight.answers]
+        cause = why or f"no answer in {self.deadline:.0f} s"
+        text = f"run {flight.number} of {self.name} was lost: {', '.join(silent)} gave no answer: {cause}"
+        if self.state:
+            text += f"; state {', '.join(map(repr, self.state))} may or may not have advanced"
+        requests = (f"{self.name}#{flight.number}",)
+        self._fail(flight, WorkerLost(text, worker=", ".join(silent), cause=cause, requests=requests))
+
+    def _wait_oldest(self) -> None:
+        try:
+            flight = self._waiting[0]
+        except IndexError:
+            return
+        wait_for(flight, None, self.expire)
+
+    # **************** losses ****************
+
+    def _again(self, flight: Flight, attempt: int, error: LinkLost) -> None:
+        """A link between two machines broke: the run is begun anew, a few times."""
+        with self._lock:
+            if flight.attempt != attempt or flight.over:
+                return
+            flight.losses += 1
+            found = recover((), [flight.number], {flight.number: flight.losses}, self._following, None)
+            flight.attempt += 1
+            flight.answers.clear()
+        if found.failed:
+            requests = (f"{self.name}#{flight.number}",)
+            self._fail(
+                flight, WorkerLost(str(error), worker=str(error.got), cause=str(error), requests=requests)
+            )
+            return
+        log.warning("run %s of %s begins anew: %s", flight.number, self.name, error)
+        threading.Timer(0.1 * flight.losses, self.launch, (flight,)).start()
+
+    def _lost(self, flight: Flight, attempt: int, machine: str, member: FleetMember, cause: str) -> None:
+        """A worker is gone under a run; a thread does what is to be done about it."""
+        words = (flight, attempt, machine, member, cause)
+        threading.Thread(target=self._recover, args=words, name="gr-recover", daemon=True).start()
+
+    def _recover(self, flight: Flight, attempt: int, machine: str, gone: FleetMember, cause: str) -> None:
+        with self._recovering:
+            with self._lock:
+                if self._members[machine] is not gone:  # its successor is there: this run came in between
+                    stranded = flight.attempt == attempt and not flight.over
+                    again, flight.attempt = [flight] if stranded else [], flight.attempt + stranded
+                else:
+                    again = None
+            if again is None:
+                again = self._replace(machine, gone, cause)
+        for one in again:
+            if self.lost_state and not one.over:
+                self._give_up(machine, [one], cause, ())
+            else:
+                self.launch(one)
+
+    def _replace(self, machine: str, gone: FleetMember, cause: str) -> list[Flight]:
+        """Have another worker in the place of one that is gone. Returns the runs that are to begin anew."""
+        part = self._parts[machine]
+        with self._lock:
+            waiting = [flight for flight in self._log.values() if not flight.over]
+            for flight in waiting:
+                flight.losses += 1
+                flight.attempt += 1
+                flight.answers.clear()
+            found = recover(
+                part.state,
+                [flight.number for flight in waiting],
+                {flight.number: flight.losses for flight in waiting},
+                self._following,
+                self._saved[0] if self.checkpoint_every else None,
+            )
+        log.warning("the worker of %s is gone (%s): %s", machine or "the caller", cause, found)
+        for flight in waiting:
+            self._call_off(flight, "it begins anew", flight.attempt - 1)
+        successor = gone
+        for last in (False, False, True):  # it may be what ends them
+            try:
+                successor = self._fleet.replace(machine, successor)
+                self._reopen(machine, successor, found.first, found.lost)
+                break
+            except GraphRuntimeError as error:
+                if isinstance(error, WorkerLost) and not last:
+                    continue
+                self._give_up(machine, waiting, f"{cause}; {error}", part.state)
+                with self._lock:
+                    self._members[machine] = successor
+                return []
+        self._give_up(machine, [one for one in waiting if one.number in found.failed], cause, found.lost)
+        with self._lock:
+            self._members[machine] = successor
+            again = [self._log[number] for number in found.again if number in self._log]
+            for flight in again:
+                flight.attempt += flight.over  # of one that is answered only what it leaves is wanted
+        return again
+
+    def _reopen(self, machine: str, member: FleetMember, first: int, lost: Collection[str]) -> None:
+        """The part of a machine, on the one that takes its place, as it was before run ``first``."""
+        values = {name: value for name, value in self.fixed.items() if name not in self._parts[machine].state}
+        if not lost:
+            state = {n: self.fixed[n] for n in self._parts[machine].state if n in self.fixed}
+            values |= {**state, **self._saved[1]} if self._saved[0] >= 0 else state
+        words = {"first": first, "known": self._following - 1}
+        self._opener.open(machine, self._parts[machine], member, values, **words)
+
+    def _give_up(self, machine: str, flights: Sequence[Flight], cause: str, state: Collection[str]) -> None:
+        """Fail runs for the loss of a machine, and remember the state that went with it."""
+        name = machine or "the caller"
+        with self._lock:
+            self.lost_state |= dict.fromkeys(state, f"{name} was lost: {cause}")
+        requests = tuple(f"{self.name}#{flight.number}" for flight in flights)
+        text = f"the worker of {name} was lost: {cause}"
+        if state:
+            text += (
+                f"; with it state {', '.join(map(repr, sorted(state)))}: set it again, or ask for checkpoints"
+            )
+        for flight in flights:
+            self._fail(flight, WorkerLost(text, worker=name, cause=cause, requests=requests))

@@ -1,0 +1,141 @@
+"""Workers that are plain actors of Ray, one a node. Ray carries calls, and says when a worker ended;
+tensors go over links of the workers' own (endpoint.py)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from ...base.errors import ClusterError
+from ..rays import import_ray, tls_authority, tls_files
+from .endpoint import Tls
+from .fleet import Fleet, FleetMember, WorkerGone
+from .worker import Worker
+
+__all__ = ["RayFleet", "nodes_of_ray"]
+
+LABEL = "graph-runtime-node"  # ray start --labels graph-runtime-node=NAME
+_HEAD = "node:__internal_head__"
+_CALLS = 64  # of one worker at a time
+_START_SECONDS = 120.0
+
+
+class NodeWorker:
+    """The actor. Its calls take and give bytes: no object of this package is unpickled."""
+
+    def __init__(self, name: str, key: bytes, reached: bool):
+        from ...codegen.cache import open_cache  # where bundles are kept that came from elsewhere
+
+        ray = import_ray()
+        host = ray.util.get_node_ip_address() if reached else None
+        self._worker = Worker(
+            name, key, open_cache().folder / "bundles", host, own_tls() if reached else None
+        )
+
+    def call(self, data: bytes) -> bytes:
+        """Answer a request; never raises."""
+        return self._worker.call(data)
+
+    def pid(self) -> int:
+        """Of this worker's process."""
+        return os.getpid()
+
+    def empty(self, data: bytes) -> bytes:
+        """Nothing: what a call of Ray's itself takes."""
+        return data
+
+
+def own_tls() -> Tls | None:
+    """This machine's certificate, where Ray's TLS is on."""
+    files, authority = tls_files(), tls_authority()
+    return None if files is None or authority is None else (*files, authority)
+
+
+class _ActorMember(FleetMember):
+    def __init__(self, name: str, actor: Any):
+        super().__init__(name)
+        self.actor = actor
+
+    def start(self, data: bytes) -> Future[bytes]:
+        if not import_ray().is_initialized():  # which would start another one
+            raise WorkerGone("the cluster was closed")
+        made: Future[bytes] = Future()
+        try:
+            answer = self.actor.call.remote(data).future()
+        except Exception as error:  # Ray has no class of its own for an actor that it has forgotten
+            raise WorkerGone(_first_line(error)) from None
+
+        def over(done: Future[Any]) -> None:
+            error = done.exception()
+            if error is None:
+                made.set_result(done.result())
+            else:
+                made.set_exception(WorkerGone(_first_line(error)))
+
+        answer.add_done_callback(over)
+        return made
+
+    def end(self) -> None:
+        ray = import_ray()
+        if ray.is_initialized():
+            ray.kill(self.actor)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0][:200] if lines else ''}"
+
+
+def nodes_of_ray(known: Mapping[str, str]) -> dict[str, str]:
+    """{name: Ray's id} of the nodes that are alive: as their label says, else node0 for the head and node1,
+    ... for others as they join. ``known``: names that were given before, which stay."""
+    ray = import_ray()
+    alive = [node for node in ray.nodes() if node["Alive"]]
+    alive.sort(key=lambda node: (_HEAD not in node["Resources"], node["NodeManagerAddress"], node["NodeID"]))
+    of_id = {node: name for name, node in known.items()}
+    found: dict[str, str] = {}
+    number = 0
+    for node in alive:
+        name = (node.get("Labels") or {}).get(LABEL) or of_id.get(node["NodeID"])
+        while not name:
+            if f"node{number}" not in known and f"node{number}" not in found:
+                name = f"node{number}"
+            number += 1
+        if name in found:
+            raise ClusterError(f"two nodes of Ray have the label {LABEL}={name}", got=name)
+        found[name] = node["NodeID"]
+    return found
+
+
+class RayFleet(Fleet):
+    """The workers on a cluster of Ray's. ``reached``: whether nodes are on several machines, which then have
+    TCP links."""
+
+    def __init__(self, folder: Path, reached: bool):
+        host = import_ray().util.get_node_ip_address() if reached else None
+        super().__init__(folder, host, own_tls() if reached else None)
+        self._reached = reached
+        self._known: dict[str, str] = {}
+        self.nodes()
+
+    def nodes(self) -> tuple[str, ...]:
+        found = nodes_of_ray(self._known)
+        self._known |= found
+        return tuple(found)
+
+    def make(self, node: str) -> FleetMember:
+        """An actor on that node; where the node is gone on another one."""
+        ray = import_ray()
+        alive = nodes_of_ray(self._known)
+        if not alive:
+            raise ClusterError("no node of the cluster is left")
+        where = alive.get(node) or next(iter(alive.values()))
+        strategy = import_ray("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy(
+            where, soft=True
+        )
+        kind = ray.remote(num_cpus=0, max_concurrency=_CALLS, max_restarts=0)(NodeWorker)
+        actor = kind.options(scheduling_strategy=strategy).remote(node, self.key, self._reached)
+        return _ActorMember(node, actor)

@@ -1,0 +1,403 @@
+"""Graphs over machines without Ray: workers are threads here, and end when a test says so."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graph_runtime as gr
+from graph_runtime.base.config import config
+from graph_runtime.cluster.graphs.connecting import Cluster
+from graph_runtime.cluster.graphs.fleet import ThreadFleet
+from graph_runtime.cluster.graphs.machine_messages import read_message, write_message
+from graph_runtime.cluster.graphs.remote_session import RemoteSession
+from graph_runtime.cluster.graphs.remote_tensor import RemoteTensor
+from graph_runtime.ir.model import Model
+
+pytestmark = pytest.mark.slow
+SIZE = 48
+ON = ["node0/cpu:0", "node1/cpu:0"]
+SECOND = {"*": "node0/cpu:0", "matmul_1": "node1/cpu:0", "tanh_1": "node1/cpu:0"}
+rng = np.random.default_rng(3)
+X = rng.standard_normal((8, SIZE)).astype(np.float32)
+WEIGHTS = [rng.standard_normal((SIZE, SIZE)).astype(np.float32) / 7 for _ in range(3)]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(ThreadFleet(("node0", "node1", "node2"), tmp_path / "bundles"), deadline=20)
+    yield made
+    made.close()
+
+
+def layers(count: int = 3) -> Model:
+    builder = gr.GraphBuilder()
+    value = builder.input("x", (8, SIZE))
+    for i in range(count):
+        value = builder.op("tanh", builder.op("matmul", value, builder.param(f"w{i}", WEIGHTS[i])))
+    builder.output(value)
+    return Model.from_builder(builder)
+
+
+def expected(x: np.ndarray, count: int = 3) -> np.ndarray:
+    for weight in WEIGHTS[:count]:
+        x = np.tanh(x @ weight)
+    return x
+
+
+def total() -> gr.GraphBuilder:
+    """total += x; shown = 2 total + x"""
+    builder = gr.GraphBuilder()
+    x, state = builder.input("x", (4,)), builder.input("total", (4,))
+    added = builder.op("add", x, state, name="added")
+    doubled = builder.op("add", added, added, name="doubled")
+    builder.output(added, builder.op("add", doubled, x, name="shown"))
+    builder.alias(added, state)
+    return builder
+
+
+def open_chain(cluster: Cluster, **words: Any) -> Any:
+    return cluster.create(layers(), ON, place=SECOND, fuse=False, compile=False, **words)
+
+
+def end(cluster: Cluster, node: str, why: str = "killed") -> None:
+    """The worker of a node ends, as by kill -9: calls that run give no answer."""
+    member: Any = cluster.fleet.member(node)
+    member.gone = why
+    member.worker.endpoint.close()
+
+
+# **************** running ****************
+
+
+def test_a_graph_over_two_machines_is_that_of_one(cluster: Cluster) -> None:
+    module = open_chain(cluster)
+    module.run(x=X)
+    np.testing.assert_allclose(module.get_output(0).numpy(), expected(X), rtol=2e-5, atol=1e-6)
+    module.set_input("x", -X)
+    module.run()
+    np.testing.assert_allclose(module.get_output("tanh_2"), expected(-X), rtol=2e-5, atol=1e-6)
+    assert (module.get_num_inputs(), module.get_num_outputs()) == (4, 1)
+    assert module.get_input_info() == ({"x": (8, SIZE)}, {"x": "float32"})
+    np.testing.assert_array_equal(module.get_input("x").numpy(), -X)
+    out = np.empty((8, SIZE), np.float32)
+    assert module.get_output(0, out) is out
+    assert out[0, 0] == module.get_output(0).numpy()[0, 0]
+
+
+def test_runs_in_flight(cluster: Cluster) -> None:
+    module = open_chain(cluster, max_in_flight=4)
+    runs = [module.run_async(x=X * i) for i in range(25)]
+    values = gr.gather([run.outputs[0] for run in runs])
+    for i, value in enumerate(values):
+        np.testing.assert_allclose(value, expected(X * i), rtol=2e-5, atol=1e-6)
+    assert all(run.done() for run in runs)
+
+
+def test_the_callers_own_devices_are_a_machine(cluster: Cluster) -> None:
+    place = {"*": "cpu:0", "matmul_1": "node1/tt:0", "tanh_1": "node1/tt:0"}
+    module = cluster.create(layers(), ["cpu:0", "node1/tt:0"], place=place, fuse=False, compile=False)
+    module.run(x=X)
+    np.testing.assert_allclose(module.get_output(0).numpy(), expected(X), rtol=1e-2, atol=1e-2)
+
+
+def test_large_outputs_stay_until_they_are_asked_for(cluster: Cluster) -> None:
+    builder = gr.GraphBuilder()
+    x = builder.input("x", (200, 200))
+    builder.output(builder.op("relu", x), builder.op("tanh", x))
+    module = cluster.create(builder, ["node0/cpu:0"], fuse=False, compile=False)
+    x_value = rng.standard_normal((200, 200)).astype(np.float32)
+    run = module.run_async(x=x_value).wait()
+    first, second = run.outputs
+    assert isinstance(first, RemoteTensor)
+    assert not first.is_here
+    again = module.run_async(x=first)  # it is read where it lies
+    np.testing.assert_allclose(
+        again.outputs[1].numpy(), np.tanh(np.maximum(x_value, 0)), rtol=1e-5, atol=1e-6
+    )
+    assert not first.is_here
+    both = gr.gather([first, second])
+    np.testing.assert_array_equal(both[0], np.maximum(x_value, 0))
+    assert first.is_here
+    assert first.shape == (200, 200)
+    assert first.dtype == np.float32
+    np.testing.assert_array_equal(np.asarray(first) + 1, both[0] + 1)
+
+
+def test_a_bundle_on_one_machine(cluster: Cluster, tmp_path: Path) -> None:
+    path = gr.build_bundle(layers(), "cpu:0", tmp_path / "net.bundle", compile=False)
+    module = cluster.load(path, ["node1/cpu:0"])
+    local = gr.load(path)
+    for one in (module, local):
+        one.run(x=X)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), local.get_output(0).numpy())
+    assert module.get_input_info() == local.get_input_info()
+    again = cluster.load(path, ["cpu:0", "node0/cpu:0"])  # several machines: its graph is planned
+    again.run(x=X)
+    np.testing.assert_allclose(again.get_output(0).numpy(), expected(X), rtol=2e-5, atol=1e-6)
+
+
+def test_words_that_are_wrong(cluster: Cluster) -> None:
+    with pytest.raises(gr.DeviceError, match=r"no node 'node9'.*did you mean 'node"):
+        cluster.create(layers(), ["node9/cpu:0"])
+    with pytest.raises(gr.InputError, match="a deadline is seconds above 0"):
+        open_chain(cluster, deadline=0)
+    module = open_chain(cluster)
+    with pytest.raises(gr.InputError, match="'x' of module was never set"):
+        module.run()
+    with pytest.raises(gr.InputError, match=r"did you mean 'x'|no input|there are"):
+        module.run_async(xx=X)
+    with pytest.raises(gr.InputError, match="the graph says"):
+        module.run(x=X[:2])
+    with pytest.raises(gr.InputError, match="constant"):
+        module.set_input("w0", WEIGHTS[0])
+    with pytest.raises(gr.InputError, match="zero copy"):
+        module.set_input_zero_copy("x", X)
+
+
+def test_without_a_cluster_the_error_says_how() -> None:
+    with pytest.raises(gr.ClusterError, match=r"gr.cluster.connect\('local'"):
+        gr.create(layers(), devices=["node0/cpu:0"])
+
+
+def test_a_kernel_that_refuses_fails_its_run_alone(cluster: Cluster) -> None:
+    builder = gr.GraphBuilder()
+    x, at = builder.input("x", (4, 2)), builder.input("at", (3,), "int64")
+    builder.output(
+        builder.op("relu", builder.op("take", builder.op("tanh", x), at, name="taken"), name="last")
+    )
+    place = {"*": "node0/cpu:0", "last": "node1/cpu:0"}
+    module = cluster.create(builder, ON, place=place, fuse=False, compile=False)
+    x_value = np.ones((4, 2), np.float32)
+    bad = module.run_async(x=x_value, at=np.array([0, 9, 1]))
+    good = module.run_async(x=x_value, at=np.array([0, 3, 1]))
+    with pytest.raises(gr.KernelError, match="taken"):
+        bad.wait()
+    assert good.outputs[0].numpy().shape == (3, 2)
+
+
+# **************** losses ****************
+
+
+def test_runs_are_run_again_when_a_machine_is_lost(cluster: Cluster) -> None:
+    module = open_chain(cluster)
+    module.run(x=X)
+    runs = [module.run_async(x=X * i) for i in range(6)]
+    end(cluster, "node1")
+    runs += [module.run_async(x=X * i) for i in range(6, 12)]
+    for i, value in enumerate(gr.gather([run.outputs[0] for run in runs])):
+        np.testing.assert_allclose(value, expected(X * i), rtol=2e-5, atol=1e-6)
+    end(cluster, "node0")  # between runs
+    module.run()
+    np.testing.assert_allclose(module.get_output(0).numpy(), expected(X), rtol=2e-5, atol=1e-6)
+
+
+def test_a_run_that_ends_each_machine_fails_with_its_name(cluster: Cluster, monkeypatch: Any) -> None:
+    module = open_chain(cluster)
+    fleet: Any = cluster.fleet
+    make = fleet.make
+
+    def doomed(node: str) -> Any:
+        made = make(node)
+        call = made.worker.call
+
+        def answer(data: bytes) -> bytes:
+            if read_message(data).header["do"] == "run":
+                made.gone = "out of memory"
+            return call(data)
+
+        made.worker.call = answer
+        return made
+
+    monkeypatch.setattr(fleet, "make", doomed)
+    end(cluster, "node1")
+    run = module.run_async(x=X)
+    with pytest.raises(gr.WorkerLost, match="worker of node1 was lost: out of memory") as caught:
+        run.wait()
+    assert caught.value.worker == "node1"
+    assert caught.value.cause == "out of memory"
+    assert caught.value.requests == ("module#0",)
+
+
+def test_no_answer_before_the_deadline_is_a_loss(cluster: Cluster) -> None:
+    module = open_chain(cluster, deadline=0.3)
+    member: Any = cluster.fleet.member("node1")
+    let_go, call = threading.Event(), member.worker.call
+
+    def slow(data: bytes) -> bytes:
+        if read_message(data).header["do"] == "run":
+            let_go.wait(10)
+        return call(data)
+
+    member.worker.call = slow
+    start = time.monotonic()
+    with pytest.raises(gr.WorkerLost, match="node1 gave no answer"):
+        module.run(x=X)
+    assert time.monotonic() - start < 5
+    let_go.set()
+    member.worker.call = call
+    module.run(x=X)
+
+
+def test_runs_with_state_go_on_after_one_that_never_came(cluster: Cluster) -> None:
+    module = totals(cluster, deadline=0.5)
+    member: Any = cluster.fleet.member("node0")
+    call, swallowed = member.worker.call, threading.Event()
+
+    def slow(data: bytes) -> bytes:
+        header = read_message(data).header
+        if header["do"] == "run" and header["run"] == 1:
+            swallowed.wait(10)
+            raise OSError("swallowed")
+        return call(data)
+
+    member.worker.call = slow
+    runs = [step(module, i) for i in (1, 2, 4)]
+    assert runs[0].outputs[0].numpy()[0] == 1
+    with pytest.raises(gr.WorkerLost, match="state 'total' may or may not have advanced"):
+        runs[1].wait()
+    swallowed.set()
+    assert step(module, 8).outputs[0].numpy()[0] in (9, 13)  # the third run may have waited too long
+
+
+def test_outputs_that_stayed_on_a_lost_machine(cluster: Cluster) -> None:
+    builder = gr.GraphBuilder()
+    builder.output(builder.op("relu", builder.input("x", (200, 200))))
+    module = cluster.create(builder, ["node0/cpu:0"], fuse=False, compile=False)
+    run = module.run_async(x=np.ones((200, 200), np.float32)).wait()
+    end(cluster, "node0")
+    with pytest.raises(gr.WorkerLost, match="node0"):
+        run.outputs[0].numpy()
+
+
+# **************** state ****************
+
+
+def totals(cluster: Cluster, **words: Any) -> Any:
+    place = {"*": "node0/cpu:0", "shown": "node1/cpu:0"}
+    module = cluster.create(total(), ON, place=place, fuse=False, compile=False, **words)
+    module.set_input("total", np.zeros(4, np.float32))
+    return module
+
+
+def step(module: Any, value: float) -> Any:
+    return module.run_async(x=np.full(4, value, np.float32))
+
+
+def test_state_goes_on_from_run_to_run(cluster: Cluster) -> None:
+    module = totals(cluster)
+    runs = [step(module, i) for i in range(1, 11)]
+    shown = [float(run.outputs[1].numpy()[0]) for run in runs]
+    sums = np.cumsum(np.arange(1, 11))
+    assert shown == [2 * s + i for i, s in enumerate(sums.tolist(), 1)]
+    assert module.get_input("total").numpy()[0] == 55
+    module.set_input("total", np.full(4, 100, np.float32))
+    assert step(module, 1).outputs[0].numpy()[0] == 101
+
+
+def test_state_is_lost_by_name(cluster: Cluster) -> None:
+    module = totals(cluster)
+    step(module, 1).wait()
+    end(cluster, "node0")
+    with pytest.raises(gr.WorkerLost, match=r"node0 was lost: killed; with it state 'total'"):
+        step(module, 1).wait()
+    with pytest.raises(gr.WorkerLost, match=r"state 'total' was lost .*set it before the next run"):
+        step(module, 1)
+    module.set_input("total", np.zeros(4, np.float32))
+    assert step(module, 5).outputs[0].numpy()[0] == 5
+
+
+@pytest.mark.parametrize("every", [1, 3])
+@pytest.mark.parametrize("node", ["node0", "node1"])
+def test_checkpoints_keep_state(cluster: Cluster, every: int, node: str) -> None:
+    module = totals(cluster, checkpoint_every=every)
+    made = []
+    for i in range(1, 13):
+        run = step(module, i)
+        if i % 5 == 0:
+            end(cluster, node)
+        made.append(run)
+    values = [float(run.outputs[0].numpy()[0]) for run in made]
+    assert values == np.cumsum(np.arange(1, 13)).tolist()
+    assert [float(run.outputs[1].numpy()[0]) for run in made] == [2 * v + i for i, v in enumerate(values, 1)]
+    session: RemoteSession = module.session
+    assert len(session._flights._log) <= every + 1
+
+
+def test_another_machines_loss_does_not_change_state_twice(cluster: Cluster) -> None:
+    module = totals(cluster)
+    member: Any = cluster.fleet.member("node1")
+    call = member.worker.call
+
+    def dies(data: bytes) -> bytes:
+        if read_message(data).header["do"] == "run":
+            time.sleep(0.1)  # node0 has changed its state by then
+            end(cluster, "node1")
+        return call(data)
+
+    member.worker.call = dies
+    assert step(module, 3).outputs[1].numpy()[0] == 9
+    assert step(module, 4).outputs[0].numpy()[0] == 7
+
+
+# **************** joining, and what may run ****************
+
+
+def test_a_bundles_code_is_judged_where_it_would_run(cluster: Cluster, tmp_path: Path) -> None:
+    with config(TRUST_DIR=str(tmp_path / "trust")):
+        judged(cluster, tmp_path)
+
+
+def judged(cluster: Cluster, tmp_path: Path) -> None:
+    builder = gr.GraphBuilder()
+    builder.output(builder.op("softmax", builder.input("x", (8, SIZE))))
+    path = gr.build_bundle(builder, "cpu:0", tmp_path / "compiled.bundle", compile=True)
+    module = cluster.load(path, ["node0/cpu:0"])
+    module.run(x=X)
+    gr.untrust(path)
+    with pytest.raises(gr.UntrustedLibraryError, match="trust"):
+        cluster.load(path, ["node1/cpu:0"])
+    again = cluster.load(path, ["node1/cpu:0"], libraries=False)
+    again.run(x=X)
+    np.testing.assert_allclose(again.get_output(0).numpy(), module.get_output(0).numpy(), rtol=1e-5)
+
+
+def test_another_installation_is_refused(cluster: Cluster) -> None:
+    member: Any = cluster.fleet.member("node0")
+    header = {"do": "hello", "installation": "graph_runtime 0.0.1 (ABI 1, riscv)"}
+    said = read_message(member.worker.call(write_message(header))).header
+    assert "node0 has graph_runtime" in said["error"]["text"]
+    assert "0.0.1" in said["error"]["text"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {},
+        {"do": "eval"},
+        {"do": "store", "hash": "../../etc"},
+        {"do": "store", "hash": "0" * 64, "files": {"../x": "0" * 64}},
+        {"do": "open", "hash": "0" * 64, "sheet": {}},
+        {"do": "run", "module": "none", "run": 0, "attempt": 0},
+        {"do": "fetch", "module": "none", "values": [], "inline": 1},
+    ],
+)
+def test_requests_that_are_none_get_an_error(cluster: Cluster, header: dict[str, Any]) -> None:
+    member: Any = cluster.fleet.member("node0")
+    said = read_message(member.worker.call(write_message({**header, "seconds": 0.1})))
+    assert said.header["error"]["text"]
+    assert "error" in read_message(member.worker.call(b"\x80\x04")).header
+
+
+def test_measured_links(cluster: Cluster) -> None:
+    found = cluster.measure(["node0", "node1"])
+    assert set(found.links) == {
+        (a, b) for a in ("", "node0", "node1") for b in ("", "node0", "node1") if a != b
+    }
+    assert all(0 < one.latency_ns < 1e9 and one.gb_per_s > 0.01 for one in found.links.values())
