@@ -6,9 +6,21 @@ import math
 from typing import Any
 
 from .cores import CoreRangeSet
-from .errors import Unsupported
 from .memory import MemoryConfig, NdShardSpec, ShardSpec, up
-from .values import BufferType, DataType, Layout, Shape, TensorMemoryLayout, Tile, tiled
+from .values import (
+    TILE_SIZE,
+    BufferType,
+    DataType,
+    Layout,
+    Shape,
+    ShardDistributionStrategy,
+    ShardOrientation,
+    ShardShapeAlignment,
+    TensorMemoryLayout,
+    Tile,
+    element_size,
+    tiled,
+)
 
 __all__ = ["TensorSpec"]
 
@@ -62,7 +74,49 @@ class TensorSpec:
         size = grid.bounding_box().grid_size()
         return self._cut(TensorMemoryLayout.BLOCK_SHARDED, grid, size.y, size.x)
 
-    def _declined(self, *_: Any, **__: Any) -> Any:
-        raise Unsupported("ND shards are not supported", op="TensorSpec")
+    def _padded(self) -> list[int]:
+        sizes = list(self.shape)
+        return list(tiled((1,) * (2 - len(sizes)) + tuple(sizes))) if self.layout is Layout.TILE else sizes
 
-    sharded = sharded_across_dims = sharded_across_dims_except = _declined
+    def sharded(
+        self,
+        shard_shape: Any,
+        grid: CoreRangeSet | None = None,
+        shard_alignment: ShardShapeAlignment = ShardShapeAlignment.REQUIRED,
+        orientation: ShardOrientation = ShardOrientation.ROW_MAJOR,
+        strategy: ShardDistributionStrategy = ShardDistributionStrategy.ROUND_ROBIN_1D,
+    ) -> TensorSpec:
+        """In ND shards: (NdShardSpec, alignment), or (shape, cores, alignment, orientation, strategy). Sizes
+        are rounded up to tiles; as recommended, to 64 bytes of a row."""
+        if isinstance(shard_shape, NdShardSpec):
+            given, shard_alignment = shard_shape, grid or shard_alignment  # type: ignore[assignment]
+            shard_shape, grid = given.shard_shape, given.grid
+            orientation, strategy = given.orientation, given.shard_distribution_strategy
+        sizes = [int(size) for size in shard_shape]
+        if shard_alignment is not ShardShapeAlignment.NONE and self.layout is Layout.TILE:
+            sizes[-2:] = (up(size, TILE_SIZE) for size in sizes[-2:])
+        elif shard_alignment is ShardShapeAlignment.RECOMMENDED:
+            sizes[-1] = up(sizes[-1], 64 // element_size(self.dtype))
+        assert grid is not None
+        cut = NdShardSpec(sizes, grid, orientation, strategy)
+        config = MemoryConfig(self.memory_config.buffer_type, cut)
+        return TensorSpec(self.shape, self.dtype, self.layout, memory_config=config)
+
+    def sharded_across_dims(
+        self, dims: Any, grid: CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
+    ) -> TensorSpec:
+        """Shards of one element, or tile, along ``dims``, whole along the others."""
+        sizes = self._padded()
+        for dim in dims:
+            sizes[dim] = 1
+        return self.sharded(sizes, grid, ShardShapeAlignment.RECOMMENDED, orientation)
+
+    def sharded_across_dims_except(
+        self, dims: Any, grid: CoreRangeSet, orientation: ShardOrientation = ShardOrientation.ROW_MAJOR
+    ) -> TensorSpec:
+        """Shards that are whole along ``dims``, of one element, or tile, along the others."""
+        whole = self._padded()
+        sizes = [1] * len(whole)
+        for dim in dims:
+            sizes[dim] = whole[dim]
+        return self.sharded(sizes, grid, ShardShapeAlignment.RECOMMENDED, orientation)

@@ -75,3 +75,15 @@ def test_width_shards_in_dram(device):
 def test_what_does_not_fit_is_refused(device, config, text):
     with pytest.raises(RuntimeError, match=text):
         ttnn.zeros((64, 64), ttnn.bfloat16, ttnn.TILE_LAYOUT, device, config)
+
+
+def test_a_spec_cuts_a_tensor_along_dimensions(device):
+    spec = ttnn.TensorSpec((3, 40, 70), ttnn.float32, ttnn.TILE_LAYOUT, buffer_type=ttnn.BufferType.L1)
+    for cut, shape in (
+        (spec.sharded_across_dims([0, 1], FOUR), (1, 32, 96)),
+        (spec.sharded_across_dims_except([1], FOUR), (1, 64, 32)),
+        (spec.sharded((2, 30, 60), FOUR), (2, 32, 64)),
+    ):
+        assert cut.memory_config.nd_shard_spec.shard_shape == shape
+        values = rng.standard_normal((3, 40, 70)).astype(np.float32)
+        assert (ttnn.from_torch(values, spec=cut, device=device).to_numpy() == values).all()
