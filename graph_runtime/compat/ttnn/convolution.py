@@ -93,10 +93,8 @@ class Convolution:
     def _words(self, compute_config: Any) -> dict[str, str]:
         """By default HiFi4, with sums in 32 bits where image and weight are float32."""
         both = self.x.dtype is DataType.FLOAT32 and self.weight.dtype is DataType.FLOAT32
-        if compute_config is None and both:
-            return {}
         words = numerics(compute_config, MathFidelity.HiFi4)
-        return words if compute_config is not None else words | {"dst": "bf16"}
+        return words if compute_config is not None or both else words | {"dst": "bf16"}
 
     def placed(
         self,
