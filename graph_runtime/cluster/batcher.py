@@ -253,8 +253,8 @@ class Batcher:
         first = self._queue.popleft()
         if not self.served.rows or first.alone:
             return [first]
-        waiting = itertools.takewhile(lambda item: not item.alone, self._queue)
-        most = choose_rows(first.rows + sum(item.rows for item in waiting), self.served.rows)
+        others = itertools.takewhile(lambda item: not item.alone, self._queue)
+        most = self._size(first.rows, first.rows + sum(item.rows for item in others))
         taken, rows = [first], first.rows
         while self._queue and not self._queue[0].alone and rows + self._queue[0].rows <= most:
             item = self._queue.popleft()
@@ -263,13 +263,17 @@ class Batcher:
                 rows += item.rows
         return taken
 
+    def _size(self, together: int, waiting: int) -> int:
+        """The size of a program for ``waiting`` rows, of which ``together`` cannot be cut."""
+        best = choose_rows(waiting, self.served.rows, self.served.seconds)
+        return best if best >= together else next(size for size in self.served.rows if size >= together)
+
     # **************** running them ****************
 
     async def _serve(self, items: list[_Item]) -> None:
         """Run a batch and answer its requests, or put them back where the worker was lost."""
         rows = sum(item.rows for item in items)
-        size = choose_rows(rows, self.served.rows) if self.served.rows else 0
-        size = size if size >= rows else next((s for s in self.served.rows if s >= rows), 0)
+        size = self._size(rows, rows) if self.served.rows else 0
         inputs = tuple(item.inputs for item in items)
         batch = RowBatch(tuple(item.id for item in items), size, rows, inputs)
         try:

@@ -42,7 +42,8 @@ class Served:
     """What a bundle serves. ``rows``: the sizes of the first dimension that it has programs for, ascending,
     where rows of different requests may run together; () where they may not: then ``why`` says the reason,
     and each request runs alone. ``shapes``: shapes of all inputs, in order, that it has programs for.
-    ``sha256``: of the bundle's index, which names every other file's.
+    ``sha256``: of the bundle's index, which names every other file's. ``seconds``: that a run of each of
+    ``rows`` took on the replica, () where they were not measured.
     """
 
     inputs: tuple[Port, ...]
@@ -52,6 +53,7 @@ class Served:
     why: str = ""
     devices: tuple[str, ...] = ()
     sha256: str = ""
+    seconds: tuple[float, ...] = ()
 
     def input_named(self) -> Mapping[str, Port]:
         """{name: input}"""
@@ -62,7 +64,7 @@ class Served:
         ports = {"inputs": self.inputs, "outputs": self.outputs}
         raw: dict[str, Any] = {name: [port.as_json() for port in found] for name, found in ports.items()}
         raw |= {"rows": self.rows, "shapes": self.shapes, "why": self.why}
-        return {**raw, "devices": self.devices, "sha256": self.sha256}
+        return {**raw, "devices": self.devices, "sha256": self.sha256, "seconds": self.seconds}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Served:
@@ -75,4 +77,5 @@ class Served:
             raw["why"],
             tuple(raw["devices"]),
             raw["sha256"],
+            tuple(raw["seconds"]),
         )

@@ -7,6 +7,7 @@ runner.run(batch) -> Reply
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 import time
@@ -23,6 +24,7 @@ from ..build.bundles.bundle import Bundle, BundleProgram
 from ..run.loading import load, open_program, read_runnable
 from ..run.module import GraphModule
 from ..run.tensors import journal
+from ..run.tensors.host_values import aligned_empty
 from .batch_rows import stack
 from .batcher import RowBatch
 from .datatypes import DATATYPES
@@ -92,7 +94,8 @@ class Runner:
                 raise InputError(text, got=port.dtype, wanted=list(DATATYPES))
         self._lock = threading.Lock()
         names = [port.name for port in inputs]
-        self._by_rows, why = find_rows(programs, names, [port.dtype for port in inputs])
+        found, why = find_rows(programs, names, [port.dtype for port in inputs])
+        self._by_rows = {rows: program for rows, (program, _) in found.items()}
         self._by_shapes = {program.shapes: program for program in programs}
         self.served = Served(
             tuple(inputs) if not self._by_rows else tuple(map(_by_row, inputs)),
@@ -102,6 +105,7 @@ class Runner:
             why,
             source.devices or bundle.devices,
             bundle_hash(bundle),
+            tuple(seconds for _, seconds in found.values()),
         )
 
     def run(self, batch: RowBatch) -> Reply:
@@ -116,8 +120,9 @@ class Runner:
 
     def _run(self, batch: RowBatch) -> dict[str, np.ndarray]:
         if batch.size:
-            whole = stack(batch.requests, batch.size)
-            found = [array[: batch.filled] for array in self._by_rows[batch.size].run(whole)]
+            program = self._by_rows[batch.size]
+            whole = stack(batch.requests, batch.size, program.memory)
+            found = [array[: batch.filled] for array in program.run(whole)]
         else:
             (inputs,) = batch.requests
             shapes = tuple(inputs[port.name].shape for port in self.served.inputs)
@@ -150,10 +155,7 @@ def _of_programs(bundle: Bundle, source: ServedSource) -> tuple[list[Port], list
                 f"model: name each by its program, as PATH#{first} and PATH#{entry.name}",
                 got=entry.name,
             )
-    programs = [
-        RowProgram(tuple(port.shape for port in inputs), _runs(module))
-        for (inputs, _), module in zip(ports, opened, strict=True)
-    ]
+    programs = [_program(module, inputs) for (inputs, _), module in zip(ports, opened, strict=True)]
     return _merged([own[0] for own in ports]), _merged([own[1] for own in ports]), programs
 
 
@@ -184,14 +186,26 @@ def _merged(ports: Sequence[Sequence[Port]]) -> list[Port]:
     return found
 
 
-def _runs(module: GraphModule) -> Any:
+def _program(module: GraphModule, inputs: Sequence[Port]) -> RowProgram:
+    """A program whose inputs are read in place, so that rows of requests are copied once."""
+    memory: dict[str, np.ndarray] = {}
+    for port in inputs:
+        array = aligned_empty(port.shape, port.dtype)
+        with contextlib.suppress(InputError):  # it is not in a host's memory, or is an output, too
+            module.set_input_zero_copy(port.name, array)
+            memory[port.name] = array
     count = module.get_num_outputs()
 
-    def run(inputs: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        module.run(**inputs)
+    def run(given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        for name, array in given.items():
+            if name not in memory:
+                module.set_input(name, array)
+            elif array is not memory[name]:
+                np.copyto(memory[name], array, casting="no")
+        module.run()
         return [module.get_output(at).numpy() for at in range(count)]
 
-    return run
+    return RowProgram(tuple(port.shape for port in inputs), run, memory)
 
 
 def _of_flow(source: ServedSource) -> tuple[list[Port], list[Port], list[RowProgram]]:
@@ -201,7 +215,12 @@ def _of_flow(source: ServedSource) -> tuple[list[Port], list[Port], list[RowProg
     for info in (*module.inputs, *module.outputs):
         if info.sequence or info.optional:
             raise InputError(f"{source.path}: {info.name!r} is {info}, which cannot be served", got=str(info))
-    run = _runs(module)
+    count = module.get_num_outputs()
+
+    def run(given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        module.run(**given)
+        return [module.get_output(at).numpy() for at in range(count)]
+
     shapes: list[Shapes] = [tuple(kind[0] for kind in kinds) for kinds in module.flow.steps]
     inputs = _merged(
         [

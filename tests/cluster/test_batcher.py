@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -42,10 +43,34 @@ def soon(seconds: float = 10.0) -> float:
 
 
 @pytest.mark.parametrize(
-    ("waiting", "size"), [(1, 1), (2, 1), (3, 4), (4, 4), (5, 8), (8, 8), (9, 8), (100, 8)]
+    ("waiting", "size"), [(1, 1), (2, 1), (3, 4), (4, 4), (5, 4), (6, 4), (7, 8), (8, 8), (9, 8), (100, 8)]
 )
 def test_the_program_that_wastes_least_is_chosen(waiting, size):
     assert choose_rows(waiting, (1, 4, 8)) == size
+
+
+@pytest.mark.parametrize(
+    ("seconds", "sizes"),
+    [
+        ((1.0, 1.1, 1.2), [1, 4, 4, 4, 8, 8]),  # a device: a run takes as long with one row as with eight
+        ((1.0, 4.0, 8.0), [1, 1, 1, 4, 4, 8]),  # a core: rows cost the same anywhere, so none is filled up
+        ((1.0, 5.0, 11.0), [1, 1, 1, 1, 1, 1]),
+    ],
+)
+def test_what_runs_take_decides(seconds, sizes):
+    assert [choose_rows(n, (1, 4, 8), seconds) for n in (1, 2, 3, 4, 6, 8)] == sizes
+
+
+def test_a_request_is_not_cut_for_a_smaller_program():
+    worker = Worker()
+    served = replace(ROWS, seconds=(1.0, 5.0, 11.0))
+
+    async def go():
+        batcher = Batcher(served, FixedPool(worker.run, 1))
+        await asyncio.gather(*(batcher.submit(str(n), rows(n), soon()) for n in (3, 5, 1)))
+
+    asyncio.run(go())
+    assert [(batch.size, batch.filled) for batch in worker.seen] == [(4, 3), (8, 6)]
 
 
 def test_answers_are_each_requests_own_in_any_mix():
