@@ -73,6 +73,8 @@ class ReplicaActor:
             from ..codegen.cache import open_cache  # where bundles are kept that came from elsewhere
 
             source = replace(source, path=str(unpack(packed, ray.get, open_cache().folder / "bundles")))
+        if not door.host:
+            _listen_on_loopback()
         self._replica: Replica | None = Replica(Runner(source), door, name)
 
     async def __call__(self) -> None:
@@ -87,6 +89,15 @@ class ReplicaActor:
         replica, self._replica = getattr(self, "_replica", None), None
         if replica is not None:
             replica.leave(_LEAVE_SECONDS)
+
+
+def _listen_on_loopback() -> None:
+    """Ray Serve's replicas have a server for calls among deployments, which nothing here makes, on all
+    interfaces, with no setting for it. tests/cluster/test_serving.py looks at all sockets."""
+    module = import_ray("ray.serve._private.replica")
+    listen = getattr(module, "add_port_to_grpc_server", None)
+    if listen is not None:
+        module.add_port_to_grpc_server = lambda server, at: listen(server, at.replace("[::]", "127.0.0.1"))
 
 
 async def deploy(source: ServedSource, name: str, scale: Scale, workers: Workers, door: Door) -> Served:
@@ -136,8 +147,7 @@ def _run(source: ServedSource, name: str, scale: Scale, door: Door) -> None:
                 "max_replicas": scale.most,
                 "policy": {"policy_function": f"{replicas_wanted.__module__}:{replicas_wanted.__name__}"},
                 "upscale_delay_s": 2.0,
-                "downscale_delay_s": 20.0,
-                "look_back_period_s": 5.0,
+                "downscale_delay_s": 15.0,
             }
         }
     deployment = serve.deployment(

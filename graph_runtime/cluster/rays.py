@@ -1,8 +1,8 @@
 """Starting Ray on this machine, or joining a cluster of it; refusing one that would let strangers in.
 
-Ray listens on all interfaces of a machine, whatever it is told, so what keeps strangers out is its token:
-every call needs it. On one machine a random one is made where the environment names none. A cluster on
-other machines needs Ray's token authentication and TLS, which the user switches on, for all its nodes:
+A Ray of this machine alone listens on loopback, and has a token that every call needs: a random one where the
+environment names none. A cluster on other machines listens on all interfaces and needs Ray's token
+authentication and TLS, which the user switches on, for all its nodes:
 
     RAY_AUTH_MODE=token  RAY_AUTH_TOKEN_PATH=FILE (or RAY_AUTH_TOKEN)
     RAY_USE_TLS=1  RAY_TLS_SERVER_CERT=FILE  RAY_TLS_SERVER_KEY=FILE  RAY_TLS_CA_CERT=FILE
@@ -39,6 +39,13 @@ __all__ = [
 
 LOCAL = "local"
 _STORE = 512 << 20  # bytes of Ray's object store: tensors that are on their way
+# what a Ray of this machine alone reads when it is imported and started
+_OWN = {
+    # where it is off, Ray says that this machine's address is 127.0.0.1, and listens on that alone
+    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+    # seconds between two reports of replicas by which --replicas auto decides; Ray's own are ten
+    "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
+}
 _TLS = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 _HOW = (
     "set RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH=FILE, RAY_USE_TLS=1, RAY_TLS_SERVER_CERT, "
@@ -123,9 +130,15 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
             raise ClusterError(f"an address is 'local' or HOST:PORT, got {address!r}", got=address)
         require_closed(host)
     else:
+        for name, value in _OWN.items():
+            os.environ.setdefault(name, value)
         _make_token()
     ray = import_ray()
-    own: dict[str, Any] = {"num_cpus": cores, "object_store_memory": _STORE, "include_dashboard": False}
+    own: dict[str, Any] = {
+        "num_cpus": cores,
+        "object_store_memory": _STORE,
+        "include_dashboard": False,
+    }
     try:
         ray.init(
             address=address,

@@ -1,5 +1,6 @@
 """How many replicas a model with ``--replicas auto`` has: as many as batches wait or run, so that each runs
-at once. Ray Serve's controller asks, smooths what it is told over some seconds, and keeps to the bounds."""
+at once. Ray Serve's controller asks; it acts when the answer has been the same for some seconds, and keeps to
+the bounds."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ LOAD = (
 
 def wanted(load: float) -> int:
     """Replicas for batches that wait or run: one for each, and one at least."""
-    return max(1, math.ceil(load - 0.25))  # a mean of a while: a quarter of a batch is no batch
+    return max(1, math.ceil(load))
 
 
 def replicas_wanted(context: Any) -> tuple[int, dict[str, Any]]:
     """Ray Serve's policy. ``context``: its AutoscalingContext."""
-    reported: Mapping[Any, float] = (context.aggregated_metrics or {}).get(LOAD, {})
-    if not reported:  # no replica has said anything yet
+    reported: Mapping[Any, Any] = (context.raw_metrics or {}).get(LOAD, {})
+    told = [series[-1] for series in reported.values() if series]
+    if not told:  # no replica has said anything yet
         return context.target_num_replicas, {}
-    return wanted(max(reported.values())), {}
+    return wanted(max(told, key=lambda one: one.timestamp).value), {}

@@ -252,12 +252,41 @@ def test_a_model_is_replaced_while_it_answers(server):
     assert (load.errors, load.answers > 0) == ([], True)
 
 
+def listening(pids: set[str]) -> set[tuple[str, str]]:
+    """(command, address as /proc/net has it) of the sockets on which processes listen."""
+    sockets = {}
+    for table in ("tcp", "tcp6"):
+        for line in Path("/proc/net", table).read_text().splitlines()[1:]:
+            row = line.split()
+            if row[3] == "0A":
+                sockets[f"socket:[{row[9]}]"] = row[1].rpartition(":")[0]
+    found = set()
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            name = Path("/proc", pid, "cmdline").read_bytes().split(b"\0")[0].decode()
+            held = {os.readlink(file) for file in Path("/proc", pid, "fd").iterdir()}
+            found |= {(name, sockets[one]) for one in held & sockets.keys()}
+    return found
+
+
+def test_nothing_listens_but_on_loopback(server):
+    """HTTP, and all of Ray's processes."""
+    rows, own = _processes(), {str(server.process.pid)}
+    while more := {pid for pid, parent, _ in rows if parent in own} - own:
+        own |= more
+    found = listening(own)
+    loopback = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
+    assert len(found) > 5
+    assert {one for one in found if one[1] not in loopback} == set()
+
+
 def test_a_stranger_without_the_token_is_refused(server):
-    """Ray listens on all interfaces, so its token is what keeps others out."""
+    """Another user of this machine reaches Ray: its token is what keeps them out."""
     address = server.raylet(r"--gcs-address=(\S+)")
     program = f"import ray; ray.init(address={address!r}, log_to_driver=False); print('let in')"
     ways = ({"RAY_AUTH_MODE": "disabled"}, {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "a" * 64})
     clean = {key: value for key, value in os.environ.items() if not key.startswith("RAY_")}
+    clean["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # as the server's Ray: else it looks for another node
     command = [sys.executable, "-c", program]
     pipe = subprocess.PIPE
     tried = [subprocess.Popen(command, env=clean | own, stdout=pipe, stderr=pipe, text=True) for own in ways]
