@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from . import options as opt
+from .screen import is_terminal, watch
 
 __all__ = ["cluster"]
 
@@ -20,7 +20,6 @@ cluster = typer.Typer(
 )
 
 Url = Annotated[str, typer.Option("--url", help="Where it serves.")]
-_CLEAR = "\x1b[2J\x1b[H"  # a terminal's words for: empty, begin at the top
 _URL = "http://127.0.0.1:8000"
 
 
@@ -43,24 +42,25 @@ def status(url: Url = _URL, json: opt.Json = False) -> None:
 def top(
     url: Url = _URL,
     seconds: Annotated[float, typer.Option("--seconds", min=0.1, help="Between two looks.")] = 1.0,
-    number: Annotated[int, typer.Option("--number", min=0, help="Looks; 0: until Ctrl-C.")] = 0,
+    number: Annotated[int, typer.Option("--number", min=0, help="Looks; 0: until q or Ctrl-C.")] = 0,
     json: opt.Json = False,
 ) -> None:
-    """Show the same again and again, with the requests and runs a second.
+    """Show the same again and again in place, with the requests and runs a second, until q or Ctrl-C. Without
+    a terminal it is shown once, or --number times.
 
     Example: graph-runtime cluster top --seconds 2
     """
-    from ..cluster.status import read_status, status_lines
+    from ..cluster.status import StatusReader
 
-    before: dict[str, Any] | None = None
-    looks = 0
-    while not number or looks < number:
-        found = read_status(url)
+    reader = StatusReader(url)
+    reader.lines()  # a server that is not there is an error, and not a line
+    if is_terminal() and not json:
+        watch(reader.lines, seconds, number)
+        return
+    for at in range(number or 1):
+        time.sleep(seconds)  # rates are of two looks
+        lines = reader.lines()
         if json:
-            opt.print_json(found)
+            opt.print_json(reader.found)
         else:
-            typer.echo(_CLEAR if sys.stdout.isatty() else "", nl=False)
-            typer.echo("\n".join(status_lines(found, before, seconds)))
-        before, looks = found, looks + 1
-        if looks != number:
-            time.sleep(seconds)
+            typer.echo("\n".join([*([""] if at else []), *lines]))

@@ -13,6 +13,7 @@ import typer
 from ..base.errors import InputError
 from ..base.options import Options
 from . import options as opt
+from .pictures import Trace
 
 __all__ = ["serve"]
 
@@ -56,6 +57,7 @@ def serve(
         float,
         typer.Option("--deadline", min=0.001, help="Seconds in which a request is answered or refused."),
     ] = 60,
+    trace: Trace = None,
     max_body_mb: Annotated[int, typer.Option("--max-body-mb", min=1, help="MiB of one request.")] = 256,
     json: opt.Json = False,
 ) -> None:
@@ -86,6 +88,7 @@ def serve(
         delay=delay_ms / 1e3,
         deadline=deadline,
         most_body=max_body_mb << 20,
+        trace=trace,
     )
     with tempfile.TemporaryDirectory(prefix="graph_runtime_serve_") as folder:
         making = Making(

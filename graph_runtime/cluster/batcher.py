@@ -34,12 +34,14 @@ Outputs = Mapping[str, np.ndarray]
 @dataclass(frozen=True, slots=True)
 class RowBatch:
     """What a worker gets: the inputs of ``requests``, which have ``filled`` rows together, for the program of
-    ``size`` rows; size 0: one request, for the program of its own shapes. ``ids``: of the requests."""
+    ``size`` rows; size 0: one request, for the program of its own shapes. ``ids``: of the requests.
+    ``traced``: whether its run is to be traced."""
 
     ids: tuple[str, ...]
     size: int
     filled: int
     requests: tuple[Mapping[str, np.ndarray], ...]
+    traced: bool = False
 
 
 Run = Callable[[RowBatch], Awaitable[Outputs]]

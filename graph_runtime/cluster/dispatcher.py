@@ -17,9 +17,9 @@ import contextlib
 import hmac
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from .metrics import ServingMetrics
 from .ports import Served
 from .shared_memory import SharedMemory
 
-__all__ = ["PLACES", "Dispatcher", "Remote", "Workers"]
+__all__ = ["PLACES", "Dispatcher", "Observer", "Remote", "Workers"]
 
 PLACES = 2  # batches that a replica has: one runs, the next is there when it ends
 SILENT = 3.0  # seconds without an answer to a ping, after which a replica gets no batches
@@ -76,20 +76,25 @@ class _Pending:
     sent: int
 
 
-# what is told of each run that was answered: the replica, the batch, the head of its answer, now() when it
-# was sent and when the answer was there
-Told = Callable[["Remote", RowBatch, Mapping[str, Any], int, int], None]
+class Observer(Protocol):
+    """What is told of runs."""
+
+    def wants_events(self) -> bool:
+        """Whether the next run is to be traced."""
+
+    def ran(self, remote: Remote, ids: Sequence[str], head: Mapping[str, Any], sent: int) -> None:
+        """A run was answered: by whom, for which requests, the head of its answer, now() when it was sent."""
 
 
 class Workers:
     """The replicas of one version of a model: a Pool of its Batcher. ``metrics`` is told what runs took."""
 
-    def __init__(self, name: str, memory: SharedMemory | None, told: Told | None = None):
+    def __init__(self, name: str, memory: SharedMemory | None, observer: Observer | None = None):
         self.name, self.remotes = name, list[Remote]()
         self.metrics = ServingMetrics.unnamed()
         self.load: Callable[[], int] = lambda: 0
         self._watcher: Callable[[], None] = lambda: None
-        self._memory, self._told = memory, told
+        self._memory, self._observer = memory, observer
         self._numbers = itertools.count()
         self._changed = asyncio.Event()
 
@@ -125,6 +130,7 @@ class Workers:
         names = list(batch.requests[0])
         rows, parts = pack_arrays([one[name] for one in batch.requests for name in names], memory)
         head = {"type": "run", "number": number, "size": batch.size, "filled": batch.filled}
+        head["traced"] = self._observer is not None and self._observer.wants_events()
         remote.channel.send({**head, "ids": batch.ids, "names": names, "arrays": rows}, parts)
         return await pending.answer
 
@@ -169,16 +175,16 @@ class Workers:
         self.metrics.run_seconds.observe(head["seconds"])
         self.metrics.fallbacks.add("", head["fallbacks"])
         outputs = read_arrays(head["arrays"], data)
-        if self._told is not None:
-            self._told(remote, pending.batch, head, pending.sent, now())
+        if self._observer is not None:
+            self._observer.ran(remote, pending.batch.ids, head, pending.sent)
         pending.answer.set_result(dict(zip(head["names"], outputs, strict=True)))
 
 
 class Dispatcher:
-    """See the module. ``told`` hears of each run; one event loop."""
+    """See the module. ``observer`` is told of each run; one event loop."""
 
-    def __init__(self, door: Door, memory: SharedMemory | None = None, told: Told | None = None):
-        self.door, self._memory, self._told = door, memory, told
+    def __init__(self, door: Door, memory: SharedMemory | None = None, observer: Observer | None = None):
+        self.door, self._memory, self._observer = door, memory, observer
         self._workers: dict[str, Workers] = {}
         self._remotes: dict[Channel, Remote] = {}
         self._strangers: set[Channel] = set()
@@ -203,7 +209,7 @@ class Dispatcher:
 
     def workers(self, name: str) -> Workers:
         """The replicas that say that name."""
-        return self._workers.setdefault(name, Workers(name, self._memory, self._told))
+        return self._workers.setdefault(name, Workers(name, self._memory, self._observer))
 
     def forget(self, name: str) -> None:
         """No replica says that name any more."""

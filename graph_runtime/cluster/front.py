@@ -21,9 +21,11 @@ from typing import Any
 from ..base.errors import GraphRuntimeError, KernelError, RequestError, WorkerLost
 from .batcher import Batcher
 from .catalog import Catalog, ServedModel
+from .clocks import now
 from .http_heads import Head
 from .metrics import CONTENT_TYPE, metrics_text
 from .request_bodies import Bodies, Receive
+from .request_trace import RequestTrace
 from .requests import Request, parse_request
 from .responses import HEADER_LENGTH, Response, error_response, json_response, make_response
 
@@ -48,7 +50,7 @@ class _Call:
 class Front:
     """See the module. ``token``: each call but the one for liveness has to bring it as ``Authorization:
     Bearer``, None where none is asked for. ``deadline``: seconds in which a request is answered or refused.
-    ``status``: what else ``/v2/cluster`` tells."""
+    ``status``: what else ``/v2/cluster`` tells. ``trace`` is told of all requests."""
 
     def __init__(
         self,
@@ -59,10 +61,11 @@ class Front:
         deadline: float = DEADLINE,
         version: str = "",
         status: Callable[[], dict[str, Any]] = dict,
+        trace: RequestTrace | None = None,
     ):
         self.catalog, self.bodies, self.deadline = catalog, bodies or Bodies(), deadline
         self._token, self._version, self._status = token, version, status
-        self._numbers = itertools.count(1)
+        self._numbers, self._trace = itertools.count(1), trace
 
     async def answer(self, head: Head, receive: Receive) -> Response:
         """The response to a request, whose body ``receive`` reads. Raises ConnectionError where the client
@@ -151,8 +154,9 @@ class Front:
     async def _infer(self, call: _Call, model: ServedModel) -> Response:
         if not model.ready:
             raise RequestError(f"model {model.name!r} is not ready", status=503, retry_after=1)
+        arrived = now()
         async with self.bodies.read(call.headers, call.receive) as body:
-            start = time.monotonic()
+            start, read = time.monotonic(), now()
             model.metrics.bytes.add("in", len(body))
             batcher, request = await _parsed(body, _header_length(call), model)
             left = min(self.deadline, request.timeout or self.deadline)
@@ -160,6 +164,10 @@ class Front:
             outputs = await batcher.submit(id, request.inputs, start + left)
             response = make_response(model.name, model.version, request.id, request.outputs, outputs)
             model.metrics.seconds.observe(time.monotonic() - start)
+            if self._trace is not None:
+                self._trace.asked(
+                    id, f"{model.name}, version {model.version}", arrived, read, response.status
+                )
             return response
 
 

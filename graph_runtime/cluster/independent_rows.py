@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -27,11 +28,15 @@ Shapes = tuple[tuple[int, ...], ...]
 class RowProgram:
     """A program of known sizes. ``shapes``: of its inputs, in order. ``run``: from arrays by name to all
     outputs, in order, which are the caller's. ``memory``: arrays of those inputs that a run reads in place;
-    given to ``run``, they are not copied."""
+    given to ``run``, they are not copied. ``traced``: as run, and the events of a trace of it with the ns of
+    time.perf_counter's clock at which their time is 0; None where it cannot be traced."""
 
     shapes: Shapes
     run: Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]
     memory: Mapping[str, np.ndarray] = field(default_factory=dict)
+    traced: (
+        Callable[[Mapping[str, np.ndarray]], tuple[list[np.ndarray], list[dict[str, Any]], int]] | None
+    ) = None
 
 
 def find_rows(

@@ -139,7 +139,7 @@ class Replica:
         rows, parts = pack_arrays([reply.outputs[name] for name in names])
         head = {"type": "ran", "number": number, "error": reply.error, "kernel": reply.kernel}
         head |= {"seconds": reply.seconds, "fallbacks": reply.fallbacks, "began": begin, "ended": now()}
-        head |= {"names": names, "arrays": rows}
+        head |= {"names": names, "arrays": rows, "events": reply.events, "zero": reply.zero}
         with contextlib.suppress(RuntimeError):  # the loop has ended: the server knows
             self._loop.call_soon_threadsafe(self._answer, channel, head, parts)
 
@@ -151,4 +151,4 @@ class Replica:
 def _batch(head: Mapping[str, Any], data: memoryview, memory: AttachedMemory | None) -> RowBatch:
     arrays, names = iter(read_arrays(head["arrays"], data, memory)), head["names"]
     requests = tuple({name: next(arrays) for name in names} for _ in head["ids"])
-    return RowBatch(tuple(head["ids"]), head["size"], head["filled"], requests)
+    return RowBatch(tuple(head["ids"]), head["size"], head["filled"], requests, head["traced"])

@@ -12,7 +12,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import numpy as np
@@ -51,13 +51,16 @@ class ServedSource:
 class Reply:
     """What came of a batch. ``outputs`` by name, or ``error``, a text; ``kernel``: a kernel refused values,
     so that other requests of the batch may be well. ``seconds``: what the run took; ``fallbacks``: operations
-    that a host did in a device's stead."""
+    that a host did in a device's stead. ``events``: of a trace, whose time 0 is ``zero`` ns of
+    time.perf_counter's clock."""
 
     outputs: dict[str, np.ndarray]
     error: str = ""
     kernel: bool = False
     seconds: float = 0.0
     fallbacks: int = 0
+    events: list[dict[str, Any]] = field(default_factory=list)
+    zero: int = 0
 
 
 def read_source(source: ServedSource) -> Bundle:
@@ -113,21 +116,33 @@ class Runner:
         with self._lock:
             start, fell = time.perf_counter(), _fallbacks()
             try:
-                outputs = self._run(batch)
+                outputs, events, zero = self._run(batch)
             except GraphRuntimeError as error:
                 return Reply({}, str(error), isinstance(error, KernelError), time.perf_counter() - start)
-            return Reply(outputs, "", False, time.perf_counter() - start, _fallbacks() - fell)
+            seconds, fallbacks = time.perf_counter() - start, _fallbacks() - fell
+            return Reply(outputs, "", False, seconds, fallbacks, events, zero)
 
-    def _run(self, batch: RowBatch) -> dict[str, np.ndarray]:
+    def _run(self, batch: RowBatch) -> tuple[dict[str, np.ndarray], list[dict[str, Any]], int]:
+        program, inputs = self._inputs(batch)
+        if batch.traced and program.traced is not None:
+            found, events, zero = program.traced(inputs)
+        else:
+            found, events, zero = program.run(inputs), [], 0
+        rows = slice(batch.filled or None)
+        names = (port.name for port in self.served.outputs)
+        return (
+            {name: array[rows] if rows.stop else array for name, array in zip(names, found, strict=True)},
+            events,
+            zero,
+        )
+
+    def _inputs(self, batch: RowBatch) -> tuple[RowProgram, Mapping[str, np.ndarray]]:
         if batch.size:
             program = self._by_rows[batch.size]
-            whole = stack(batch.requests, batch.size, program.memory)
-            found = [array[: batch.filled] for array in program.run(whole)]
-        else:
-            (inputs,) = batch.requests
-            shapes = tuple(inputs[port.name].shape for port in self.served.inputs)
-            found = self._by_shapes[shapes].run(inputs)
-        return {port.name: array for port, array in zip(self.served.outputs, found, strict=True)}
+            return program, stack(batch.requests, batch.size, program.memory)
+        (inputs,) = batch.requests
+        shapes = tuple(inputs[port.name].shape for port in self.served.inputs)
+        return self._by_shapes[shapes], inputs
 
 
 def _fallbacks() -> int:
@@ -196,16 +211,30 @@ def _program(module: GraphModule, inputs: Sequence[Port]) -> RowProgram:
             memory[port.name] = array
     count = module.get_num_outputs()
 
-    def run(given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+    def write(given: Mapping[str, np.ndarray]) -> None:
         for name, array in given.items():
             if name not in memory:
                 module.set_input(name, array)
             elif array is not memory[name]:
                 np.copyto(memory[name], array, casting="no")
-        module.run()
+
+    def read() -> list[np.ndarray]:
         return [module.get_output(at).numpy() for at in range(count)]
 
-    return RowProgram(tuple(port.shape for port in inputs), run, memory)
+    def run(given: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+        write(given)
+        module.run()
+        return read()
+
+    def traced(given: Mapping[str, np.ndarray]) -> tuple[list[np.ndarray], list[dict[str, Any]], int]:
+        from ..views.measured import queued_run_at  # few servers write traces
+        from ..views.trace import trace_events
+
+        write(given)
+        timeline, zero = queued_run_at(module.session)
+        return read(), trace_events(timeline), zero
+
+    return RowProgram(tuple(port.shape for port in inputs), run, memory, traced)
 
 
 def _of_flow(source: ServedSource) -> tuple[list[Port], list[Port], list[RowProgram]]:

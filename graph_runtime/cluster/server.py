@@ -26,6 +26,7 @@ import numpy as np
 
 from ..base.errors import GraphRuntimeError, InputError
 from ..base.providers import provided
+from ..base.writing import write_whole
 from . import rays
 from .batcher import Batcher, Limits
 from .catalog import Catalog, ServedModel
@@ -36,6 +37,7 @@ from .http_server import HttpServer, listen
 from .metrics import ServingMetrics
 from .ports import Served
 from .request_bodies import Bodies
+from .request_trace import RequestTrace
 from .runner import ServedSource, bundle_hash, read_source
 from .shared_memory import SharedMemory
 
@@ -63,7 +65,8 @@ class Serving:
     """How models are served. ``replicas``: of each, None for as many as the queue asks for, one a core at
     most. ``cores``: of this machine; ``threads``: of a replica, None shares the cores out. ``address``: of
     Ray, as rays.join. ``queued``: requests of a model that wait at most; ``delay``: seconds that one waits
-    for others while a replica is free; ``deadline``: seconds in which it is answered."""
+    for others while a replica is free; ``deadline``: seconds in which it is answered. ``trace``: a file for a
+    trace of the requests, written at the end."""
 
     replicas: int | None = 1
     cores: int = 1
@@ -75,6 +78,7 @@ class Serving:
     delay: float = 0.0
     deadline: float = DEADLINE
     most_body: int = 256 << 20
+    trace: Path | None = None
 
     @property
     def most_replicas(self) -> int:
@@ -142,7 +146,8 @@ class _Server:
 
         self.ray, self.models, self.serving, self.tell = ray, models, serving, tell
         self.memory = SharedMemory.where_possible(_SHARED)
-        self.dispatcher = Dispatcher(door, self.memory)
+        self.trace = RequestTrace() if serving.trace else None
+        self.dispatcher = Dispatcher(door, self.memory, self.trace)
         most, cores = serving.most_replicas, serving.replica_threads
         self.scale: Scale = Scale(most if serving.replicas else 1, most, cores)
         self.catalog = Catalog()
@@ -174,6 +179,7 @@ class _Server:
             deadline=self.serving.deadline,
             version=provided("version"),
             status=self._status,
+            trace=self.trace,
         )
         loop, asked, ending = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, asked.set)
@@ -196,6 +202,11 @@ class _Server:
             model.ready = False
         await asyncio.gather(*(model.batcher.close(_DRAIN_SECONDS) for model in self.catalog))
         await server.close(1.0)
+        if self.trace is not None and self.serving.trace is not None:
+            merged = self.trace.merged()
+            write_whole(self.serving.trace, merged.json(), through=True)
+            error = merged.error / 1e3
+            self.tell(f"the trace is in {self.serving.trace}; its clocks agree within {error:.0f} us")
 
     def _allocate(self, nbytes: int) -> memoryview:
         """Memory for a body: what replicas of this machine read, where there is room."""

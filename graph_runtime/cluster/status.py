@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import ssl
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,7 +12,7 @@ from ..base.errors import ClusterError, DocumentError
 from ..base.json_text import parse_json
 from .rays import auth_token, tls_authority
 
-__all__ = ["read_status", "status_lines"]
+__all__ = ["StatusReader", "read_status", "status_lines"]
 
 _SECONDS = 10.0
 _MOST = 8 << 20  # bytes of an answer
@@ -45,6 +46,28 @@ def read_status(url: str) -> dict[str, Any]:
         said = found.get("error", "") if isinstance(found, dict) else "no JSON"
         raise ClusterError(f"{url} answers {answer.status}: {said}", got=answer.status)
     return found
+
+
+class StatusReader:
+    """The status again and again. ``found``: the last one."""
+
+    def __init__(self, url: str):
+        self.url = url
+        self.found: dict[str, Any] = {}
+        self._read = 0.0
+
+    def lines(self) -> list[str]:
+        """As status_lines, with rates since the last call; a server that has gone since then is a line.
+        Raises ClusterError where the first call finds none."""
+        before, read = self.found, time.monotonic()
+        try:
+            self.found = read_status(self.url)
+        except ClusterError as error:
+            if not before:
+                raise
+            return [str(error)]
+        seconds, self._read = read - self._read, read
+        return status_lines(self.found, before or None, seconds)
 
 
 def _connect(scheme: str, host: str, port: int | None) -> http.client.HTTPConnection:

@@ -14,16 +14,22 @@ from ..run.sessions.session import Session
 from ..simulation.simulation import critical_chain, needs_of
 from ..simulation.timeline import Timeline
 
-__all__ = ["queued_run", "stepped_run"]
+__all__ = ["queued_run", "queued_run_at", "stepped_run"]
 
 
 def queued_run(session: Session) -> Timeline:
     """Run a session once on its queues, which run side by side, over its own memory. Inputs must be set.
     Raises as Run.wait."""
+    return queued_run_at(session)[0]
+
+
+def queued_run_at(session: Session) -> tuple[Timeline, int]:
+    """The same, and when the first instruction began: ns of time.perf_counter's clock."""
     found = lanes(session.plan)
     times = np.zeros((len(found.nid), 2), np.int64)
     session.submissions().run_in_place(times)
-    return _timeline(session, found, times - times.min(initial=np.iinfo(np.int64).max))
+    begin = int(times.min(initial=np.iinfo(np.int64).max))
+    return _timeline(session, found, times - begin), begin
 
 
 def stepped_run(session: Session, after: Callable[[int, int], None]) -> Timeline:

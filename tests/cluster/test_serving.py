@@ -99,14 +99,28 @@ class Server:
 def server(tmp_path_factory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("serve")
     make_bundle(folder / "net.bundle", 0)
-    made = Server(folder, "demo=net.bundle", "--replicas", "2", "--threads", "1", "--deadline", "60")
+    own = ("--replicas", "2", "--threads", "1", "--deadline", "60", "--trace", "served.json")
+    made = Server(folder, "demo=net.bundle", *own)
     try:
         made.url = made.wait_for(r"serving on http://(\S+)", 90)
         yield made
         made.stop()
         assert made.process.returncode == 0, made.log.read_text()
+        look_at_trace(json.loads((folder / "served.json").read_text()))
     finally:
         made.process.kill()
+
+
+def look_at_trace(trace: dict) -> None:
+    """Requests, runs of several replicas, and nodes of their sessions, with arrows from one to the other."""
+    events = trace["traceEvents"]
+    names = {e["pid"]: e["args"]["name"] for e in events if e["name"] == "process_name"}
+    assert sum(name.startswith("replica, process") and "cpu:0" not in name for name in names.values()) > 1
+    ends = {(e["id"], e["ph"]): names[e["pid"]] for e in events if e["ph"] in "sf"}
+    kinds = {(ends[at, "s"].split(",")[0], ends[at, "f"].split(",")[0]) for at, phase in ends if phase == "s"}
+    assert kinds >= {("front", "replica"), ("replica", "front"), ("replica", "replica")}
+    assert any(e["ph"] == "X" and e["args"].get("op") == "matmul" for e in events)
+    assert 0 < trace["otherData"]["clock_error_ns"] < 1e9
 
 
 def ask(client, x: np.ndarray, binary: bool = True) -> np.ndarray:
