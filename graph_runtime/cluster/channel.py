@@ -27,6 +27,12 @@ class Channel(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._cause = "its connection was closed"
 
+    @property
+    def local(self) -> bool:
+        """Whether the other end is on this machine: it came by a Unix socket."""
+        found = None if self._transport is None else self._transport.get_extra_info("socket")
+        return found is not None and bool(found.family == socket.AF_UNIX)
+
     def send(self, head: Mapping[str, Any], parts: Sequence[Part] = ()) -> None:
         """Send a frame; nothing where the channel has ended, which ``on_end`` tells."""
         if self._transport is not None and not self._transport.is_closing():
@@ -42,8 +48,7 @@ class Channel(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
-        found = transport.get_extra_info("socket")
-        if found is not None and found.family != socket.AF_UNIX:
+        if (found := transport.get_extra_info("socket")) is not None and not self.local:
             found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._on_begin(self)
 

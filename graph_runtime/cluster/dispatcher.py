@@ -83,7 +83,7 @@ class Observer(Protocol):
         """Whether the next run is to be traced."""
 
     def ran(self, remote: Remote, ids: Sequence[str], head: Mapping[str, Any], sent: int) -> None:
-        """A run was answered: by whom, for which requests, the head of its answer, now() when it was sent."""
+        """A run for requests was answered by a replica; ``head`` of its answer; ``sent``: now() then."""
 
 
 class Workers:
@@ -262,7 +262,9 @@ class Dispatcher:
         served = Served.from_json(head["served"])
         remote = Remote(channel, head["name"], head["node"], head["pid"], served)
         self._remotes[channel] = remote
-        memory = None if self._memory is None else {"name": self._memory.name, "size": self._memory.size}
+        memory = None
+        if self._memory is not None and channel.local:
+            memory = {"name": self._memory.name, "size": self._memory.size}
         channel.send({"type": "welcome", "memory": memory})
 
     def _on_end(self, channel: Channel, cause: str) -> None:

@@ -230,7 +230,7 @@ def test_a_replica_that_is_paused_delays_nothing_beyond_the_deadline(server):
         time.sleep(1)
         paused = server.replicas()[0]
         os.kill(paused, signal.SIGSTOP)
-        time.sleep(20)
+        time.sleep(8)
         with contextlib.suppress(ProcessLookupError):  # Ray Serve has put another in its place
             os.kill(paused, signal.SIGCONT)
         time.sleep(2)
@@ -387,6 +387,38 @@ def test_a_host_that_others_reach_is_https_with_a_token(tmp_path, secrets):
         ]
         done = subprocess.run(command, env=os.environ | secrets, capture_output=True, text=True)
         assert "demo" in done.stdout, done.stderr
+        server.stop()
+    finally:
+        server.process.kill()
+
+
+def status(server: Server) -> dict:
+    with urllib.request.urlopen(f"http://{server.url}/v2/cluster", timeout=20) as answer:
+        return json.loads(answer.read())["models"][0]
+
+
+def test_replicas_come_with_the_load_and_go_with_it(tmp_path):
+    """--replicas auto: one at first, more while batches wait, one again; no request is lost on the way."""
+    pytest.importorskip("tritonclient.http")
+    make_bundle(tmp_path / "net.bundle", 0)
+    server = Server(tmp_path, "demo=net.bundle", "--replicas", "auto", "--threads", "1")
+    try:
+        server.url = server.wait_for(r"serving on http://(\S+)", 90)
+        assert status(server)["workers"] == 1
+        if len(os.sched_getaffinity(0)) < 2:
+            pytest.skip("there is one core, and so one replica at most")
+
+        def wait_for_workers(count: int) -> None:
+            end = time.monotonic() + 60
+            while status(server)["workers"] != count:
+                assert time.monotonic() < end, status(server)
+                time.sleep(0.5)
+
+        with Load(server.url, threads=1) as trickle:
+            with Load(server.url, threads=12) as load:
+                wait_for_workers(2)
+            wait_for_workers(1)
+        assert (load.errors, trickle.errors) == ([], [])
         server.stop()
     finally:
         server.process.kill()
