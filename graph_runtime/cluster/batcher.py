@@ -26,7 +26,7 @@ from .metrics import ServingMetrics
 from .ports import Served
 from .replays import ALONE_AFTER, MOST_LOSSES, Patience
 
-__all__ = ["Batcher", "FixedPool", "Limits", "Pool", "RowBatch", "Run"]
+__all__ = ["Batcher", "Done", "FixedPool", "Limits", "Pool", "RowBatch", "Run"]
 
 Outputs = Mapping[str, np.ndarray]
 
@@ -45,6 +45,8 @@ class RowBatch:
 
 
 Run = Callable[[RowBatch], Awaitable[Outputs]]
+# called with what came of a batch: WorkerLost; KernelError and GraphRuntimeError of the run
+Done = Callable[[Outputs | BaseException], None]
 
 
 class Pool(Protocol):
@@ -58,8 +60,8 @@ class Pool(Protocol):
     def places(self) -> int:
         """Batches that they take at once."""
 
-    async def run(self, batch: RowBatch) -> Outputs:
-        """One's answer. Raises WorkerLost; KernelError and GraphRuntimeError of the run."""
+    def start(self, batch: RowBatch, done: Done) -> None:
+        """Give a batch to one that has it not yet; ``done`` is called once."""
 
     def watch(self, changed: Callable[[], None], load: Callable[[], int]) -> None:
         """Call ``changed`` where there are more places, or fewer. ``load`` tells Batcher.load at any time."""
@@ -67,7 +69,7 @@ class Pool(Protocol):
 
 @dataclass
 class FixedPool:
-    """``places`` workers, always there, all by one function."""
+    """``places`` workers, always there, all by one function, which raises what Done is told."""
 
     run: Run
     places: int = 2
@@ -76,6 +78,15 @@ class FixedPool:
     def count(self) -> int:
         """As many as places."""
         return self.places
+
+    def start(self, batch: RowBatch, done: Done) -> None:
+        """Run it in a task."""
+
+        def tell(task: asyncio.Future[Outputs]) -> None:
+            if not task.cancelled():  # the loop ends
+                done(task.exception() or task.result())
+
+        asyncio.ensure_future(self.run(batch)).add_done_callback(tell)
 
     def watch(self, changed: Callable[[], None], load: Callable[[], int]) -> None:
         """Nothing changes."""
@@ -104,6 +115,20 @@ class _Item:
     alone: bool = False
 
 
+@dataclass(slots=True, eq=False, repr=False)
+class _Run:
+    """A batch that workers have: one, or two where the first is silent. ``tries``: of them that may still
+    answer."""
+
+    items: list[_Item]
+    batch: RowBatch
+    deadline: float
+    timer: asyncio.TimerHandle | None = None
+    tries: int = 0
+    doubled: bool = False
+    over: bool = False
+
+
 class Batcher:
     """See the module. Not safe across threads."""
 
@@ -118,7 +143,7 @@ class Batcher:
         self.served, self.pool, self.limits = served, pool, limits or Limits()
         self.metrics, self.patience = metrics or ServingMetrics.unnamed(), patience or Patience()
         self._queue: deque[_Item] = deque()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: set[_Run] = set()
         self._timer: asyncio.TimerHandle | None = None
         self._open = True
         pool.watch(self._advance, lambda: self.load)
@@ -154,17 +179,16 @@ class Batcher:
         loop = asyncio.get_running_loop()
         items = [_Item(id, part, rows, deadline, loop.create_future()) for part, rows in parts]
         self._queue.extend(items)
+        late = loop.call_later(max(0.0, deadline - time.monotonic()), _late, items)
         self._advance()
         try:
-            async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                found = await asyncio.gather(*(item.answer for item in items))
-        except TimeoutError:
-            raise RequestError("no answer before the deadline", status=504) from None
+            if len(items) == 1:
+                return await items[0].answer
+            found = await asyncio.gather(*(item.answer for item in items))
         finally:
+            late.cancel()
             self._drop(items)
             self.metrics.queue.set(len(self._queue))
-        if len(found) == 1:
-            return found[0]
         return {name: np.concatenate([part[name] for part in found]) for name in found[0]}
 
     def _drop(self, items: list[_Item]) -> None:
@@ -183,8 +207,8 @@ class Batcher:
         for item in self._queue:
             _fail(item, RequestError("the server stops", status=503, retry_after=1))
         self._queue.clear()
-        for task in self._running:
-            task.cancel()
+        for run in list(self._running):
+            self._end(run, RequestError("the server stops", status=503, retry_after=1))
 
     # **************** making batches ****************
 
@@ -223,19 +247,12 @@ class Batcher:
                 if self._timer is None:
                     self._timer = asyncio.get_running_loop().call_later(wait, self._on_timer)
                 break
-            items = self._take()
-            if items:
-                task = asyncio.get_running_loop().create_task(self._serve(items))
-                self._running.add(task)
-                task.add_done_callback(self._on_end)
+            if items := self._take():
+                self._begin(items)
         self.metrics.queue.set(len(self._queue))
 
     def _on_timer(self) -> None:
         self._timer = None
-        self._advance()
-
-    def _on_end(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
         self._advance()
 
     def _delay_left(self) -> float:
@@ -272,28 +289,56 @@ class Batcher:
 
     # **************** running them ****************
 
-    async def _serve(self, items: list[_Item]) -> None:
-        """Run a batch and answer its requests, or put them back where the worker was lost."""
+    def _begin(self, items: list[_Item]) -> None:
+        """Give a batch of requests to a worker."""
         rows = sum(item.rows for item in items)
         size = self._size(rows, rows) if self.served.rows else 0
-        inputs = tuple(item.inputs for item in items)
-        batch = RowBatch(tuple(item.id for item in items), size, rows, inputs)
-        try:
-            outputs = await self._patiently(batch, max(item.deadline for item in items))
-        except WorkerLost as error:
-            self._replay(items, error)
-        except asyncio.CancelledError:
-            for item in items:
-                _fail(item, RequestError("the server stops", status=503, retry_after=1))
-            raise
-        except KernelError as error:
-            self._isolate(items, error)
-        except Exception as error:
-            for item in items:
-                _fail(item, error)
-        else:
-            self.metrics.ran(len(items), rows, size)
-            self._answer(items, outputs)
+        batch = RowBatch(tuple(item.id for item in items), size, rows, tuple(item.inputs for item in items))
+        run = _Run(items, batch, max(item.deadline for item in items))
+        self._running.add(run)
+        left = max(0.0, run.deadline - time.monotonic())
+        wait = min(left, self.patience.seconds(left))
+        run.timer = asyncio.get_running_loop().call_later(wait, self._overdue, run)
+        self._try(run)
+
+    def _try(self, run: _Run) -> None:
+        run.tries += 1
+        self.pool.start(run.batch, lambda found: self._done(run, found))
+
+    def _overdue(self, run: _Run) -> None:
+        """The worker is silent for long: a second one gets the run, too, if there is time left."""
+        left = run.deadline - time.monotonic()
+        if left <= 0 or run.doubled:
+            self._end(run, RequestError("no worker answered before the deadline", status=504))
+            return
+        run.doubled = True
+        run.timer = asyncio.get_running_loop().call_later(left, self._overdue, run)
+        self.metrics.replays.add("silent")
+        self._try(run)
+
+    def _done(self, run: _Run, found: Outputs | BaseException) -> None:
+        run.tries -= 1
+        if not run.over and not (isinstance(found, BaseException) and run.tries):
+            self._end(run, found)
+
+    def _end(self, run: _Run, found: Outputs | BaseException) -> None:
+        """Answer the requests of a run, or put them back where the worker was lost."""
+        run.over = True
+        if run.timer is not None:
+            run.timer.cancel()
+        self._running.discard(run)
+        match found:
+            case WorkerLost():
+                self._replay(run.items, found)
+            case KernelError():
+                self._isolate(run.items, found)
+            case BaseException():
+                for item in run.items:
+                    _fail(item, found)
+            case _:
+                self.metrics.ran(len(run.items), run.batch.filled, run.batch.size)
+                self._answer(run.items, found)
+        self._advance()
 
     def _answer(self, items: list[_Item], outputs: Outputs) -> None:
         if len(items) == 1 and not items[0].rows:
@@ -303,20 +348,6 @@ class Batcher:
         parts = {name: split(array, counts) for name, array in outputs.items()}
         for at, item in enumerate(items):
             _set(item, {name: part[at] for name, part in parts.items()})
-
-    async def _patiently(self, batch: RowBatch, deadline: float) -> Outputs:
-        """A worker's answer; where one is silent for long, a second one's, if that comes first."""
-        tasks: set[asyncio.Future[Outputs]] = {asyncio.ensure_future(self.pool.run(batch))}
-        try:
-            left = max(0.0, deadline - time.monotonic())
-            done, _ = await asyncio.wait(tasks, timeout=min(left, self.patience.seconds(left)))
-            if not done and time.monotonic() < deadline:
-                self.metrics.replays.add("silent")
-                tasks.add(asyncio.ensure_future(self.pool.run(batch)))
-            return await _first_good(tasks, deadline)
-        finally:
-            for task in tasks:
-                task.cancel()
 
     def _replay(self, items: list[_Item], error: WorkerLost) -> None:
         """Put requests back, in front, in their order; those that lost too many workers fail."""
@@ -340,20 +371,9 @@ class Batcher:
             self._queue.appendleft(item)
 
 
-async def _first_good(tasks: set[asyncio.Future[Outputs]], deadline: float) -> Outputs:
-    """The first result; the last error where there is none. Raises RequestError (504) at the deadline."""
-    waiting, error = set(tasks), None
-    while waiting:
-        left = max(0.0, deadline - time.monotonic())
-        done, waiting = await asyncio.wait(waiting, timeout=left, return_when=asyncio.FIRST_COMPLETED)
-        if not done:
-            raise RequestError("no worker answered before the deadline", status=504)
-        for task in done:
-            error = task.exception()
-            if error is None:
-                return task.result()
-    assert error is not None, "there was a task"
-    raise error
+def _late(items: list[_Item]) -> None:
+    for item in items:
+        _fail(item, RequestError("no answer before the deadline", status=504))
 
 
 def _set(item: _Item, outputs: Outputs) -> None:

@@ -21,10 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
 from ..base.errors import GraphRuntimeError, KernelError, WorkerLost
-from .batcher import RowBatch
+from .batcher import Done, RowBatch
 from .channel import Channel
 from .clocks import ClockOffset, now
 from .doors import Door
@@ -72,7 +70,7 @@ class Remote:
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pending:
     batch: RowBatch  # it keeps the inputs, and so their memory, until the replica has answered
-    answer: asyncio.Future[Mapping[str, np.ndarray]]
+    done: Done
     sent: int
 
 
@@ -97,6 +95,7 @@ class Workers:
         self._memory, self._observer = memory, observer
         self._numbers = itertools.count()
         self._changed = asyncio.Event()
+        self._waiting: list[tuple[RowBatch, Done]] = []
 
     @property
     def count(self) -> int:
@@ -118,21 +117,21 @@ class Workers:
             await self._changed.wait()
         return self.remotes[0]
 
-    async def run(self, batch: RowBatch) -> Mapping[str, np.ndarray]:
-        """A replica's outputs: of the one with the fewest batches that has not this one already. Waits where
-        there is none. Raises WorkerLost where it ended or is silent, KernelError, GraphRuntimeError."""
-        while (remote := self._choose(batch)) is None:
-            await self._changed.wait()
+    def start(self, batch: RowBatch, done: Done) -> None:
+        """Give a batch to the replica with the fewest that has not this one already, as soon as there is one.
+        ``done`` is called with the outputs; WorkerLost where it ended or is silent; what the run raised."""
+        remote = self._choose(batch)
+        if remote is None:
+            self._waiting.append((batch, done))
+            return
         number = next(self._numbers)
-        pending = _Pending(batch, asyncio.get_running_loop().create_future(), now())
-        remote.pending[number] = pending
+        remote.pending[number] = _Pending(batch, done, now())
         memory = self._memory if remote.shares else None
         names = list(batch.requests[0])
         rows, parts = pack_arrays([one[name] for one in batch.requests for name in names], memory)
         head = {"type": "run", "number": number, "size": batch.size, "filled": batch.filled}
         head["traced"] = self._observer is not None and self._observer.wants_events()
         remote.channel.send({**head, "ids": batch.ids, "names": names, "arrays": rows}, parts)
-        return await pending.answer
 
     def _choose(self, batch: RowBatch) -> Remote | None:
         free = [one for one in self.remotes if one.takes]
@@ -150,6 +149,9 @@ class Workers:
         """Replicas have come, gone, or fallen silent."""
         self._changed.set()
         self._changed = asyncio.Event()
+        waiting, self._waiting = self._waiting, []
+        for batch, done in waiting:
+            self.start(batch, done)
         self._watcher()
 
     def lose(self, remote: Remote, cause: str) -> None:
@@ -158,26 +160,23 @@ class Workers:
         remote.pending.clear()
         for one in lost:
             text = f"a replica of {self.name} was lost: {remote}: {cause}"
-            error = WorkerLost(text, worker=str(remote), cause=cause, requests=one.batch.ids)
-            if not one.answer.done():
-                one.answer.set_exception(error)
+            one.done(WorkerLost(text, worker=str(remote), cause=cause, requests=one.batch.ids))
         self.change()
 
     def answered(self, remote: Remote, head: Mapping[str, Any], data: memoryview) -> None:
         """The answer to a batch, or to one that was given up."""
         pending = remote.pending.pop(head["number"], None)
-        if pending is None or pending.answer.done():
+        if pending is None:
             return
         if head["error"]:
-            kind = KernelError if head["kernel"] else GraphRuntimeError
-            pending.answer.set_exception(kind(head["error"]))
+            pending.done((KernelError if head["kernel"] else GraphRuntimeError)(head["error"]))
             return
         self.metrics.run_seconds.observe(head["seconds"])
         self.metrics.fallbacks.add("", head["fallbacks"])
         outputs = read_arrays(head["arrays"], data)
         if self._observer is not None:
             self._observer.ran(remote, pending.batch.ids, head, pending.sent)
-        pending.answer.set_result(dict(zip(head["names"], outputs, strict=True)))
+        pending.done(dict(zip(head["names"], outputs, strict=True)))
 
 
 class Dispatcher:

@@ -1,7 +1,8 @@
 """The Open Inference Protocol, version 2: paths and what they answer.
 
-    front = Front(catalog)
-    response = await front.answer(head, receive)        http_server.py calls it
+    front = Front(catalog)                              http_server.py calls it:
+    call = front.begin(head)                            refused, or memory for its body
+    response = await front.answer(call)                 when the body is there
 
 No Ray and no sockets here: a model's queue knows its workers. Every answer that is none says why, as
 ``{"error": text}``.
@@ -24,7 +25,7 @@ from .catalog import Catalog, ServedModel
 from .clocks import now
 from .http_heads import Head
 from .metrics import CONTENT_TYPE, metrics_text
-from .request_bodies import Bodies, Receive
+from .request_bodies import Bodies
 from .request_trace import RequestTrace
 from .requests import Request, parse_request
 from .responses import HEADER_LENGTH, Response, error_response, json_response, make_response
@@ -35,16 +36,20 @@ DEADLINE = 60.0  # seconds
 _LONG = 256 << 10  # bytes of JSON that take some 20 ms
 _log = logging.getLogger("graph_runtime.cluster")
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode()
+_NOTHING = memoryview(bytearray())
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A request: its method, path in parts, headers by lower-case name, and where its body comes from."""
+    """A request: its method, path in parts, headers, and the memory of its body. ``model``: that is to infer,
+    None for other requests, whose bodies are not read. ``arrived``: of clocks.now."""
 
     method: str
     parts: tuple[str, ...]
     headers: Mapping[bytes, bytes]
-    receive: Receive
+    body: memoryview
+    model: ServedModel | None
+    arrived: int
 
 
 class Front:
@@ -67,25 +72,58 @@ class Front:
         self._token, self._version, self._status = token, version, status
         self._numbers, self._trace = itertools.count(1), trace
 
-    async def answer(self, head: Head, receive: Receive) -> Response:
-        """The response to a request, whose body ``receive`` reads. Raises ConnectionError where the client
-        has gone."""
-        parts = tuple(part for part in head.path.split("/") if part)
+    def begin(self, head: Head) -> _Call:
+        """A request whose head is there. Raises RequestError for one that is refused before its body is
+        read."""
+        arrived, parts = now(), tuple(part for part in head.path.split("/") if part)
+        if parts != ("v2", "health", "live"):
+            self._let_in(head)
+        model = self._to_infer(head, parts)
+        if model is None:
+            return _Call(head.method, parts, head.headers, _NOTHING, None, arrived)
         try:
-            return await self._answer(_Call(head.method, parts, head.headers, receive))
+            if not model.ready:
+                text = f"model {model.name!r} is not ready"
+                raise RequestError(text, status=503, retry_after=1)
+            body = self.bodies.open(head.headers)
+        except RequestError as error:
+            model.metrics.requests.add(str(error.status))
+            raise
+        return _Call(head.method, parts, head.headers, body, model, arrived)
+
+    def drop(self, call: _Call) -> None:
+        """The client has gone before all of the body was there."""
+        self.bodies.close(call.body)
+
+    async def answer(self, call: _Call) -> Response:
+        """The response to a request whose body is there."""
+        try:
+            return self._tell(call) if call.model is None else await self._counted(call, call.model)
         except RequestError as error:
             return error_response(error)
-        except ConnectionError:
-            raise
         except Exception:
-            _log.exception("%s %s", head.method, head.path)
+            _log.exception("%s /%s", call.method, "/".join(call.parts))
             return json_response({"error": "an internal error, which the server's log tells of"}, 500)
+        finally:
+            self.bodies.close(call.body)
 
-    async def _answer(self, call: _Call) -> Response:
-        if call.parts == ("v2", "health", "live"):
-            return json_response({"live": True})
-        self._let_in(call)
+    def _to_infer(self, head: Head, parts: tuple[str, ...]) -> ServedModel | None:
+        match parts:
+            case ("v2", "models", name, "versions", version, "infer"):
+                model = self.catalog.find(name, version)
+            case ("v2", "models", name, "infer"):
+                model = self.catalog.find(name)
+            case _:
+                return None
+        if head.method != "POST":
+            raise RequestError("infer is a POST", status=405)
+        return model
+
+    def _tell(self, call: _Call) -> Response:
+        """What is not to infer."""
         match call.parts:
+            case ("v2", "health", "live"):
+                return json_response({"live": True})
             case ("v2",):
                 extensions = ["binary_tensor_data", "model_configuration", "model_repository"]
                 known = {"name": "graph_runtime", "version": self._version, "extensions": extensions}
@@ -98,24 +136,24 @@ class Front:
                 models = [model.status() for model in self.catalog]
                 return json_response({**self._status(), "models": models, "bytes_held": self.bodies.held})
             case ("v2", "models", name, "versions", version, *rest):
-                return await self._of_model(call, self.catalog.find(name, version), rest)
+                return self._of_model(self.catalog.find(name, version), rest)
             case ("v2", "models", name, *rest):
-                return await self._of_model(call, self.catalog.find(name), rest)
+                return self._of_model(self.catalog.find(name), rest)
             case ("metrics",):
                 text = metrics_text([model.metrics for model in self.catalog])
                 return Response(200, (("Content-Type", CONTENT_TYPE),), (text.encode(),))
         raise RequestError(f"there is nothing at /{'/'.join(call.parts)[:100]}", status=404)
 
-    def _let_in(self, call: _Call) -> None:
+    def _let_in(self, head: Head) -> None:
         if self._token is None:
             return
-        given = call.headers.get(b"authorization", b"")
+        given = head.headers.get(b"authorization", b"")
         if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
             raise RequestError(
                 "the header Authorization: Bearer TOKEN is missing, or has another token", status=401
             )
 
-    async def _of_model(self, call: _Call, model: ServedModel, rest: list[str]) -> Response:
+    def _of_model(self, model: ServedModel, rest: list[str]) -> Response:
         match rest:
             case []:
                 return json_response(model.metadata(self.catalog.versions(model.name)))
@@ -123,10 +161,6 @@ class Front:
                 return _ready(model.ready)
             case ["config"]:
                 return json_response(model.config())
-            case ["infer"] if call.method != "POST":
-                raise RequestError("infer is a POST", status=405)
-            case ["infer"]:
-                return await self._counted(call, model)
         raise RequestError(f"a model has no {'/'.join(rest)[:100]!r}", status=404)
 
     # **************** inference ****************
@@ -152,23 +186,18 @@ class Front:
         return response
 
     async def _infer(self, call: _Call, model: ServedModel) -> Response:
-        if not model.ready:
-            raise RequestError(f"model {model.name!r} is not ready", status=503, retry_after=1)
-        arrived = now()
-        async with self.bodies.read(call.headers, call.receive) as body:
-            start, read = time.monotonic(), now()
-            model.metrics.bytes.add("in", len(body))
-            batcher, request = await _parsed(body, _header_length(call), model)
-            left = min(self.deadline, request.timeout or self.deadline)
-            id = f"{request.id or 'request'}/{next(self._numbers)}"
-            outputs = await batcher.submit(id, request.inputs, start + left)
-            response = make_response(model.name, model.version, request.id, request.outputs, outputs)
-            model.metrics.seconds.observe(time.monotonic() - start)
-            if self._trace is not None:
-                self._trace.asked(
-                    id, f"{model.name}, version {model.version}", arrived, read, response.status
-                )
-            return response
+        start, read = time.monotonic(), now()
+        model.metrics.bytes.add("in", len(call.body))
+        batcher, request = await _parsed(call.body, _header_length(call), model)
+        left = min(self.deadline, request.timeout or self.deadline)
+        id = f"{request.id or 'request'}/{next(self._numbers)}"
+        outputs = await batcher.submit(id, request.inputs, start + left)
+        response = make_response(model.name, model.version, request.id, request.outputs, outputs)
+        model.metrics.seconds.observe(time.monotonic() - start)
+        if self._trace is not None:
+            about = f"{model.name}, version {model.version}"
+            self._trace.asked(id, about, call.arrived, read, response.status)
+        return response
 
 
 async def _parsed(body: memoryview, length: int | None, model: ServedModel) -> tuple[Batcher, Request]:

@@ -1,6 +1,6 @@
-"""HTTP/1.1 on asyncio, for an application that reads bodies straight into memory that it chooses.
+"""HTTP/1.1 on asyncio, for an application whose bodies are read straight into memory that it chooses.
 
-    server = HttpServer(application)        an async function of a Head and of what fills a body's memory
+    server = HttpServer(application)
     await server.start(listen(host, port), tls)
     await server.close(seconds)
 
@@ -15,18 +15,38 @@ import contextlib
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
 from http import HTTPStatus
-from typing import cast
+from typing import Any, Protocol, cast
 
 from ..base.errors import ClusterError, RequestError
 from .http_heads import MOST_HEAD, Head, parse_head
-from .request_bodies import Receive, content_length
+from .request_bodies import content_length
 from .responses import Response, error_response
 
-__all__ = ["Application", "HttpServer", "listen"]
+__all__ = ["Application", "Call", "HttpServer", "listen"]
 
-Application = Callable[[Head, Receive], Awaitable[Response]]
+
+class Call(Protocol):
+    """A request that an application has begun. ``body``: memory that is filled with its body's bytes."""
+
+    @property
+    def body(self) -> memoryview:
+        """As many bytes as the request has, or none for a body that is not read."""
+
+
+class Application(Protocol):
+    """What is served."""
+
+    def begin(self, head: Head) -> Any:
+        """A Call. Raises RequestError for a request that is refused; its body is read over."""
+
+    async def answer(self, call: Any) -> Response:
+        """The answer to a request whose body is there."""
+
+    def drop(self, call: Any) -> None:
+        """Its body will not be there."""
+
+
 _HEAD_SECONDS = 30.0  # in which a request's head has to arrive
 _IDLE_SECONDS = 60.0  # that a connection stays open between two requests
 _WRITE_SECONDS = 60.0  # in which a client has to read some of its answer
@@ -54,10 +74,10 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class HttpServer:
-    """See the module."""
+    """See the module. ``body_seconds``: in which a body has to arrive."""
 
-    def __init__(self, application: Application):
-        self.application = application
+    def __init__(self, application: Application, body_seconds: float = 60.0):
+        self.application, self.body_seconds = application, body_seconds
         self.connections: set[_Connection] = set()
         self.ending = False
         self._server: asyncio.Server | None = None
@@ -98,12 +118,12 @@ class HttpServer:
             time = asyncio.get_running_loop().time()
             for connection in list(self.connections):
                 if time > connection.until:
-                    connection.abort()
+                    connection.overdue()
 
 
 class _Connection(asyncio.BufferedProtocol):
     """One request after the other. Bytes go to ``_into``, a body's memory, or to ``_seen``: heads, and what
-    comes before it is wanted. ``until``: the loop's time at which it is closed."""
+    comes early. ``until``: the loop's time at which it is closed."""
 
     def __init__(self, server: HttpServer):
         self.until = _FOREVER
@@ -112,9 +132,9 @@ class _Connection(asyncio.BufferedProtocol):
         self._seen = bytearray()
         self._into: memoryview | None = None
         self._at = 0
-        self._filled: asyncio.Future[None] | None = None
-        self._unread = 0  # bytes of the body that have no place yet
-        self._expects = False
+        self._unread = 0  # bytes of a body that is read over
+        self._call: Call | None = None  # whose body is not there yet
+        self._only_head = False  # the request is a HEAD
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
         self._full = False  # the client does not read
@@ -132,8 +152,7 @@ class _Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.connections.discard(self)
-        if self._filled is not None and not self._filled.done():
-            self._filled.set_exception(ConnectionResetError("the client has gone"))
+        self._drop()
         if self._task is not None:
             self._task.cancel()
 
@@ -147,9 +166,7 @@ class _Connection(asyncio.BufferedProtocol):
             return
         self._at += nbytes
         if self._at == len(self._into):
-            self._into = None
-            if self._filled is not None and not self._filled.done():
-                self._filled.set_result(None)
+            self._run()
 
     def pause_writing(self) -> None:
         self._full, self.until = True, self._loop.time() + _WRITE_SECONDS
@@ -165,16 +182,23 @@ class _Connection(asyncio.BufferedProtocol):
     # **************** requests ****************
 
     def _advance(self) -> None:
-        """Begin the next request, when its head is there and the last one is answered."""
-        if self._last_was_said():
-            self._seen.clear()
-            return
-        if self._task is not None or self._full:
-            self._read(len(self._seen) < _SCRATCH)
-            return
-        self._skip()
-        if self._unread:
-            return
+        """Begin the next requests, as long as their heads are there and the last one is answered."""
+        while not self._over():
+            if self._task is not None or self._full:
+                self._read(len(self._seen) < _SCRATCH)
+                return
+            taken = min(self._unread, len(self._seen))
+            self._unread -= taken
+            del self._seen[:taken]
+            if self._unread or not self._begin():
+                return
+        self._seen.clear()
+
+    def _over(self) -> bool:
+        return self._transport is None or self._transport.is_closing()
+
+    def _begin(self) -> bool:
+        """Whether a head was there, and was refused, so that another may follow."""
         end = self._seen.find(b"\r\n\r\n", 0, MOST_HEAD + 4)
         if end < 0:
             if len(self._seen) > MOST_HEAD:
@@ -182,69 +206,64 @@ class _Connection(asyncio.BufferedProtocol):
                 self._refuse(RequestError(text, status=431, wanted=MOST_HEAD))
             elif self._seen and self.until > self._loop.time() + _HEAD_SECONDS:
                 self.until = self._loop.time() + _HEAD_SECONDS
-            return
+            return False
         try:
             head = parse_head(bytes(self._seen[:end]))
-            self._unread = content_length(head.headers) or 0
+            size = content_length(head.headers) or 0
         except RequestError as error:
             self._refuse(error)
-            return
+            return False
         del self._seen[: end + 4]
-        self._expects = head.headers.get(b"expect", b"").lower() == b"100-continue"
-        self._last, self.until = not head.keeps, _FOREVER
-        self._task = self._loop.create_task(self._answer(head))
-
-    def _last_was_said(self) -> bool:
-        return self._transport is None or self._transport.is_closing()
-
-    async def _answer(self, head: Head) -> None:
+        self._last, self._only_head = not head.keeps, head.method == "HEAD"
         try:
-            response = await self._server.application(head, self._receive)
-        except ConnectionError:
-            self.abort()
+            call = self._server.application.begin(head)
+        except RequestError as error:
+            self._unread = size
+            self._answered(error_response(error))
+            return not self._last
+        self._call, self._unread = call, size - len(call.body)
+        self._fill(call.body, head)
+        return False
+
+    def _fill(self, body: memoryview, head: Head) -> None:
+        """Take what is there of a body, and what comes."""
+        self._at = min(len(body), len(self._seen))
+        body[: self._at] = self._seen[: self._at]
+        del self._seen[: self._at]
+        self._into = body
+        if self._at == len(body):
+            self._run()
             return
-        self._last = self._last or self._server.ending or self._unread > _SKIPPED
-        self._write(response, head.method == "HEAD")
+        self.until = self._loop.time() + self._server.body_seconds
+        if not self._at and head.headers.get(b"expect", b"").lower() == b"100-continue":
+            assert self._transport is not None, "it is not over"
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _run(self) -> None:
+        """The body is there."""
+        call, self._call, self._into, self.until = self._call, None, None, _FOREVER
+        self._task = self._loop.create_task(self._answer(call))
+
+    async def _answer(self, call: Call | None) -> None:
+        response = await self._server.application.answer(call)
         self._task = None
+        self._answered(response)
+        if not self._last:
+            self._advance()
+            self._read(True)
+
+    def _answered(self, response: Response) -> None:
+        self._last = self._last or self._server.ending or self._unread > _SKIPPED
+        self._write(response)
         if self._last:
             self._close()
         elif not self._full:
             self._wait()
-            self._advance()
-        self._read(True)
 
-    async def _receive(self, into: memoryview) -> None:
-        """Fill memory with the body's next bytes. Raises ConnectionError, RequestError."""
-        if len(into) > self._unread:
-            text = f"the body has {self._unread} bytes"
-            raise RequestError(text, got=self._unread, wanted=len(into))
-        self._unread -= len(into)
-        have = min(len(into), len(self._seen))
-        into[:have] = self._seen[:have]
-        del self._seen[:have]
-        if have == len(into):
-            return
-        if self._last_was_said():
-            raise ConnectionResetError("the client has gone")
-        if self._expects and not have:
-            assert self._transport is not None, "it is not closing"
-            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-        self._expects = False
-        self._into, self._at, self._filled = into, have, self._loop.create_future()
-        self._read(True)
-        try:
-            await self._filled
-        except asyncio.CancelledError:  # a timeout: what still comes goes nowhere
-            self._unread, self._into = len(into) - self._at, None
-            raise
-        finally:
-            self._filled = None
-
-    def _skip(self) -> None:
-        """Read over a body that was refused."""
-        taken = min(self._unread, len(self._seen))
-        self._unread -= taken
-        del self._seen[:taken]
+    def _drop(self) -> None:
+        call, self._call, self._into = self._call, None, None
+        if call is not None:
+            self._server.application.drop(call)
 
     # **************** the connection ****************
 
@@ -260,8 +279,8 @@ class _Connection(asyncio.BufferedProtocol):
     def _wait(self) -> None:
         self.until = self._loop.time() + (_HEAD_SECONDS if self._seen else _IDLE_SECONDS)
 
-    def _write(self, response: Response, head_only: bool = False) -> None:
-        if self._last_was_said():
+    def _write(self, response: Response) -> None:
+        if self._over():
             return
         assert self._transport is not None, "it is not closing"
         rows = [*response.headers, ("Content-Length", str(response.nbytes))]
@@ -269,7 +288,7 @@ class _Connection(asyncio.BufferedProtocol):
             rows.append(("Connection", "close"))
         lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
         text = "\r\n".join([*lines, *(f"{name}: {value}" for name, value in rows), "", ""])
-        self._transport.writelines([text.encode("latin-1"), *(() if head_only else response.body)])
+        self._transport.writelines([text.encode("latin-1"), *(() if self._only_head else response.body)])
 
     def _refuse(self, error: RequestError) -> None:
         """Answer what is no request, and end."""
@@ -290,9 +309,18 @@ class _Connection(asyncio.BufferedProtocol):
         else:
             self._transport.close()
 
+    def overdue(self) -> None:
+        """It has taken too long."""
+        if self._call is None:
+            self.abort()
+            return
+        self._drop()
+        text = f"the body did not arrive in {self._server.body_seconds:g} s"
+        self._refuse(RequestError(text, status=408))
+
     def close_idle(self) -> None:
         """Close it where no request is there."""
-        if self._task is None and not self._full and self._transport is not None:
+        if self._task is None and self._call is None and not self._full and self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:

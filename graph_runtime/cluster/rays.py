@@ -45,6 +45,7 @@ _OWN = {
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     # seconds between two reports of replicas by which --replicas auto decides; Ray's own are ten
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
+    "RAY_worker_niceness": "0",  # Ray's own is 15: replicas would starve beside other work
 }
 _TLS = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 _HOW = (

@@ -1,20 +1,16 @@
-"""The body of a request, read within bounds: of its own size, of all bodies at once, and of time."""
+"""The memory of requests' bodies, within bounds: of each, and of all at once."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..base.errors import RequestError
 
-__all__ = ["Bodies", "Receive", "content_length"]
+__all__ = ["Bodies", "content_length"]
 
-# fills all of some memory with a body's next bytes; raises ConnectionError where the client has gone
-Receive = Callable[[memoryview], Awaitable[None]]
 _MOST_DIGITS = 18
 
 
@@ -36,35 +32,28 @@ def _own_memory(nbytes: int) -> memoryview:
 
 @dataclass
 class Bodies:
-    """``most``: bytes of one body. ``most_held``: of all that are read or worked on. ``seconds``: in which a
-    body has to arrive. ``allocate``: memory for one."""
+    """``most``: bytes of one body. ``most_held``: of all that are read or worked on. ``allocate``: memory for
+    one."""
 
     most: int = 256 << 20
     most_held: int = 1 << 30
-    seconds: float = 60.0
     allocate: Callable[[int], memoryview] = _own_memory
     held: int = 0
 
-    @asynccontextmanager
-    async def read(self, headers: Mapping[bytes, bytes], receive: Receive) -> AsyncIterator[memoryview]:
-        """The body, which counts as held until the block ends. Raises RequestError: 408, 411, 413, 415, 429;
-        ConnectionError where the client has gone."""
+    def open(self, headers: Mapping[bytes, bytes]) -> memoryview:
+        """Memory for the body of a request, which counts as held until ``close``. Raises RequestError: 411,
+        413, 415, 429."""
         size = self._size(headers)
         if self.held + size > self.most_held:
             text = f"requests of {self.held} bytes are under way: send it again later"
             raise RequestError(text, status=429, retry_after=1, got=size, wanted=self.most_held)
+        body = self.allocate(size)
         self.held += size
-        try:
-            body = self.allocate(size)
-            try:
-                async with asyncio.timeout(self.seconds):
-                    await receive(body)
-            except TimeoutError:
-                text = f"the body did not arrive in {self.seconds:g} s"
-                raise RequestError(text, status=408) from None
-            yield body
-        finally:
-            self.held -= size
+        return body
+
+    def close(self, body: memoryview) -> None:
+        """Its request is over."""
+        self.held -= len(body)
 
     def _size(self, headers: Mapping[bytes, bytes]) -> int:
         encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")

@@ -174,7 +174,7 @@ class _Server:
         local = rays.is_loopback(self.serving.host)
         front = Front(
             self.catalog,
-            Bodies(self.serving.most_body, seconds=self.serving.deadline, allocate=self._allocate),
+            Bodies(self.serving.most_body, allocate=self._allocate),
             token=None if local else rays.auth_token(),
             deadline=self.serving.deadline,
             version=provided("version"),
@@ -186,7 +186,7 @@ class _Server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, ending.set)
         updates = loop.create_task(self._update_when(asked))
-        server = HttpServer(front.answer)
+        server = HttpServer(front, self.serving.deadline)
         try:
             await server.start(listening, None if local else rays.tls_files())
             host, port = listening.getsockname()[:2]

@@ -74,9 +74,9 @@ static int ask(int fd, char *body) {
         head[have] = 0;
         end = memmem(head, have, "\r\n\r\n", 4);
     }
-    char *length = end ? strstr(head, "Content-Length: ") : NULL;
+    char *length = end ? strstr(head, "\r\nContent-Length: ") : NULL;
     if (!length) return -1;
-    size_t size = strtoull(length + 16, NULL, 10), got = have - (size_t)(end + 4 - head);
+    size_t size = strtoull(length + 18, NULL, 10), got = have - (size_t)(end + 4 - head);
     if (size > MOST_BODY || got > size) return -1;
     memcpy(body, end + 4, got);
     while (got < size) {

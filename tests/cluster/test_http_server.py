@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import socket
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,28 +14,39 @@ import graph_runtime as gr
 from graph_runtime.cluster import http_server
 from graph_runtime.cluster.http_heads import MOST_HEAD, parse_head
 from graph_runtime.cluster.http_server import HttpServer, listen
-from graph_runtime.cluster.request_bodies import Bodies
-from graph_runtime.cluster.responses import Response, error_response
+from graph_runtime.cluster.responses import Response
 
 
-async def echo(head, receive):
-    """Answers with the body; /refused: without reading it; /slow: late."""
-    if head.path == "/refused":
-        return error_response(gr.RequestError("no", status=429, retry_after=1))
-    if head.path == "/slow":
-        await asyncio.sleep(0.1)
-    try:
-        async with Bodies(seconds=0.3).read({b"content-length": b"0", **head.headers}, receive) as body:
-            return Response(200, (("X-Path", head.path),), (bytes(body),))
-    except gr.RequestError as error:
-        return error_response(error)
+class Echo:
+    """Answers with the body; /refused: it is not read; /slow: late; /never: not at all; /large: much."""
+
+    def __init__(self):
+        self.begun, self.dropped, self.cancelled = 0, 0, 0
+
+    def begin(self, head):
+        if head.path == "/refused":
+            raise gr.RequestError("no", status=429, retry_after=1)
+        self.begun += 1
+        size = int(head.headers.get(b"content-length", b"0"))
+        return SimpleNamespace(path=head.path, body=memoryview(bytearray(size)))
+
+    def drop(self, call):
+        self.dropped += 1
+
+    async def answer(self, call):
+        try:
+            await asyncio.sleep({"/slow": 0.1, "/never": 60}.get(call.path, 0))
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        return Response(200, (), (bytes(30_000_000) if call.path == "/large" else bytes(call.body),))
 
 
-def served(test, application=echo):
+def served(test, body_seconds=60.0):
     """Run ``test(port, server)`` beside a server; whatever it does, another client is answered after it."""
 
     async def go():
-        server = HttpServer(application)
+        server = HttpServer(Echo(), body_seconds)
         with contextlib.closing(listen("127.0.0.1", 0)) as listening:
             await server.start(listening)
             port = listening.getsockname()[1]
@@ -167,37 +179,41 @@ def test_heads():
 
 
 def test_a_body_that_does_not_arrive_is_a_408():
-    async def test(port, _):
+    async def test(port, server):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc")
         line = await asyncio.wait_for(reader.readline(), 5)
         writer.close()
-        return line
+        return line, server.application.dropped
 
-    assert b" 408 " in served(test)
+    line, dropped = served(test, body_seconds=0.2)
+    assert (b" 408 " in line, dropped) == (True, 1)
 
 
 def test_a_client_that_leaves_ends_what_it_asked_for():
-    ended = []
-
-    async def application(head, receive):
-        try:
-            await asyncio.sleep(0 if head.path == "/after" else 60)
-        except asyncio.CancelledError:
-            ended.append(head.path)
-            raise
-        return Response(200, (), (b"x",))
-
     async def test(port, server):
-        _, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(post("/long", b""))
-        await asyncio.sleep(0.05)
-        writer.transport.abort()
-        await asyncio.sleep(0.05)
-        return len(server.connections)
+        for text in (post("/never", b""), post("/a", b"xyz")[:-1]):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(text)
+            await asyncio.sleep(0.05)
+            writer.transport.abort()
+            await asyncio.sleep(0.05)
+        application = server.application
+        return len(server.connections), application.begun, application.cancelled, application.dropped
 
-    assert served(test, application) == 0
-    assert ended == ["/long"]
+    assert served(test) == (0, 2, 1, 1)
+
+
+def test_a_head_alone_is_answered_without_a_body():
+    async def test(port, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"HEAD / HTTP/1.1\r\n\r\n" + post("/a", b"x"))
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        found = await read_answers(reader, 1)
+        writer.close()
+        return found
+
+    assert served(test) == [(200, b"x")]
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /", b"POST / HTTP/1.1\r\nA: b\r\n"])
@@ -217,9 +233,6 @@ def test_a_connection_that_begins_no_request_ends(monkeypatch, said):
 def test_a_client_that_does_not_read_its_answer_ends(monkeypatch):
     monkeypatch.setattr(http_server, "_WRITE_SECONDS", 0.2)
 
-    async def application(head, receive):
-        return Response(200, (), (bytes(30_000_000) if head.path == "/large" else b"x",))
-
     async def test(port, server):
         with socket.create_connection(("127.0.0.1", port)) as raw:
             raw.sendall(post("/large", b""))
@@ -229,7 +242,7 @@ def test_a_client_that_does_not_read_its_answer_ends(monkeypatch):
                     return True
         return False
 
-    assert served(test, application)
+    assert served(test)
 
 
 def test_connections_are_bounded_in_number(monkeypatch):

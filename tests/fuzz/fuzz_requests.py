@@ -158,12 +158,15 @@ def fail(error: gr.RequestError) -> str:
 
 
 async def _call(head: Head, body: bytes) -> tuple[int, bytes]:
-    async def receive(into: memoryview) -> None:
-        if len(into) > len(body):
-            raise gr.RequestError("the body did not arrive", status=408)
-        into[:] = body[: len(into)]
-
-    response = await front().answer(head, receive)
+    try:
+        begun = front().begin(head)
+    except gr.RequestError as error:
+        return error.status, json.dumps({"error": str(error)}).encode()
+    if len(begun.body) > len(body):
+        front().drop(begun)
+        return 408, b'{"error": "the body did not arrive"}'
+    begun.body[:] = body[: len(begun.body)]
+    response = await front().answer(begun)
     return response.status, b"".join(response.body)
 
 

@@ -52,6 +52,7 @@ class TwoNodes:
         self.address = f"{self.hosts[0]}:6379"
         self.processes: list[subprocess.Popen[bytes]] = []
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
+        self.environ["RAY_worker_niceness"] = "0"
         self._ray_folder = Path(tempfile.mkdtemp(prefix="gr", dir="/tmp"))  # paths of sockets are short
         self.environ["GR_CACHE_DIR"] = str(self._ray_folder / "cache")  # on each machine's own disk
 
