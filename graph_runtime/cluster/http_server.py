@@ -23,10 +23,10 @@ from .http_heads import MOST_HEAD, Head, parse_head
 from .request_bodies import content_length
 from .responses import Response, error_response
 
-__all__ = ["Application", "Call", "HttpServer", "listen"]
+__all__ = ["Application", "BegunRequest", "HttpServer", "listen"]
 
 
-class Call(Protocol):
+class BegunRequest(Protocol):
     """A request that an application has begun. ``body``: memory that is filled with its body's bytes."""
 
     @property
@@ -38,7 +38,7 @@ class Application(Protocol):
     """What is served."""
 
     def begin(self, head: Head) -> Any:
-        """A Call. Raises RequestError for a request that is refused; its body is read over."""
+        """A BegunRequest. Raises RequestError for a request that is refused; its body is read over."""
 
     async def answer(self, call: Any) -> Response:
         """The answer to a request whose body is there."""
@@ -133,7 +133,7 @@ class _Connection(asyncio.BufferedProtocol):
         self._into: memoryview | None = None
         self._at = 0
         self._unread = 0  # bytes of a body that is read over
-        self._call: Call | None = None  # whose body is not there yet
+        self._call: BegunRequest | None = None  # whose body is not there yet
         self._only_head = False  # the request is a HEAD
         self._task: asyncio.Task[None] | None = None
         self._transport: asyncio.Transport | None = None
@@ -244,7 +244,7 @@ class _Connection(asyncio.BufferedProtocol):
         call, self._call, self._into, self.until = self._call, None, None, _FOREVER
         self._task = self._loop.create_task(self._answer(call))
 
-    async def _answer(self, call: Call | None) -> None:
+    async def _answer(self, call: BegunRequest | None) -> None:
         response = await self._server.application.answer(call)
         self._task = None
         self._answered(response)
