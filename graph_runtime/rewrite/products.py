@@ -11,18 +11,20 @@ from .neutral import permutation, reshaped
 
 __all__ = ["PRODUCTS", "absorb_transposes", "affine", "given"]
 
-PRODUCTS = ("conv2d", "dense", "matmul")
+PRODUCTS = ("conv2d", "dense", "matmul")  # those that take an epilogue
+_AFFINE = (*PRODUCTS, "conv_transpose2d")
+_OF_IMAGES = ("conv2d", "conv_transpose2d")
 
 
 def _channels(node: NetNode) -> tuple[int, int]:
     """The axis of a product's output that the weight's output channels are, and their number."""
-    axis = 1 if node.op == "conv2d" else len(node.output.shape) - 1
+    axis = 1 if node.op in _OF_IMAGES else len(node.output.shape) - 1
     return axis, node.output.shape[axis]
 
 
 def _is_plain(node: NetNode) -> bool:
     """Neither an epilogue nor packed weights: what rules here know."""
-    return not node.attrs["epilogue"] and not node.attrs.get("packed")
+    return not node.attrs.get("epilogue") and not node.attrs.get("packed")
 
 
 def _by_channel(node: NetNode, value: NetValue) -> bool:
@@ -46,7 +48,7 @@ def _reader(node: NetNode) -> NetNode | None:
 def affine(net: Net) -> None:
     """product * one constant a channel: into constant weights and bias; product + one number a channel: the
     op's own bias. Also chains of them, as batch_norm is written."""
-    for node in net.nodes(*PRODUCTS):
+    for node in net.nodes(*_AFFINE):
         following: NetNode | None = node
         while following is not None and _is_plain(following) and (reader := _reader(following)) is not None:
             following = _bias(net, following, reader) or _scale(net, following, reader)
@@ -105,13 +107,17 @@ def _scale(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
         return None
     if node.op == "matmul" and len(node.inputs[1].shape) != 2:
         return None
+    if node.op == "conv_transpose2d" and node.attrs["group"] > 1:  # its weights have the channels of a group
+        return None
     return _take_scale(net, node, reader, value)
 
 
 def _take_scale(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> NetNode:
     channels = _channels(node)[1]
-    across = node.op == "matmul" and not node.attrs["transpose_b"]  # weights [K, N], else [N, ...]
-    of_weight = (channels,) if across else (channels, *(1,) * (len(node.inputs[1].shape) - 1))
+    # weights are [K, N], or [K, N, ...], else [N, ...]
+    across = node.op == "conv_transpose2d" or (node.op == "matmul" and not node.attrs["transpose_b"])
+    behind = len(node.inputs[1].shape) - (2 if across else 1)
+    of_weight = (channels, *(1,) * behind)
     scaled = []
     for part, shape in ((node.inputs[1], of_weight), *((b, (channels,)) for b in node.inputs[2:])):
         factor = reshaped(net, value, shape if value.type.size > 1 else (), node)

@@ -16,6 +16,7 @@ from ..ir.model import Model
 from ..plan.types import Placement
 from .channels_last import channels_last
 from .choose_kernels import Measure, choose_kernels
+from .convolutions import lean_convolutions
 from .net import Net
 from .pack_weights import pack_recurrent_weights, pack_weights
 from .resampling import resampling
@@ -47,6 +48,7 @@ def target(
     compute_wide(net)
     volumes_as_images(net)
     transposed_convolutions(net)
+    lean_convolutions(net)
     resampling(net)
     channels_last(net)  # before weights are packed: convolutions take their weights in panels there
     pack_weights(net, measure)

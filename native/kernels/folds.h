@@ -16,6 +16,7 @@
  *   GR_HIGHEST     the greatest, or infinity
  *   GR_IS_NAN(a)   0 for integers
  *   GR_ABS(x)      without its sign
+ *   GR_CHOOSE(wanted, a, b)  a or b, both of the type of totals: may be left out
  * Comparisons are written so that a NaN stays.
  *
  * defines: nothing; the macros end here
@@ -26,6 +27,9 @@
 #ifndef GR_NUMBER_FOLD
 #define GR_NUMBER_FOLD(name, start, element, joined, end)
 #endif
+#ifndef GR_CHOOSE
+#define GR_CHOOSE(wanted, a, b) ((wanted) ? (a) : (b))
+#endif
 #ifndef GR_FLOAT_FOLD
 #define GR_FLOAT_FOLD(name, start, element, joined, end)
 #endif
@@ -35,9 +39,10 @@ GR_NUMBER_FOLD(sum_abs, 0, GR_ABS(x), a + b, a)
 GR_NUMBER_FOLD(sum_squares, 0, x * x, a + b, a)
 GR_FLOAT_FOLD(mean, 0, x, a + b, a / n)
 GR_NUMBER_FOLD(prod, 1, x, a * b, a)
-GR_FOLD(max, GR_LOWEST, x, (GR_E)a >= (GR_E)b || GR_IS_NAN(a) ? a : b, a)
-GR_FOLD(min, GR_HIGHEST, x, (GR_E)a <= (GR_E)b || GR_IS_NAN(a) ? a : b, a)
+GR_FOLD(max, GR_LOWEST, x, GR_CHOOSE(((GR_E)a >= (GR_E)b) | GR_IS_NAN(a), a, b), a)
+GR_FOLD(min, GR_HIGHEST, x, GR_CHOOSE(((GR_E)a <= (GR_E)b) | GR_IS_NAN(a), a, b), a)
 
+#undef GR_CHOOSE
 #undef GR_FOLD
 #undef GR_NUMBER_FOLD
 #undef GR_FLOAT_FOLD

@@ -7,6 +7,7 @@
  *   GR_OF(helper)     the name of a helper
  *   GR_FORMULA(name)  the name of the function of an op
  *   GR_GELU(a)        gelu of a where that type has one of its own
+ *   GR_OWN_LOGISTIC   where the helpers logistic and gated are there already
  * all of which end here. Kernels and programs of steps share the functions, so that a fused op gives the bits that it
  * gives alone. Each is right down to the least numbers: an exponential that would leave them before the result does
  * enters by its square root, twice.
@@ -17,6 +18,7 @@
  *          GR_FORMULA(name) of each name of functions.h
  */
 
+#ifndef GR_OWN_LOGISTIC
 /* By exp of a negative number only: nothing overflows. */
 GR_INLINE GR_E GR_OF(logistic)(GR_E a) {
   GR_E e = GR_OWN(exp)(-GR_LIB(fabs)(a));
@@ -28,6 +30,7 @@ GR_INLINE GR_E GR_OF(gated)(GR_E a, GR_E u) {
   GR_E root = GR_OWN(exp)((GR_E)-0.5 * GR_LIB(fabs)(u)), e = root * root, part = GR_SELECT(u >= 0, 1, root);
   return a * part * part / (1 + e);
 }
+#endif
 
 /* a tanh(softplus(a)), as a quotient of polynomials of exp(-|a|). */
 GR_INLINE GR_E GR_OF(soft_gated)(GR_E a) {
@@ -95,5 +98,6 @@ GR_INLINE GR_E GR_OF(scaled)(GR_E a, GR_E b) {
 #undef GR_OWN
 #undef GR_SELECT
 #undef GR_GELU
+#undef GR_OWN_LOGISTIC
 #undef GR_OF
 #undef GR_FORMULA

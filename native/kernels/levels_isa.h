@@ -157,12 +157,13 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
     int64_t bottom = gr_min(row_end, top + GR_LEVEL_TILES * GR_ISA_ROWS), first = 0;
     do {
       int64_t depth = gr_min(GR_DEPTH, p->k - first);
+      GR_OF(gr_depth) d = {first, first + depth, first, first + depth};
       (p->gather ? p->gather : gr_gather_rows)(p, top, bottom - top, first, first + depth, a);
       for (int64_t at = panel; at < panel_end; ++at) {
         GR_OF(gr_levels_floats)(p, at, first, depth, b);
         for (int64_t i = top; i < bottom; i += GR_ISA_ROWS) {
-          gr_a_rows found = {a + (i - top) * GR_A_ROW, GR_A_ROW, 1, depth, depth};
-          GR_OF(gr_panels_strip)(p, found, 0, i, gr_min(GR_ISA_ROWS, bottom - i), first, depth, at, at + 1, b);
+          gr_a_rows found = {a + (i - top) * GR_A_ROW, GR_A_ROW, 1, 0, 1, 0, depth};
+          GR_OF(gr_panels_strip)(p, found, 0, i, gr_min(GR_ISA_ROWS, bottom - i), d, at, at + 1, b);
         }
       }
       first += depth;

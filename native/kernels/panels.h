@@ -21,15 +21,17 @@
 #define GR_PANEL 32
 #define GR_DEPTH 384                   /* of a block: its rows of A take half of the nearest cache */
 #define GR_A_ROW (GR_DEPTH + 16)       /* floats from row to row of a block: no power of two, so no two rows collide */
+#define GR_A_CROWDED 512               /* floats: rows of A so far apart, or a multiple, share few sets of the cache */
 #define GR_BLOCK_ROWS 14               /* at most, of any instruction set */
 #define GR_GROUP_BYTES 655360          /* of B that the second cache keeps while rows of A pass by */
 #define GR_PANELS_GRAIN 400000         /* flops of a piece of work for another thread, at least: some 4 us */
 #define GR_PANELS_LOAD 8               /* rows whose arithmetic takes as long as bringing B from memory */
 
-/* Some rows of A as a tile reads them: element e of row i is a[i * row + e / run * step + e % run]. */
+/* Some rows of A as a tile reads them: lines of runs of neighbours. Element (l, r, e) of row i is
+ * a[i * row + l * line + r * step + e]. */
 typedef struct gr_a_rows {
   const float *a;
-  int64_t row, runs, run, step;
+  int64_t row, lines, line, runs, step, run;
 } gr_a_rows;
 
 typedef struct gr_panels gr_panels;
@@ -42,7 +44,9 @@ struct gr_panels {
   void (*gather)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last, float *to);
   /* NULL, or whether these rows, all elements, lie so that a tile can read them in place: then where. */
   int (*in_place)(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found);
-  const void *image;                   /* gather's own, and in_place's */
+  /* NULL, or elements *from .. *to - 1 are all that is not zero of these rows: the others are left out. */
+  void (*extent)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t *from, int64_t *to);
+  const void *image;                   /* of gather, in_place and extent */
   const float *b;                      /* [ceil(n / 32)][k][32] */
   int bits;                            /* 0, or b is levels of 4 or 8 bits: graph_runtime/ir/ops/levels.py */
   int64_t block;                       /* of them, elements of k that share a scale */
@@ -67,6 +71,7 @@ typedef struct gr_tile {
   int64_t c_row;
   const float *bias, *extra;
   float *c;
+  int64_t columns;
   int more;                            /* c holds the sum of earlier k */
   int clamp;
   float least, most;
@@ -96,6 +101,13 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
                            float *to) {
   const float *a = p->a + first_row * p->a_row + first;
   for (int64_t i = 0; i < rows; ++i) gr_copy_floats(to + i * GR_A_ROW, a + i * p->a_row, last - first);
+}
+
+/* in_place of such a matrix; of one that has no gather, too. */
+static int gr_rows_lie(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
+  (void)rows;
+  *found = (gr_a_rows){p->a + first_row * p->a_row, p->a_row, 1, 0, 1, 0, p->k};
+  return 1;
 }
 
 /* ---------------------------------------------------------------- one a machine */

@@ -88,35 +88,49 @@ GR_ALWAYS void GR_OF(gr_panels_ask)(const gr_tile *t, int rows) {
   }
 }
 
+/* Vectors of a tile's columns. Where a vector's part costs as much as all of it, the last may be less than whole. */
+#ifdef GR_ISA_MASKED
+#define GR_TILE_LOAD(from, v) GR_ISA_LOAD_SOME((from) + (v) * GR_ISA_LANES, some[v])
+#define GR_TILE_STORE(to, v, x) GR_ISA_STORE_SOME((to) + (v) * GR_ISA_LANES, x, some[v])
+#else
+#define GR_TILE_LOAD(from, v) (*(const GR_V *)((from) + (v) * GR_ISA_LANES))
+#define GR_TILE_STORE(to, v, x) (*(GR_V *)((to) + (v) * GR_ISA_LANES) = (x))
+#endif
+
 /* gathered: the distance of the rows of A is known, and they have one run. */
 GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, int gathered) {
   GR_V acc[GR_ISA_ROWS * 2], zero = {0};
   const float *a = t->a.a, *b = t->b;
   int64_t a_row = gathered ? GR_A_ROW : t->a.row;
+#ifdef GR_ISA_MASKED
+  unsigned short some[2] = {GR_ISA_FIRST(t->columns), GR_ISA_FIRST(t->columns - GR_ISA_LANES)};
+#endif
   GR_OF(gr_panels_ask)(t, rows);
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
       const float *from = t->more ? t->c + i * t->c_row : t->bias;
-      acc[i * 2 + v] = from ? *(const GR_V *)(from + v * GR_ISA_LANES) : zero;
+      acc[i * 2 + v] = from ? GR_TILE_LOAD(from, v) : zero;
     }
   }
-  for (int64_t left = gathered ? 1 : t->a.runs; left > 0; --left, a += t->a.step - t->a.run) {
-    for (int64_t p = t->a.run; p > 0; --p, a += GR_HALVES, b += GR_PANEL) {
-      __builtin_prefetch(b + GR_AHEAD * GR_PANEL);   /* which few rows use comes from memory */
-      __builtin_prefetch(b + GR_AHEAD * GR_PANEL + 16);
+  for (int64_t lines = gathered ? 1 : t->a.lines; lines > 0; --lines, a += t->a.line - t->a.runs * t->a.step) {
+    for (int64_t runs = gathered ? 1 : t->a.runs; runs > 0; --runs, a += t->a.step - t->a.run) {
+      for (int64_t p = t->a.run; p > 0; --p, a += GR_HALVES, b += GR_PANEL) {
+        __builtin_prefetch(b + GR_AHEAD * GR_PANEL);   /* which few rows use comes from memory */
+        __builtin_prefetch(b + GR_AHEAD * GR_PANEL + 16);
 #pragma GCC unroll 2
-      for (int half = 0; half < GR_HALVES; ++half) {
-        GR_V in[2];
+        for (int half = 0; half < GR_HALVES; ++half) {
+          GR_V in[2];
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; ++v) in[v] = GR_B_LOAD(b + v * GR_ISA_LANES, half);
+          for (int v = 0; v < vectors; ++v) in[v] = GR_B_LOAD(b + v * GR_ISA_LANES, half);
 #pragma GCC unroll 16
-        for (int i = 0; i < rows; ++i) {
-          float x = a[i * a_row + half];
-          GR_V all = GR_ISA_SPLAT(x);
+          for (int i = 0; i < rows; ++i) {
+            float x = a[i * a_row + half];
+            GR_V all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 2
-          for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_TERM(all, in[v], acc[i * 2 + v]);
+            for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_TERM(all, in[v], acc[i * 2 + v]);
+          }
         }
       }
     }
@@ -126,12 +140,14 @@ GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, in
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
       GR_V x = acc[i * 2 + v];
-      if (t->extra) x += *(const GR_V *)(t->extra + i * t->c_row + v * GR_ISA_LANES);
+      if (t->extra) x += GR_TILE_LOAD(t->extra + i * t->c_row, v);
       if (t->clamp) x = GR_OF(gr_panels_clamp)(x, t->least, t->most);
-      *(GR_V *)(t->c + i * t->c_row + v * GR_ISA_LANES) = x;
+      GR_TILE_STORE(t->c + i * t->c_row, v, x);
     }
   }
 }
+#undef GR_TILE_LOAD
+#undef GR_TILE_STORE
 
 #define GR_TILE_ROWS(r)                        \
   case r:                                      \
@@ -177,6 +193,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_in_place)(co
     GR_OF(gr_panels_tile)(t, GR_ISA_ROWS, 1, 0);
 }
 
+#ifndef GR_ISA_MASKED
 /* A tile of less columns than its vectors hold: by way of buffers that are wide enough. */
 static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_edge)(const gr_tile *t, int64_t rows,
                                                                            int64_t columns, int in_place) {
@@ -200,6 +217,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_edge)(const 
     GR_OF(gr_panels_rows)(&tile, rows, vectors);
   for (int64_t i = 0; i < rows; ++i) gr_copy_floats(t->c + i * t->c_row, c + i * GR_WIDTH, columns);
 }
+#endif
 
 /* ---------------------------------------------------------------- one row: a walk through B */
 
@@ -290,26 +308,45 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_vector)(cons
 
 /* ---------------------------------------------------------------- blocks */
 
-/* Rows of A, elements first .. first+depth-1 of k, times panels panel .. panel_end-1; b: the first of those elements
- * of the first panel. */
+/* A depth of k, elements first .. last-1 of all, of which from .. to-1 are multiplied. */
+typedef struct GR_OF(gr_depth) {
+  int64_t first, last, from, to;
+} GR_OF(gr_depth);
+
+/* Which elements of a depth are not zero in these rows. */
+GR_ALWAYS GR_OF(gr_depth) GR_OF(gr_panels_depth)(const gr_panels *p, int64_t row, int64_t rows, int64_t first) {
+  int64_t last = gr_min(p->k, first + GR_DEPTH), from = first, to = last;
+  if (p->extent) {
+    p->extent(p, row, rows, &from, &to);
+    from = gr_min(last, gr_max(first, from / GR_UNIT * GR_UNIT));
+    to = gr_max(from, gr_min(last, to));
+  }
+  return (GR_OF(gr_depth)){first, last, from, to};
+}
+
+/* Rows of A, a depth of k, times panels panel .. panel_end-1; b: the first of those elements of the first panel. */
 GR_ALWAYS void GR_OF(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_place, int64_t row, int64_t rows,
-                                       int64_t first, int64_t depth, int64_t panel, int64_t panel_end,
-                                       const float *b) {
-  int last = first + depth == p->k;
+                                       GR_OF(gr_depth) d, int64_t panel, int64_t panel_end, const float *b) {
+  int last = d.last == p->k;
   int64_t step = gr_ceil_div(p->k, GR_UNIT) * GR_PANEL;
   for (; panel < panel_end; ++panel, b += step) {
     for (int64_t half = 0; half < GR_PANEL; half += GR_WIDTH) {
       int64_t column = panel * GR_PANEL + half, columns = gr_min(GR_WIDTH, p->n - column);
       if (columns <= 0) break;
-      gr_tile t = {a, b + half, p->c_row, p->bias && first == 0 ? p->bias + column : NULL,
+      gr_tile t = {a, b + half, p->c_row, p->bias && d.first == 0 ? p->bias + column : NULL,
                    p->extra && last ? p->extra + row * p->c_row + column : NULL,
-                   p->c + row * p->c_row + column, first > 0, p->clamp && last, p->least, p->most};
-      if (columns % GR_ISA_LANES != 0)
+                   p->c + row * p->c_row + column, columns, d.first > 0, p->clamp && last, p->least, p->most};
+      int vectors = columns > GR_ISA_LANES ? 2 : 1;
+#ifndef GR_ISA_MASKED
+      if (columns % GR_ISA_LANES != 0) {
         GR_OF(gr_panels_edge)(&t, rows, columns, in_place);
-      else if (in_place)
-        GR_OF(gr_panels_in_place)(&t, (int)(columns / GR_ISA_LANES));
+        continue;
+      }
+#endif
+      if (in_place)
+        GR_OF(gr_panels_in_place)(&t, vectors);
       else
-        GR_OF(gr_panels_rows)(&t, rows, (int)(columns / GR_ISA_LANES));
+        GR_OF(gr_panels_rows)(&t, rows, vectors);
     }
   }
 }
@@ -317,6 +354,20 @@ GR_ALWAYS void GR_OF(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_pl
 #if GR_B_FORM == GR_B_LEVELS
 #include "levels_isa.h"
 #else
+/* Whether a tile can read these rows where they lie: then how. Not where they would drive each other out of the
+ * cache. */
+GR_ALWAYS int GR_OF(gr_panels_lies)(const gr_panels *p, int64_t row, int64_t rows, GR_OF(gr_depth) d, gr_a_rows *found) {
+  gr_a_rows lies;
+  if (p->gather && (!p->in_place || d.to - d.from < p->k)) return 0;
+  if (!(p->gather ? p->in_place : gr_rows_lie)(p, row, rows, &lies) || lies.row % GR_A_CROWDED == 0) return 0;
+  if (!p->gather) {
+    lies.a += d.from;
+    lies.run = d.to - d.from;
+  }
+  *found = lies;
+  return 1;
+}
+
 static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const gr_panels *p, int64_t row,
                                                                             int64_t row_end, int64_t panel,
                                                                             int64_t panel_end) {
@@ -336,22 +387,21 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
     for (int64_t top = row; top < row_end; top += turn) {
       int64_t bottom = gr_min(row_end, top + turn), first = 0;
       do {
-        int64_t depth = gr_min(GR_DEPTH, p->k - first);
         for (int64_t i = top; i < bottom; i += GR_ISA_ROWS) {
           int64_t rows = gr_min(GR_ISA_ROWS, bottom - i);
-          int64_t units = gr_ceil_div(depth, GR_UNIT);
-          gr_a_rows found = {a, GR_A_ROW, 1, units, units};
-          int in_place = GR_B_FORM == GR_B_FLOATS && p->in_place && rows == GR_ISA_ROWS && depth == p->k && p->in_place(p, i, rows, &found);
-          if (!in_place) (p->gather ? p->gather : gr_gather_rows)(p, i, rows, first, first + depth, a);
+          GR_OF(gr_depth) d = GR_OF(gr_panels_depth)(p, i, rows, first);
+          gr_a_rows found = {a, GR_A_ROW, 1, 0, 1, 0, gr_ceil_div(d.to - d.from, GR_UNIT)};
+          int in_place =
+              GR_B_FORM == GR_B_FLOATS && rows == GR_ISA_ROWS && GR_OF(gr_panels_lies)(p, i, rows, d, &found);
+          if (!in_place) (p->gather ? p->gather : gr_gather_rows)(p, i, rows, d.from, d.to, a);
 #if GR_B_FORM != GR_B_FLOATS
-          for (int64_t r = 0; r < rows; ++r) GR_OF(gr_panels_round)(a + r * GR_A_ROW, depth);
+          for (int64_t r = 0; r < rows; ++r) GR_OF(gr_panels_round)(a + r * GR_A_ROW, d.to - d.from);
 #endif
-          const float *b = p->b + (from * gr_ceil_div(p->k, GR_UNIT) + first / GR_UNIT) * GR_PANEL;
-          GR_OF(gr_panels_strip)(p, found, in_place, i, rows, first, depth, from, to, b);
-          if (p->after && first + depth == p->k)
-            p->after(p, i, rows, column, gr_min(p->n, to * GR_PANEL) - column);
+          const float *b = p->b + (from * gr_ceil_div(p->k, GR_UNIT) + d.from / GR_UNIT) * GR_PANEL;
+          GR_OF(gr_panels_strip)(p, found, in_place, i, rows, d, from, to, b);
+          if (p->after && d.last == p->k) p->after(p, i, rows, column, gr_min(p->n, to * GR_PANEL) - column);
         }
-        first += depth;
+        first += gr_min(GR_DEPTH, p->k - first);
       } while (first < p->k);
     }
   }

@@ -1,14 +1,16 @@
 """Latency of ONNX models here and in other runtimes, in one run, as JSON lines.
 
     python tests/bench/bench_peers.py --models DIR [--names mlp,resnet50,...] [--threads 1,2] [--seconds 20]
-        [--peers onnxruntime,openvino] [--format bf16]
+        [--peers onnxruntime,openvino] [--format bf16] [--clock cpu]
     python tests/bench/bench_peers.py --zoo DIR ...      every NAME.onnx of DIR, and a line that sums them up
 
 DIR has NAME.onnx beside NAME.npz, whose arrays in_<input> are what is run. Each runtime and number of threads
 is a process of its own, pinned before its libraries load: 1 thread to the first core, n to the first n. They
 take short turns, so that what disturbs the machine disturbs all of them. A turn is runs one after the other,
 the first of them not timed, while the other processes are stopped: threads that spin for work after a run (in
-ONNX Runtime for 20 ms) would else take a core from the process that comes next. The clock is the wall's.
+ONNX Runtime for 20 ms) would else take a core from the process that comes next. The clock is the wall's, or
+with --clock cpu the processor time of all threads of a process: what one thread takes on a machine that
+others use, too. For more threads it is no latency.
 
 Every line has the machine: CPU family and model, instruction set, load at that time, versions. A line of a
 model has the median and the least ms of each runtime, our ratios to the others (of medians, of least, and
@@ -39,6 +41,7 @@ from machine import machine
 
 NAMES = "mlp,mobilenetv2,resnet50,bert,gpt2step"
 OURS = "graph_runtime"
+CLOCKS = {"wall": time.perf_counter, "cpu": time.process_time}
 TURN = 0.02  # seconds of a turn, or one run
 
 
@@ -108,7 +111,7 @@ def _openvino(
 MAKERS = {OURS: _ours, "onnxruntime": _onnxruntime, "openvino": _openvino}
 
 
-def _work(runtime: str, model: Path, threads: int, format: str) -> None:
+def _work(runtime: str, model: Path, threads: int, format: str, clock: Callable[[], float]) -> None:
     """Answer each line of stdin: "run" with the seconds of each run of a turn, a path with the outputs
     written there."""
     answer = os.fdopen(os.dup(1), "w")
@@ -116,7 +119,6 @@ def _work(runtime: str, model: Path, threads: int, format: str) -> None:
     with np.load(model.with_suffix(".npz")) as file:
         inputs = {key.removeprefix("in_"): file[key] for key in file.files if key.startswith("in_")}
     run = MAKERS[runtime](model, inputs, threads, format)
-    clock = time.perf_counter
     for _ in range(3):
         run()
     print("ready", file=answer, flush=True)
@@ -140,7 +142,7 @@ def _work(runtime: str, model: Path, threads: int, format: str) -> None:
 class Worker:
     """A process that runs one model in one runtime. Raises RuntimeError where it does not take the model."""
 
-    def __init__(self, runtime: str, model: Path, threads: int, format: str):
+    def __init__(self, runtime: str, model: Path, threads: int, format: str, clock: str):
         self.runtime, self.turns = runtime, list[list[float]]()
         command = [
             sys.executable,
@@ -153,6 +155,8 @@ class Worker:
             str(threads),
             "--format",
             format,
+            "--clock",
+            clock,
         ]
         cores = sorted(os.sched_getaffinity(0))[:threads]
         self.process = subprocess.Popen(
@@ -198,15 +202,21 @@ class Worker:
 
 
 def compare(
-    model: Path, peers: list[str], threads: int, seconds: float, scratch: Path, format: str = "f32"
+    model: Path,
+    peers: list[str],
+    threads: int,
+    seconds: float,
+    scratch: Path,
+    format: str = "f32",
+    clock: str = "wall",
 ) -> dict:
     """One line of the result."""
-    line = {"model": model.stem, "threads": threads, "format": format}
+    line = {"model": model.stem, "threads": threads, "format": format, "clock": clock}
     workers, refused = [], {}
     try:
         for runtime in (OURS, *peers):
             try:
-                workers.append(Worker(runtime, model, threads, format))
+                workers.append(Worker(runtime, model, threads, format, clock))
             except RuntimeError as error:
                 refused[runtime] = str(error)
         if refused:
@@ -288,11 +298,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=20)
     parser.add_argument("--peers", default="onnxruntime,openvino")
     parser.add_argument("--format", default="f32", choices=("f32", "bf16"))
+    parser.add_argument("--clock", default="wall", choices=CLOCKS)
     parser.add_argument("--scratch", type=Path, default=Path("/tmp"))
     parser.add_argument("--work", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.work:
-        _work(given.work, given.models, int(given.threads), given.format)
+        _work(given.work, given.models, int(given.threads), given.format, CLOCKS[given.clock])
         return
     if (given.models is None) == (given.zoo is None):
         parser.error("one of --models and --zoo")
@@ -306,7 +317,13 @@ def main() -> None:
     for name in names:
         for threads in map(int, given.threads.split(",")):
             line = compare(
-                folder / f"{name}.onnx", peers, threads, given.seconds, given.scratch, given.format
+                folder / f"{name}.onnx",
+                peers,
+                threads,
+                given.seconds,
+                given.scratch,
+                given.format,
+                given.clock,
             )
             line["machine"] = machine(*packages)
             lines.append(line)

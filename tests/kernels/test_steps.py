@@ -23,6 +23,9 @@ PARAMETERS = {
     "clip": {"min": -0.5, "max": 0.75},
     "leaky_relu": {"alpha": 0.2},
     "hard_sigmoid": {"alpha": 0.3, "beta": 0.4},
+    "elu": {"alpha": 0.7},
+    "selu": {"alpha": 2.0, "gamma": 3.0},
+    "celu": {"alpha": 2.0},
 }
 OPS = list(steps.codes())
 F32 = TensorType("float32", (2, 3, 40))

@@ -15,7 +15,7 @@ from graph_runtime.ir.ops.packed import unpack
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing import make_problem
-from graph_runtime.rewrite import fuse
+from graph_runtime.rewrite import fuse, simplify
 from graph_runtime.rewrite.target import target
 from graph_runtime.testing.interpreter import heads, interpret
 
@@ -228,7 +228,8 @@ def test_a_stretched_image_between_convolutions_moves_no_image():
         (64, 48, 2, True),
         (24, 72, 3, True),
         (40, 40, 5, True),
-        (16, 32, 16, False),
+        (16, 32, 16, True),
+        (32, 16, 16, False),
         (8, 8, 8, True),
     ],
 )
@@ -263,6 +264,92 @@ def test_transposed_convolutions_become_convolutions(data):
     b.output(b.op("relu", b.op("conv_transpose2d", *inputs, **attrs)))
     made, _ = agree(b, {"x": array(2, channels, *size)})
     assert "conv_transpose2d" not in ops_of(made)
+
+
+@pytest.mark.parametrize("after", [("relu",), ("elu",), ("sigmoid", "tanh"), ("silu",)])
+def test_a_transposed_convolution_takes_its_bias_and_functions_along(after):
+    b = GraphBuilder()
+    w, bias = b.param("w", array(4, 6, 4, 4)), b.param("bias", array(6))
+    y = b.op("conv_transpose2d", b.input("x", (1, 4, 5, 5)), w, bias, strides=(2, 2), pads=(1, 1, 1, 1))
+    for name in after:
+        y = b.op(name, y)
+    b.output(y)
+    model = fuse(Model.from_builder(b))
+    made, _ = target(model, place(model.graph, "cpu:0"))
+    values = {"x": array(1, 4, 5, 5)}
+    for got, wanted in zip(outputs(made, values), outputs(Model.from_builder(b), values), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    assert set(ops_of(made)) == {"conv2d", "transpose", "slice", "reshape"}
+
+
+@pytest.mark.parametrize("group", [1, 2])
+def test_a_scale_behind_a_transposed_convolution_goes_into_its_weights(group):
+    b = GraphBuilder()
+    y = b.op("conv_transpose2d", b.input("x", (2, 4, 5, 6)), b.param("w", array(4, 3, 3, 3)), group=group)
+    y = b.op("multiply", y, b.param("scale", array(3 * group, 1, 1)))
+    b.output(b.op("add", y, b.param("shift", array(3 * group, 1, 1))))
+    model, values = Model.from_builder(b), {"x": array(2, 4, 5, 6)}
+    made = simplify(model)
+    for got, wanted in zip(outputs(made, values), outputs(model, values), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    assert (ops_of(made) == ["conv_transpose2d"]) == (group == 1)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "attrs", "wanted"),
+    [
+        (14, 3, {"dilations": (24, 24), "pads": (24,) * 4}, (1, 1)),
+        (14, 3, {"dilations": (12, 12), "pads": (12,) * 4}, (3, 3)),
+        (5, 5, {"dilations": (4, 1), "pads": (8, 2, 8, 2)}, (3, 5)),
+        (6, 5, {"pads": (7, 0, 2, 0), "strides": (3, 1)}, (5, 5)),
+        (1, 3, {"pads": (1,) * 4}, (1, 1)),
+    ],
+)
+def test_taps_that_meet_padding_only_go(size, kernel, attrs, wanted):
+    b = GraphBuilder()
+    x, w = b.input("x", (1, 6, size, size)), b.param("w", array(7, 6, kernel, kernel))
+    b.output(b.op("conv2d", x, w, b.param("bias", array(7)), **attrs))
+    made, _ = agree(b, {"x": array(1, 6, size, size)})
+    (conv,) = [f for f in made.graph.funcs if f.op == "conv2d"]
+    assert tuple(conv.attrs["kernel_shape"]) == wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_convolutions_with_any_padding_keep_their_numbers(data):
+    size, kernel, strides, dilations, pads = (
+        [data.draw(st.integers(low, high)) for _ in range(count)]
+        for low, high, count in ((1, 6, 2), (1, 4, 2), (1, 3, 2), (1, 7, 2), (0, 12, 4))
+    )
+    for d in range(2):
+        assume(size[d] + pads[d] + pads[d + 2] > (kernel[d] - 1) * dilations[d])
+    b = GraphBuilder()
+    w = b.param("w", array(3, 2, *kernel))
+    y = b.op("conv2d", b.input("x", (2, 2, *size)), w, strides=strides, dilations=dilations, pads=pads)
+    b.output(b.op("relu", y))
+    agree(b, {"x": array(2, 2, *size)})
+
+
+@pytest.mark.parametrize("several", [2, 3])
+@pytest.mark.parametrize("rest", [False, True])
+def test_several_results_of_a_channel_are_convolutions_of_one_each(several, rest):
+    b = GraphBuilder()
+    w, bias = b.param("w", array(5 * several, 1, 3, 3)), b.param("bias", array(5 * several))
+    x, attrs = b.input("x", (1, 5, 7, 6)), {"group": 5, "strides": (2, 1), "pads": (1, 1, 1, 1)}
+    inputs = [x, w, bias] if rest else [x, w]
+    y = b.op("conv2d", *inputs, **attrs)
+    values = {"x": array(1, 5, 7, 6)}
+    if rest:
+        y = b.op("relu", b.op("add", y, b.input("r", y.shape)))
+        values["r"] = array(*y.shape)
+    b.output(y)
+    model = fuse(Model.from_builder(b))
+    made, _ = target(model, place(model.graph, "cpu:0"))
+    for got, wanted in zip(outputs(made, values), outputs(model, values), strict=True):
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    (conv,) = [f for f in made.graph.funcs if f.op == "conv2d"]
+    assert conv.attrs["group"] == 5 * several
+    assert conv.attrs["packed"]
 
 
 def test_a_transposed_convolution_between_convolutions_moves_no_image():

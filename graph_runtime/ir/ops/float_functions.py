@@ -150,8 +150,8 @@ _plain("atanh", "inverse hyperbolic tangent", np.arctanh, "log", make="inside_on
 
 # ---------------------------------------------------------------- activations
 
-_plain("softplus", "log(1 + exp(x))", _softplus, "sigmoid", torch="")
-_plain("softsign", "x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), "reciprocal", flops=3, torch="")
+_plain("softplus", "log(1 + exp(x))", _softplus, "sigmoid", torch="", step=34)
+_plain("softsign", "x / (1 + |x|)", lambda x: x / (1 + np.abs(x)), "reciprocal", flops=3, torch="", step=35)
 _plain(
     "silu",
     "x * sigmoid(x), also called swish",
@@ -161,7 +161,7 @@ _plain(
     ttnn="silu swish",
     step=25,
 )
-_plain("mish", "x * tanh(softplus(x))", _mish, "tanh", flops=8)
+_plain("mish", "x * tanh(softplus(x))", _mish, "tanh", flops=8, step=36)
 _plain(
     "hard_swish",
     "x * max(0, min(1, x / 6 + 1/2))",
@@ -208,6 +208,7 @@ _activation(
     lambda x, a: np.where(x < 0, a["alpha"] * np.expm1(x), x),
     _alpha(1.0, "minus the limit for small x"),
     pace=("function", "exp"),
+    step=37,
     ttnn={"elu": {"alpha": "alpha"}},
     more=_other({"alpha": 0.7}),
 )
@@ -218,6 +219,7 @@ _activation(
     _alpha(1.6732631921768188, "of the elu"),
     Attr("gamma", "float", 1.0507010221481323, "factor of the whole"),
     pace=("function", "exp"),
+    step=38,
     ttnn={"selu": {"scale": "gamma", "alpha": "alpha"}},
     more=_other({"alpha": 2.0, "gamma": 3.0}),
 )
@@ -227,6 +229,7 @@ _activation(
     lambda x, a: np.where(x < 0, a["alpha"] * np.expm1(x / a["alpha"]), x),
     _alpha(1.0, "minus the limit for small x"),
     pace=("function", "exp"),
+    step=39,
     ttnn={"celu": {"alpha": "alpha"}},
     more=_other({"alpha": 2.0}),
 )

@@ -41,6 +41,7 @@ __all__ = [
 ]
 
 PANEL = 32  # GR_PANEL of native/kernels/panels.h
+BUNDLE = 16  # columns that groups share panels for: a vector of the widest instruction set
 PAIRED = "bfloat16"  # dtype of panels whose rows lie in pairs
 PANEL_ROWS = 12  # of the left operand, from which putting the right one into panels pays in each run
 
@@ -83,9 +84,9 @@ def unpair(pairs: np.ndarray, k: int) -> np.ndarray:
 
 
 def bundle_of(group: int, columns: int) -> int:
-    """How many of ``group`` groups of ``columns`` output columns share panels: so many as fill one, a divisor
-    of ``group``. What lies in a panel for channels of the other groups is zero."""
-    return max(b for b in range(1, max(1, PANEL // columns) + 1) if group % b == 0)
+    """How many of ``group`` groups of ``columns`` output columns share panels: so many as fill a vector, a
+    divisor of ``group``. What lies in a panel for channels of the other groups is zero."""
+    return max(b for b in range(1, max(1, BUNDLE // columns) + 1) if group % b == 0)
 
 
 def grouped_panel_type(o: int, channels: int, taps: int, group: int) -> TensorType:

@@ -8,6 +8,7 @@
 #define GR_LOAD(x) gr_bf16_to_float(x)
 #define GR_STORE(x) gr_float_to_bf16(x)
 #define GR_FLOAT 1
+#define GR_IN_FLOATS 1 /* computes in float */
 #define GR_FN(name) GR_CAT(gr_cpu_, GR_CAT(name, __bf16))
 #define GR_BODY(op) GR_FN(op)
 #define GR_MATH(fn) fn##f

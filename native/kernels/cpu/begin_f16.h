@@ -8,6 +8,7 @@
 #define GR_LOAD(x) ((float)(x))
 #define GR_STORE(x) ((_Float16)(x))
 #define GR_FLOAT 1
+#define GR_IN_FLOATS 1 /* computes in float */
 #define GR_FN(name) GR_CAT(gr_cpu_, GR_CAT(name, __f16))
 #define GR_BODY(op) GR_FN(op)
 #define GR_MATH(fn) fn##f

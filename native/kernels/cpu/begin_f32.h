@@ -8,6 +8,7 @@
 #define GR_LOAD(x) (x)
 #define GR_STORE(x) (x)
 #define GR_FLOAT 1
+#define GR_IN_FLOATS 1 /* computes in float */
 #define GR_IS_F32 1
 #define GR_FN(name) GR_CAT(gr_cpu_, GR_CAT(name, __f32))
 #define GR_BODY(op) GR_FN(op)

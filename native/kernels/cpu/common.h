@@ -6,8 +6,8 @@
  *
  * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_word, gr_span, gr_size,
  *          gr_same_shape, gr_min, gr_max, gr_ceil_div, gr_refuse, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float,
- *          gr_float_to_bf16, gr_select, gr_select_wide, gr_expf, gr_expm1f, gr_log1pf, gr_tanhf,
- *          gr_erff, gr_erfcf, gr_geluf, gr_strides, gr_advance, gr_seek, gr_parallel, gr_each
+ *          gr_float_to_bf16, gr_select, gr_select_wide, gr_strides, gr_advance, gr_seek, gr_parallel, gr_each;
+ *          those of exponentials.h
  */
 #ifndef GR_CPU_COMMON_H
 #define GR_CPU_COMMON_H
@@ -90,9 +90,9 @@ GR_INLINE uint16_t gr_float_to_bf16(float value) {
   return (uint16_t)(value != value ? quiet : rounded);
 }
 
-/* ---------------------------------------------------------------- exp and tanh of floats
- * Without branches, tables or calls, so that loops over them become vector code; no fused operations, so that
- * every machine gives the same bits. Within 2 ulp of the exact value. */
+/* ---------------------------------------------------------------- functions of floats
+ * gr_expf and so on, the same bits on every machine, and gr_expf_fused and so on, for code of machines that round a
+ * multiply-add once. */
 
 /* yes where wanted, else no: by bits, because a compiler may not run what could trap on both sides of a
  * branch. */
@@ -115,159 +115,12 @@ GR_INLINE double gr_select_wide(int wanted, double yes, double no) {
   return yes;
 }
 
-/* e^r - 1 for |r| <= ln 2 / 2: a polynomial. */
-GR_INLINE float gr_exp_rest(float r) {
-  float y = 1.9875691500e-4f;
-  y = y * r + 1.3981999507e-3f;
-  y = y * r + 8.3334519073e-3f;
-  y = y * r + 4.1665795894e-2f;
-  y = y * r + 1.6666665459e-1f;
-  y = y * r + 5.0000001201e-1f;
-  return y * (r * r) + r;
-}
-
-/* e^x: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for e^r, then 2^n in two factors (n = -149 .. 128).
- * */
-GR_INLINE float gr_expf(float x) {
-  const float round = 12582912.0f; /* 1.5 * 2^23: adding it leaves an integer in the low bits */
-  float clamped = gr_select(x > 89.0f, 89.0f, gr_select(x < -104.0f, -104.0f, x));
-  float shifted = clamped * 1.44269504f + round, n = shifted - round;
-  float r = clamped - n * 0.693359375f + n * 2.12194440e-4f;
-  float y = gr_exp_rest(r) + 1.0f;
-  int32_t bits, base;
-  memcpy(&bits, &shifted, 4);
-  memcpy(&base, &round, 4);
-  int32_t power = (int32_t)((uint32_t)bits - (uint32_t)base), half = power >> 1;
-  uint32_t first = (uint32_t)(half + 127) << 23, second = (uint32_t)(power - half + 127) << 23;
-  float a, b;
-  memcpy(&a, &first, 4);
-  memcpy(&b, &second, 4);
-  return y * a * b; /* a NaN is in y, whatever the powers are then */
-}
-
-/* e^x - 1, within 2 ulp: as gr_expf, but 1 is taken from the power, which is exact where the result is small. */
-GR_INLINE float gr_expm1f(float x) {
-  const float round = 12582912.0f; /* as in gr_expf */
-  float clamped = gr_select(x > 89.0f, 89.0f, gr_select(x < -18.0f, -18.0f, x));
-  float shifted = clamped * 1.44269504f + round, n = shifted - round;
-  float rest = gr_exp_rest(clamped - n * 0.693359375f + n * 2.12194440e-4f);
-  int32_t bits, base;
-  memcpy(&bits, &shifted, 4);
-  memcpy(&base, &round, 4);
-  int32_t power = (int32_t)((uint32_t)bits - (uint32_t)base), half = power >> 1;
-  uint32_t first = (uint32_t)(half + 127) << 23, second = (uint32_t)(power - half + 127) << 23;
-  uint32_t inverse = (uint32_t)(half - power + 127) << 23;
-  float a, b, one; /* 1 / b, which b makes 1 */
-  memcpy(&a, &first, 4);
-  memcpy(&b, &second, 4);
-  memcpy(&one, &inverse, 4);
-  return (rest * a + (a - one)) * b;
-}
-
-/* log(1 + t), of 0 <= t <= 1 or NaN only, within 2 ulp: 2 artanh(s) with s = t / (2 + t) <= 1/3, its series. */
-GR_INLINE float gr_log1pf(float t) {
-  float s = t / (2.0f + t), z = s * s;
-  float p = 0.153846154f;
-  p = p * z + 0.181818182f;
-  p = p * z + 0.222222222f;
-  p = p * z + 0.285714286f;
-  p = p * z + 0.4f;
-  p = p * z + 0.666666667f;
-  return 2.0f * s + s * z * p;
-}
-
-GR_INLINE float gr_tanhf(float x) {
-  float z = x * x, small = -5.70498872745e-3f;
-  small = small * z + 2.06390887954e-2f;
-  small = small * z - 5.37397155531e-2f;
-  small = small * z + 1.33314422036e-1f;
-  small = small * z - 3.33332819422e-1f;
-  small = small * z * x + x;
-  float large = 1.0f - 2.0f / (gr_expf(2.0f * fabsf(x)) + 1.0f);
-  return copysignf(gr_select(fabsf(x) < 0.625f, small, large), x); /* -0, too */
-}
-
-/* ---------------------------------------------------------------- erf and erfc of floats
- * As exp and tanh above: vector code, the same bits on every machine; erf within 3 ulp, erfc within 8. */
-
-/* For |x| < 0.85: x P(x^2). */
-GR_INLINE float gr_erf_near(float x) {
-  float z = x * x;
-  float p = 8.83625471e-05f;
-  p = p * z - 0.000824429095f;
-  p = p * z + 0.0052092988f;
-  p = p * z - 0.0268624816f;
-  p = p * z + 0.112837471f;
-  p = p * z - 0.376126379f;
-  p = p * z + 1.12837923f;
-  return x * p;
-}
-
-/* erfc(z) = t P(t) e^(-z^2) with t = 1 / (1 + z / 2), z = |x|. What squaring drops of z is made good by a few
- * terms of its exponential. */
-GR_INLINE float gr_erfcf(float x) {
-  float z = fabsf(x);
-  z = gr_select(z > 10.1f, 10.1f, z); /* there it is 0 */
-  uint32_t bits;
-  float high, t = 1.0f / (1.0f + 0.5f * z);
-  memcpy(&bits, &z, 4);
-  bits &= 0xfffff000u;
-  memcpy(&high, &bits, 4);
-  float q = 0.0357671455f;
-  q = q * t - 0.191033587f;
-  q = q * t + 0.381420046f;
-  q = q * t - 0.289592415f;
-  q = q * t - 0.021959994f;
-  q = q * t + 0.0354058221f;
-  q = q * t + 0.0548779443f;
-  q = q * t + 0.185594946f;
-  q = q * t + 0.245179161f;
-  q = q * t + 0.282252401f;
-  q = q * t + 0.282088518f;
-  float low = (high - z) * (high + z);
-  float rest = 1.0f + low * (1.0f + low * (0.5f + low * (0.166666667f + low * 0.0416666667f)));
-  float y = t * q * rest * gr_expf(-high * high);
-  return gr_select(z < 0.5f, 1.0f - gr_erf_near(x), gr_select(x < 0.0f, 2.0f - y, y));
-}
-
-GR_INLINE float gr_erff(float x) {
-  float z = fabsf(x);
-  return gr_select(z < 0.85f, gr_erf_near(x), copysignf(1.0f - gr_erfcf(z), x));
-}
-
-/* gelu(x) = max(x, 0) - z Q(z), z = |x|, Q the upper tail of the normal distribution: nothing cancels, neither near 0
- * nor far below it. Q(z) = e^(-z^2 / 2) P(z) / S(z), whose quotient is within 6e-9 (a minimax fit on 0 .. 13.5). The
- * exponent is the square of the upper half of z, which is exact, and the rest of the square; 2^(n + 100) and the
- * product by 2^-100 reach the least numbers. Within 8 ulp of the exact value. */
-GR_INLINE float gr_geluf(float x) {
-  const float round = 12582912.0f; /* as in gr_expf */
-  float z = fabsf(x), high, power;
-  z = gr_select(z > 14.5f, 14.5f, z); /* there Q is 0 */
-  uint32_t bits;
-  memcpy(&bits, &z, 4);
-  bits &= 0xfffff000u;
-  memcpy(&high, &bits, 4);
-  float square = -0.5f * high * high, rest = 0.5f * (high - z) * (high + z);
-  float shifted = (square + rest) * 1.44269504f + round, n = shifted - round;
-  float r = square - n * 0.693359375f + (rest + n * 2.12194440e-4f);
-  float y = gr_exp_rest(r) + 1.0f;
-  memcpy(&bits, &shifted, 4);
-  bits = (bits << 23) + (227u << 23);
-  memcpy(&power, &bits, 4);
-  float above = 0.00403695321f;
-  above = above * z + 0.0400977805f;
-  above = above * z + 0.181645036f;
-  above = above * z + 0.436145216f;
-  above = above * z + 0.5f;
-  float below = 0.010119002f;
-  below = below * z + 0.100517444f;
-  below = below * z + 0.465273112f;
-  below = below * z + 1.19589293f;
-  below = below * z + 1.67017531f;
-  below = below * z + 1.0f;
-  float upper = gr_select(x < 0, 0.0f * x, x); /* NaN of -infinity, as 0 times it is */
-  return upper - above / below * y * power * z * 0x1p-100f;
-}
+#define GR_FUSED 0
+#define GR_FLOATS(name) gr_##name##f
+#include "cpu/exponentials.h"
+#define GR_FUSED 1
+#define GR_FLOATS(name) gr_##name##f_fused
+#include "cpu/exponentials.h"
 
 /* ---------------------------------------------------------------- strides and counters */
 

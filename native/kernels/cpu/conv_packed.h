@@ -68,19 +68,30 @@ static void gr_gather_windows(const gr_panels *p, int64_t first_row, int64_t row
   }
 }
 
-/* Whether the windows lie in one row of output pixels, inside of the image, and their parts are equally far apart: a
- * part is the taps of a kernel row, or a tap of the only row. */
+/* Kernel rows that lie inside of the image for some of these rows' windows: the others are zeros. */
+static void gr_windows_extent(const gr_panels *p, int64_t first_row, int64_t rows, int64_t *from, int64_t *to) {
+  const gr_windows *s = p->image;
+  int64_t line = first_row / s->ow, last = (first_row + rows - 1) / s->ow, length = s->runs * s->run * s->channels;
+  int64_t taps = p->k / length, first_tap = taps, last_tap = 0, begin, end;
+  for (; line <= last; ++line) {
+    gr_image_taps(line % s->oh * s->sh - s->top, s->h, taps, s->dh, &begin, &end);
+    if (begin >= end) continue;
+    first_tap = gr_min(first_tap, begin);
+    last_tap = gr_max(last_tap, end);
+  }
+  *from = first_tap * length;
+  *to = last_tap * length;
+}
+
+/* Whether the windows lie in one row of output pixels, inside of the image: a line is a kernel row. */
 static int gr_windows_inside(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
   const gr_windows *s = p->image;
-  int64_t column = first_row % s->ow, line = first_row / s->ow, length = s->run * s->channels, parts = p->k / length;
-  int64_t x = column * s->sw - s->left, y = line % s->oh * s->sh - s->top;
-  int along = s->runs > 1;
-  int64_t kernel_rows = along ? parts / s->runs : parts;
+  int64_t column = first_row % s->ow, line = first_row / s->ow, length = s->run * s->channels;
+  int64_t x = column * s->sw - s->left, y = line % s->oh * s->sh - s->top, kernel_rows = p->k / length / s->runs;
   int64_t right = x + (rows - 1) * s->sw + (s->runs - 1) * s->dw + s->run, bottom = y + (kernel_rows - 1) * s->dh + 1;
-  if (along ? kernel_rows > 1 : s->channels != s->pixel) return 0;
   if (column + rows > s->ow || x < 0 || y < 0 || right > s->w || bottom > s->h) return 0;
-  *found = (gr_a_rows){p->a + ((line / s->oh * s->h + y) * s->w + x) * s->pixel, s->sw * s->pixel, parts, length,
-                       (along ? s->dw : s->dh * s->w) * s->pixel};
+  *found = (gr_a_rows){p->a + ((line / s->oh * s->h + y) * s->w + x) * s->pixel, s->sw * s->pixel, kernel_rows,
+                       s->dh * s->w * s->pixel, s->runs, s->dw * s->pixel, length};
   return 1;
 }
 
@@ -159,7 +170,8 @@ static inline int32_t GR_BODY(conv2d_packed)(const gr_call *call) {
               words[2] + words[3] + words[4] + words[5] == 0 && channels == pixel;
   gr_panels p = {.rows = gr_span(out, 0, 3), .n = out->shape[3], .k = kh * kw * channels, .a = gr_ptr(x),
                  .a_row = pixel, .gather = plain ? NULL : gr_gather_windows,
-                 .in_place = plain ? NULL : gr_windows_inside, .image = &windows, .b = gr_ptr(w),
+                 .in_place = plain ? NULL : gr_windows_inside,
+                 .extent = kh > 1 ? gr_windows_extent : NULL, .image = &windows, .b = gr_ptr(w),
                  .pairs = w->dtype == GR_BF16, .c = gr_ptr(out), .c_row = out->shape[3], .bias = bias, .extra = finish.extra,
                  .clamp = finish.clamp, .least = finish.least, .most = finish.most,
                  .after = finish.steps.count ? gr_after_conv : NULL, .steps = &finish.steps};

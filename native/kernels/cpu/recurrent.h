@@ -8,7 +8,7 @@
  * defines: gr_cpu_{lstm gru rnn}__<suffix>
  */
 #include "cells.h"
-#include "cpu/scalars.h"
+#include "cpu/steps_lanes.h"
 #ifdef GR_IS_F32
 #include "panels.h"
 #endif
@@ -39,8 +39,7 @@ typedef struct GR_FN(recurrence) {
   }                                                                                        \
   break;
 
-/* x = the function of words (its code and two numbers) of x. Inlined once for each instruction set: the vectors are
- * wider, the bits the same. */
+/* x = the function of words (its code and two numbers) of x. */
 static inline __attribute__((always_inline)) void GR_FN(activate_all)(const int64_t *words, GR_T *x, int64_t n) {
   double p = gr_word(words[1]), q = gr_word(words[2]);
   switch ((enum gr_activation)words[0]) {
@@ -59,24 +58,32 @@ static inline __attribute__((always_inline)) void GR_FN(activate_all)(const int6
 }
 #undef GR_OVER
 
-static __attribute__((noinline)) void GR_FN(activate_any)(const int64_t *words, GR_T *x, int64_t n) {
-  GR_FN(activate_all)(words, x, n);
-}
-
-#if defined(__x86_64__)
-static __attribute__((noinline, target("avx2"))) void GR_FN(activate_avx2)(const int64_t *words, GR_T *x, int64_t n) {
-  GR_FN(activate_all)(words, x, n);
+#ifdef GR_IS_F32
+/* The code of a function as a step, whose loops are made for each instruction set; 0 where it is none. */
+static int64_t GR_FN(activation_step)(int64_t function) {
+  switch ((enum gr_activation)function) {
+    case GR_ACT_SIGMOID: return GR_STEP_sigmoid;
+    case GR_ACT_TANH: return GR_STEP_tanh;
+    case GR_ACT_RELU: return GR_STEP_relu;
+    case GR_ACT_LEAKY_RELU: return GR_STEP_leaky_relu;
+    case GR_ACT_HARD_SIGMOID: return GR_STEP_hard_sigmoid;
+    case GR_ACT_ELU: return GR_STEP_elu;
+    case GR_ACT_SOFTSIGN: return GR_STEP_softsign;
+    case GR_ACT_SOFTPLUS: return GR_STEP_softplus;
+    default: return 0;
+  }
 }
 #endif
 
-static void GR_FN(activate)(const int64_t *words, GR_T *x, int64_t n) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2")) {
-    GR_FN(activate_avx2)(words, x, n);
+static __attribute__((noinline)) void GR_FN(activate)(const int64_t *words, GR_T *x, int64_t n) {
+#ifdef GR_IS_F32
+  int64_t step = GR_FN(activation_step)(words[0]);
+  if (step) {
+    gr_step_alonef(step, words + 1, 2, x, x, n);
     return;
   }
 #endif
-  GR_FN(activate_any)(words, x, n);
+  GR_FN(activate_all)(words, x, n);
 }
 
 /* The cell's `index`-th function of a gate, which is clipped before. */

@@ -64,28 +64,42 @@ GR_INLINE double gr_lanes_sum(const float *lanes) {
 #undef GR_HALF_MAX
 #undef GR_HALF_SUM
 
+/* The last lanes of a row of n elements: its last GR_SUMS ones, of which `twice` are whole lanes' already; of a shorter
+ * row all, behind as many -infinities. Computed before anything is written, as out may be x. */
+GR_INLINE int64_t gr_softmax_rest(const float *x, int64_t n, float *rest) {
+  int64_t left = n % GR_SUMS, missing = gr_max(GR_SUMS - n, 0);
+  if (left == 0) left = GR_SUMS; /* the last whole lanes are the rest */
+  if (!missing) {
+    memcpy(rest, x + n - GR_SUMS, GR_SUMS * sizeof(float));
+    return GR_SUMS - left;
+  }
+  for (int l = 0; l < GR_SUMS; ++l) rest[l] = -INFINITY;
+  for (int64_t j = 0; j < n; ++j) rest[missing + j] = x[j];
+  return 0;
+}
+
 /* `fused`: whether multiply-adds round once.
  * out[i] = exp(x[i] - most) / total, or x[i] - most - log(total), with total the sum of exp(x[i] - most). The quotient
  * is a product with the reciprocal. out may be x; n > 0. */
 GR_INLINE void gr_softmax_row(const float *x, float *out, int64_t n, int logs, int fused) {
   float top[GR_SUMS], sums[GR_SUMS], rest[GR_SUMS], block[GR_SUMMED];
-  int64_t whole = n / GR_SUMS * GR_SUMS, left = n - whole, first = 0;
+  int64_t whole = (n - 1) / GR_SUMS * GR_SUMS, first = 0;
+  int twice = (int)gr_softmax_rest(x, n, rest);
   double total = 0;
-  for (int l = 0; l < GR_SUMS; ++l) rest[l] = -INFINITY;
-  for (int64_t j = 0; j < left; ++j) rest[j] = x[whole + j];
   for (int l = 0; l < GR_SUMS; ++l) top[l] = rest[l];
   for (int64_t j = 0; j < whole; j += GR_SUMS)
     for (int l = 0; l < GR_SUMS; ++l) top[l] = x[j + l] > top[l] ? x[j + l] : top[l];
   float most = gr_lanes_max(top);
   for (int l = 0; l < GR_SUMS; ++l) rest[l] = gr_exp_below(rest[l] - most, fused);
-  for (int l = 0; l < GR_SUMS; ++l) sums[l] = rest[l];
+  for (int l = 0; l < GR_SUMS; ++l) sums[l] = gr_select(l < twice, 0.0f, rest[l]);
   do {
     int64_t last = gr_min(whole, first + GR_SUMMED);
     float *e = logs ? block : out + first;
-    GR_INDEPENDENT
-    for (int64_t j = 0; j < last - first; ++j) e[j] = gr_exp_below(x[first + j] - most, fused);
-    for (int64_t j = 0; j < last - first; j += GR_SUMS)
+    for (int64_t j = 0; j < last - first; j += GR_SUMS) {
+      GR_INDEPENDENT
+      for (int l = 0; l < GR_SUMS; ++l) e[j + l] = gr_exp_below(x[first + j + l] - most, fused);
       for (int l = 0; l < GR_SUMS; ++l) sums[l] += e[j + l];
+    }
     total += gr_lanes_sum(sums);
     for (int l = 0; l < GR_SUMS; ++l) sums[l] = 0;
     first = last;
@@ -97,9 +111,15 @@ GR_INLINE void gr_softmax_row(const float *x, float *out, int64_t n, int logs, i
     return;
   }
   float part = (float)(1 / total);
-  GR_INDEPENDENT
-  for (int64_t j = 0; j < whole; ++j) out[j] *= part;
-  for (int64_t j = 0; j < left; ++j) out[whole + j] = rest[j] * part;
+  for (int64_t j = 0; j < whole; j += GR_SUMS) {
+    GR_INDEPENDENT
+    for (int l = 0; l < GR_SUMS; ++l) out[j + l] *= part;
+  }
+  for (int l = 0; l < GR_SUMS; ++l) rest[l] *= part;
+  if (n >= GR_SUMS)
+    memcpy(out + n - GR_SUMS, rest, GR_SUMS * sizeof(float));
+  else
+    for (int64_t j = 0; j < n; ++j) out[j] = rest[GR_SUMS - n + j];
 }
 
 /* The passes over a row that comes in parts. */

@@ -54,6 +54,17 @@ GR_INLINE void gr_steps_lanes_off(GR_STEPS_LANES_ARGS(float)) {
   }
 }
 
+GR_INLINE void gr_steps_lanes_off_fused(GR_STEPS_LANES_ARGS(float)) {
+  double p = gr_steps_parameter(w, 0), q = gr_steps_parameter(w, 1);
+  switch (w[0]) {
+    GR_STEPS_OTHERS(float, f_fused)
+#define GR_STEP_NUMBER(name, code, words, formula) GR_STEP(float, code, gr_fn_##name##f_fused(a, p, q))
+#define GR_STEP_FUNCTION(name, code, words, cost, formula) GR_STEP_NUMBER(name, code, words, formula)
+#include "functions.h"
+    default: break; /* ir/ops/steps.py makes no other code */
+  }
+}
+
 GR_INLINE void gr_steps_lanes_of(GR_STEPS_LANES_ARGS(double)) {
   double p = gr_steps_parameter(w, 0), q = gr_steps_parameter(w, 1);
   switch (w[0]) {
@@ -70,29 +81,32 @@ static __attribute__((noinline)) void gr_steps_lanes(GR_STEPS_LANES_ARGS(double)
   gr_steps_lanes_of(w, x, x_next, y, y_next, d, n);
 }
 
-/* Floats once for each instruction set, chosen when it runs; no operations are contracted, so that all give the
- * same bits. */
-#define GR_STEPS_LANES_FOR(isa, attributes)                                               \
+/* Floats once for each instruction set, chosen when it runs. Those that fuse multiply-adds give the same bits. */
+#define GR_STEPS_LANES_FOR(isa, lanes, attributes)                                        \
   static __attribute__(attributes) void gr_steps_lanesf_##isa(GR_STEPS_LANES_ARGS(float)) { \
-    gr_steps_lanes_off(w, x, x_next, y, y_next, d, n);                                    \
+    lanes(w, x, x_next, y, y_next, d, n);                                                 \
   }
-GR_STEPS_LANES_FOR(any, (noinline))
-#if defined(__x86_64__) && !defined(__AVX512F__)
-#ifndef __AVX2__
-GR_STEPS_LANES_FOR(avx2, (noinline, target("avx2")))
+#ifdef __FP_FAST_FMAF
+GR_STEPS_LANES_FOR(any, gr_steps_lanes_off_fused, (noinline))
+#else
+GR_STEPS_LANES_FOR(any, gr_steps_lanes_off, (noinline))
 #endif
-GR_STEPS_LANES_FOR(avx512, (noinline, target("avx512f")))
+#if defined(__x86_64__) && !defined(__AVX512F__)
+#if !defined(__AVX2__) || !defined(__FMA__)
+GR_STEPS_LANES_FOR(avx2, gr_steps_lanes_off_fused, (noinline, target("avx2,fma")))
+#endif
+GR_STEPS_LANES_FOR(avx512, gr_steps_lanes_off_fused, (noinline, target("avx512f,avx512dq,fma")))
 #endif
 #undef GR_STEPS_LANES_FOR
 
 GR_INLINE void gr_steps_lanesf(GR_STEPS_LANES_ARGS(float)) {
 #if defined(__x86_64__) && !defined(__AVX512F__)
-  if (__builtin_cpu_supports("avx512f")) {
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) {
     gr_steps_lanesf_avx512(w, x, x_next, y, y_next, d, n);
     return;
   }
-#ifndef __AVX2__
-  if (__builtin_cpu_supports("avx2")) {
+#if !defined(__AVX2__) || !defined(__FMA__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
     gr_steps_lanesf_avx2(w, x, x_next, y, y_next, d, n);
     return;
   }

@@ -31,13 +31,29 @@
           double q = words > 1 ? gr_word(call->attrs[1]) : 0;                             \
           , GR_STORE(GR_MATH(gr_fn_##name)(a, p, q)))                                     \
   static inline int32_t GR_BODY(name)(const gr_call *call) { return GR_FN(name##_any)(call); }
-#ifdef GR_IS_F32 /* what is a step, too: its loops, which are made for each instruction set */
+#ifdef GR_IN_FLOATS /* what is a step, too: its loops, which are made for each instruction set */
+/* The step on n elements; those that are not stored as floats in strips. */
+static inline void GR_FN(step_alone)(int64_t code, const int64_t *attrs, int words, const GR_T *x, GR_T *out,
+                                     int64_t n) {
+#ifdef GR_IS_F32
+  gr_step_alonef(code, attrs, words, x, out, n);
+#else
+  float strip[GR_STEPS_STRIP];
+  for (int64_t at = 0; at < n; at += GR_STEPS_STRIP) {
+    int64_t length = gr_min(GR_STEPS_STRIP, n - at);
+    for (int64_t i = 0; i < length; i++) strip[i] = GR_LOAD(x[at + i]);
+    gr_step_alonef(code, attrs, words, strip, strip, length);
+    for (int64_t i = 0; i < length; i++) out[at + i] = GR_STORE(strip[i]);
+  }
+#endif
+}
+
 #define GR_ALONE(name, code, words, cost)                                                        \
   static int32_t GR_FN(name##_flat)(void *ctx, int64_t first, int64_t last) {                    \
     const gr_call *call = ctx;                                                                   \
-    const float *x = gr_ptr(&call->args[0]);                                                     \
-    float *out = gr_ptr(&call->args[1]);                                                         \
-    gr_step_alonef(code, call->attrs, words, x + first, out + first, last - first);              \
+    const GR_T *x = gr_ptr(&call->args[0]);                                                      \
+    GR_T *out = gr_ptr(&call->args[1]);                                                          \
+    GR_FN(step_alone)(code, call->attrs, words, x + first, out + first, last - first);           \
     return GR_OK;                                                                                \
   }                                                                                              \
   GR_INLINE int32_t GR_FN(name##_any)(const gr_call *call) {                                     \
@@ -49,7 +65,7 @@
 #endif
 #include "functions.h"
 
-#ifdef GR_IS_F32
+#ifdef GR_IN_FLOATS
 GR_ALONE(gelu_erf, GR_STEP_GELU, 0, 16)
 GR_ALONE(gelu_tanh, GR_STEP_GELU_TANH, 0, 16)
 #undef GR_ALONE

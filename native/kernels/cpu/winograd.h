@@ -127,11 +127,12 @@ static void gr_winograd_leave(const gr_winograd *s, int64_t first, int64_t tiles
 
 /* ---------------------------------------------------------------- all of the result */
 
-/* Rows times weights, for each of the 36 places of a tile. They are gathered, a single one too: without, its sums
+/* Rows times weights, for each of the 36 places of a tile. They have a gather, a single one too: without, its sums
  * would be of another order, and how many a task has depends on the threads. */
 static void gr_winograd_multiply(const gr_winograd *s, int64_t tiles, const float *rows, float *made) {
   int64_t panels = gr_ceil_div(s->columns, GR_PANEL);
   gr_panels p = {.rows = tiles, .n = s->wide, .k = s->channels, .a_row = s->c_row, .gather = gr_gather_rows,
+                 .in_place = gr_rows_lie,
                  .b = s->weights, .c_row = s->o_row};
   for (int64_t place = 0; place < GR_PLACES; ++place) {
     for (int64_t bundle = 0; bundle < s->bundles; ++bundle, p.b += panels * s->channels * GR_PANEL) {

@@ -8,6 +8,10 @@
 #undef GR_ISA_LOOK_UP
 #undef GR_ISA_MAX
 #undef GR_ISA_MIN
+#undef GR_ISA_MASKED
+#undef GR_ISA_FIRST
+#undef GR_ISA_LOAD_SOME
+#undef GR_ISA_STORE_SOME
 #undef GR_V
 #undef GR_VI
 #undef GR_ALWAYS

@@ -1,0 +1,153 @@
+"""Rules that leave work out of convolutions on cpu, before their weights go into panels.
+
+taps that meet nothing but padding, as those of a dilated kernel on a small image: out of the weight
+several results a channel (groups of one channel):  conv2d(x beside itself) of one result a channel, the
+                                                    results moved to their places
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from ..ir.graph import TensorType
+from ..ir.model import Constant
+from ..ir.ops import steps
+from ..ir.ops.shape import exactly
+from .net import Net, NetNode, NetValue
+from .neutral import reshaped
+from .pack_weights import is_host, without_defaults
+
+__all__ = ["lean_convolutions"]
+
+
+def lean_convolutions(net: Net) -> None:
+    """Convolutions of float32 with a constant weight, channels first."""
+    for node in list(net.nodes("conv2d")):
+        if _is_known(node):
+            node = _without_taps(net, node)
+            _one_result_a_channel(net, node)
+
+
+def _is_known(node: NetNode) -> bool:
+    attrs = node.attrs
+    plain = attrs["layout"] == "NCHW" and not attrs["packed"] and node.output.dtype == "float32"
+    whole = min(*node.inputs[0].shape, *node.inputs[1].shape, *node.output.shape) > 0
+    return is_host(node) and plain and whole and node.inputs[1].constant is not None
+
+
+def _derived(
+    net: Net,
+    node: NetNode,
+    value: NetValue,
+    shape: tuple[int, ...],
+    compute: Callable[[np.ndarray], np.ndarray],
+    word: str,
+    recipe: Hashable,
+) -> NetValue:
+    """What is computed of a constant value, as a constant beside the node."""
+    constant = value.constant
+    assert constant is not None, f"{value.name} is no constant"
+    source = f"{word} of {constant.source}"
+    derived = Constant.derived(
+        TensorType(value.dtype, shape), compute, constant, source=source, recipe=recipe
+    )
+    made = net.constant(derived, f"{value.name}.{word}")
+    made.device = node.device
+    return made
+
+
+# ---------------------------------------------------------------- taps that meet padding only
+
+
+@dataclass(frozen=True)
+class _Taps:
+    """Taps first .. last-1 of a dimension, and the padding that is left before and behind."""
+
+    first: int
+    last: int
+    before: int
+    after: int
+
+    @staticmethod
+    def of(n: int, kernel: int, stride: int, dilation: int, before: int, after: int, size: int) -> _Taps:
+        """``n``, ``size``: elements of the image and the result."""
+        starts = [tap * dilation - before for tap in range(kernel)]
+        meets = [
+            tap for tap, start in enumerate(starts) if any(0 <= start + i * stride < n for i in range(size))
+        ]
+        if not meets:
+            return _Taps(0, kernel, before, after)
+        first = min(meets[0], before // dilation)
+        last = max(meets[-1] + 1, kernel - after // dilation)
+        return _Taps(first, last, before - first * dilation, after - (kernel - last) * dilation)
+
+
+def _without_taps(net: Net, node: NetNode) -> NetNode:
+    """The node without taps that meet padding only: itself where there are none."""
+    (x, w), attrs, out = node.inputs[:2], node.attrs, node.output.shape
+    top, left, bottom, right = attrs["pads"]
+    ends = ((top, bottom), (left, right))
+    rows, columns = (
+        _Taps.of(x.shape[d], w.shape[d], stride, dilation, *end, out[d])
+        for d, stride, dilation, end in zip((2, 3), attrs["strides"], attrs["dilations"], ends, strict=True)
+    )
+    kept = (rows.first, rows.last, columns.first, columns.last)
+    if kept == (0, w.shape[2], 0, w.shape[3]):
+        return node
+    shape = (*w.shape[:2], rows.last - rows.first, columns.last - columns.first)
+    weight = _derived(net, node, w, shape, partial(_cut, kept=kept), "taps", ("taps", kept))
+    more = without_defaults("conv2d", attrs, ("strides", "dilations", "group", "epilogue"))
+    pads = (rows.before, columns.before, rows.after, columns.after)
+    made = net.add("conv2d", [x, weight, *node.inputs[2:]], before=node, pads=pads, **more)
+    text = f"{node.name} has {shape[2]} x {shape[3]} taps: the others meet padding only"
+    net.note("lean_convolutions", text, [node])
+    net.replace(node.output, made)
+    return made.maker
+
+
+def _cut(w: np.ndarray, kept: tuple[int, int, int, int]) -> np.ndarray:
+    top, bottom, left, right = kept
+    return np.ascontiguousarray(w[:, :, top:bottom, left:right])
+
+
+# ---------------------------------------------------------------- several results a channel
+
+
+def _one_result_a_channel(net: Net, node: NetNode) -> None:
+    """Channel g of the image makes results g m .. g m + m - 1; beside itself m times, channel j g of it makes
+    result j of channel g."""
+    x, _, *rest = node.inputs
+    group, (n, o, oh, ow), epilogue = node.attrs["group"], node.output.shape, node.attrs["epilogue"]
+    several = o // max(group, 1)
+    own = len(node.inputs) - len(steps.extras(epilogue))
+    if group == 1 or x.shape[1] != group or several < 2 or (own == 3 and rest[0].constant is None):
+        return
+    turn = partial(_by_result, several=several)
+    inputs = [net.add("concatenate", [x] * several, before=node, axis=1)]
+    for value in node.inputs[1:own]:
+        inputs.append(_derived(net, node, value, value.shape, turn, "by_result", ("by_result", several)))
+    more = without_defaults("conv2d", node.attrs, ("strides", "pads", "dilations"))
+    made = net.add("conv2d", inputs, before=node, group=o, **more)
+    made = reshaped(net, made, (n, several, group, oh, ow), node)
+    made = net.add("transpose", [made], before=node, perm=[0, 2, 1, 3, 4])
+    made = net.add("reshape", [made], before=node, **exactly((n, o, oh, ow)))
+    if epilogue:  # its input 0 is what the product was; the others follow
+        shift = own - 1
+        body = [
+            [op, [k - shift if k >= 0 else 0 if k == -1 else k + 1 for k in reads], attrs]
+            for op, reads, attrs in epilogue
+        ]
+        made = net.add("fused", [made, *node.inputs[own:]], before=node, body=body)
+    text = f"{node.name} makes {several} results of a channel: a convolution of one each"
+    net.note("lean_convolutions", text, [node])
+    net.replace(node.output, made)
+
+
+def _by_result(values: np.ndarray, several: int) -> np.ndarray:
+    """[group several, ..] -> [several group, ..]"""
+    first = values.reshape(-1, several, *values.shape[1:])
+    return np.ascontiguousarray(first.swapaxes(0, 1)).reshape(values.shape)
