@@ -16,6 +16,7 @@ import numpy as np
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import steps
+from ..ir.ops.packed import refuse_panels
 from ..ir.ops.shape import exactly
 from .net import Net, NetNode, NetValue
 from .neutral import reshaped
@@ -33,10 +34,9 @@ def lean_convolutions(net: Net) -> None:
 
 
 def _is_known(node: NetNode) -> bool:
-    attrs = node.attrs
-    plain = attrs["layout"] == "NCHW" and not attrs["packed"] and node.output.dtype == "float32"
-    whole = min(*node.inputs[0].shape, *node.inputs[1].shape, *node.output.shape) > 0
-    return is_host(node) and plain and whole and node.inputs[1].constant is not None
+    w, attrs = node.inputs[1], node.attrs
+    plain = attrs["layout"] == "NCHW" and not refuse_panels(node.input_types, node.output_types, attrs)
+    return is_host(node) and plain and min(w.shape) > 0 and w.constant is not None
 
 
 def _derived(
