@@ -7,11 +7,17 @@ It runs bench_peers.py on the models, and on the zoo if there is one, then bench
 by node. --roofline names that model, by default the last of --names. --lines keeps the JSON lines of both
 benchmarks. It takes models x threads x (seconds + starts) and a few minutes; the machine should have nothing
 else to do, and the page says what its load was.
+
+    python tests/bench/write_performance.py --zoo-lines FILE [FILE ...] [--out docs]
+
+puts lines that ``bench_peers.py --zoo`` printed before into the page, in the place of its zoo; of a model
+that several lines have, the last counts.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import json
 import math
 import os
@@ -22,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bench_peers import NAMES, OURS
+from bench_peers import NAMES, OURS, summed
 
 import graph_runtime as gr
 from graph_runtime.views.node_rates import node_rates
@@ -103,19 +109,63 @@ def _row(line: Line, peers: Sequence[str]) -> Iterator[str]:
     yield f"{line['greatest_difference']:.0e}" if "greatest_difference" in line else ""
 
 
-def zoo_text(line: Line) -> str:
-    """What the last line of a zoo says."""
-    text = "\n## A zoo\n\nOur least time divided by the least of the fastest of the others.\n\n"
+ZOO = "\n## A zoo\n"
+
+
+def zoo_text(lines: Iterable[Line]) -> str:
+    """The section of a zoo, from its lines: what they were measured on, their sum, a row a model."""
+    measured = list({(line["model"], line["threads"]): line for line in lines if "model" in line}.values())
+    timed = [line for line in measured if "ratio_to_fastest" in line]
+    clocks = " and ".join(sorted({CLOCKS_TEXT[line.get("clock", "wall")] for line in measured}))
     rows = [
-        [
-            threads,
-            str(of["models"]),
-            f"{of['median']:.2f}",
-            ", ".join(f"{n} {r:.2f}" for n, r in of["above_1.15"]),
-        ]
-        for threads, of in line["zoo"].items()
+        [str(threads), str(of["models"]), f"{of['median']:.2f}", _names(of["above_1.15"])]
+        for threads, of in summed(timed)["zoo"].items()
     ]
-    return text + table(["threads", "models", "median", "above 1.15"], rows)
+    parts = [
+        ZOO,
+        machine_text(measured[0]["machine"], [line["machine"]["load"] for line in measured]),
+        f"{datetime.date.today()}, {clocks}. Ratios are of our least time to the other's; the first table",
+        "\nhas those to the faster of the others. `make_zoo.py` exports the models.\n\n",
+        table(["threads", "models", "median", "above 1.15"], rows),
+        "\n",
+        zoo_table(sorted(timed, key=lambda line: (line["threads"], -line["ratio_to_fastest"]))),
+    ]
+    refused = [line["model"] for line in measured if "ratio_to_fastest" not in line]
+    return "".join(parts) + (f"\nNot measured: {', '.join(refused)}.\n" if refused else "")
+
+
+CLOCKS_TEXT = {"wall": "wall clock", "cpu": "processor time of a process, beside other work"}
+
+
+def _names(above: Sequence[Sequence[Any]]) -> str:
+    return ", ".join(f"{name} {ratio:.2f}" for name, ratio in above)
+
+
+def zoo_table(lines: Sequence[Line]) -> str:
+    """A row a model: the least of each runtime, our ratio to it, the difference."""
+    peers = sorted({key for line in lines for key in line if f"ratio_to_{key}" in line})
+    head = ["model", "threads", "ours ms", *(name for peer in peers for name in (f"{peer} ms", "ratio"))]
+    return table([*head, "difference"], (_zoo_row(line, peers) for line in lines))
+
+
+def _zoo_row(line: Line, peers: Sequence[str]) -> Iterator[str]:
+    yield from (line["model"], str(line["threads"]), f"{line[OURS]['least_ms']:.3f}")
+    for peer in peers:
+        yield from (
+            (f"{line[peer]['least_ms']:.3f}", f"{line[f'ratio_to_{peer}']['least_ms']:.2f}")
+            if peer in line
+            else ("refused", "")
+        )
+    yield f"{line['greatest_difference']:.0e}" if "greatest_difference" in line else ""
+
+
+def with_zoo(text: str, section: str) -> str:
+    """The page with this section in the place of its zoo."""
+    before, found, rest = text.partition(ZOO)
+    if not found:
+        before, found, rest = text.partition(START)
+        return before + section + found + rest
+    return before + section + "\n## " + rest.partition("\n## ")[2]
 
 
 def start_table(lines: Sequence[Line]) -> str:
@@ -225,7 +275,7 @@ def page(peers: list[Line], zoo: list[Line], start: list[Line], shown: str, foun
     parts = [HEAD, machine_text(peers[0]["machine"], [line["machine"]["load"] for line in measured])]
     parts += ["\n## Models\n\n", peers_table([line for line in peers if "model" in line])]
     if zoo:
-        parts += [zoo_text(zoo[-1]), "\n", peers_table([line for line in zoo if "model" in line])]
+        parts.append(zoo_text(zoo))
     parts += [START, "\n", start_table([line for line in start if "program" in line])]
     rates, nodes = found["rates"], found["nodes"]
     near = sum(row["share"] for row in nodes if (row["of_peak"] or 0) >= 0.5)
@@ -247,8 +297,14 @@ def main() -> None:
     parser.add_argument("--roofline")
     parser.add_argument("--lines", type=Path)
     parser.add_argument("--out", type=Path, default=HERE.parents[1] / "docs")
+    parser.add_argument("--zoo-lines", type=Path, nargs="+", metavar="FILE")
     parser.add_argument("--profile", type=Path, help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.zoo_lines:
+        text = "".join(file.read_text() for file in given.zoo_lines)
+        section, target = zoo_text(map(json.loads, text.splitlines())), given.out / "performance.md"
+        target.write_text(with_zoo(target.read_text(), section))
+        return
     if given.profile:
         profile(given.profile)
         return

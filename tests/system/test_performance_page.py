@@ -24,7 +24,10 @@ PEERS = [
     },
     {"model": "odd", "threads": 1, "refused": {"graph_runtime": "no"}, "machine": MACHINE},
 ]
-ZOO = [{"zoo": {"1": {"models": 3, "median": 0.91, "above_1.15": [["slow", 1.42]]}}, "machine": MACHINE}]
+ZOO = [
+    {**PEERS[1], "model": name, "clock": "cpu", "ratio_to_fastest": ratio}
+    for name, ratio in (("quick", 0.5), ("slow", 3.0), ("even", 0.91), ("slow", 1.42))  # the last counts
+]
 START = [
     {"program": "bundle", "wall_s": {"least": 0.2, "median": 0.3}, "cpu_s": {"least": 0.2, "median": 0.2}}
 ]
@@ -57,11 +60,22 @@ def test_the_page_has_what_the_lines_say(writer):
     assert "| net | 1 | 1.125 (1.250) | 2.250 (2.500) | 0.53 | 0.48 to 0.57 | 2e-06 |" in text
     assert "| odd | 1 | refused |" in text
     assert "| 1 | 3 | 0.91 | slow 1.42 |" in text
+    assert "| even | 1 | 1.125 | 2.250 | 0.53 | 2e-06 |" in text
     assert "| bundle | 0.200 | 0.300 | 0.20 |  |" in text
     assert "| far | dense | 5.0 | 50.0% | 1.0 | 1.0 | 10% | cpu/dense/f32 |" in text
     assert "family 1, model 2, x86-64-v3, 2 cores" in text
     assert "Load of one minute 0.25 to 1.75" in text
     assert "half\nof what these rates allow take 50% of the time" in text
+
+
+def test_a_zoo_takes_the_place_of_the_one_that_is_there(writer):
+    found = {"rates": RATES, "nodes": NODES}
+    without, with_ = (writer.page(PEERS, zoo, START, "net", found) for zoo in ([], ZOO))
+    assert writer.with_zoo(without, writer.zoo_text(ZOO)) == with_
+    again = writer.with_zoo(with_, writer.zoo_text(ZOO[:1]))
+    assert "| quick | 1 |" in again
+    assert "slow" not in again
+    assert writer.with_zoo(again, writer.zoo_text(ZOO)) == with_
 
 
 @pytest.mark.parametrize(("load", "busy"), [(0.25, False), (7.0, True)])
