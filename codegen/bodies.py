@@ -21,7 +21,7 @@ from pathlib import Path
 __all__ = ["Instance", "find_bodies", "generic_table", "includes"]
 
 # Large code once for each instruction set, which is compiled once a unit.
-INNER_LOOPS = ("panels.h", "gemm.h")
+INNER_LOOPS = ("byte_panels.h", "panels.h", "gemm.h")
 _INCLUDE = re.compile(r'^#include "([\w/]+\.h)"', re.M)
 # {what announces bodies: (the list of their names, its lines of those)}
 _LISTED = {

@@ -28,11 +28,11 @@ _SIMPLE = ("movement", "reduction", "windows")  # kinds of work that go at the s
 class Machine:
     """What a host can do, all threads together. In 1e9 flops a second: ``product_gflops`` of matmul and
     conv2d in float32, ``packed_gflops`` of those whose weights are in panels, ``depthwise_gflops`` of
-    convolutions among them of one channel a group, ``simple_gflops`` of other arithmetic, ``function_gflops``
-    of exp and its like. In 1e9 bytes a second: ``gb_per_s`` of what kernels and copies read and write,
-    ``weight_gb_per_s`` of weights that come from memory, ``cached_gb_per_s`` of those that stay in a cache
-    between runs, which they do where the graph's inputs have at most ``cache_bytes`` together. ``call_ns``: a
-    kernel's call.
+    convolutions among them of one channel a group, ``quantized_gflops`` of products of bytes,
+    ``simple_gflops`` of other arithmetic, ``function_gflops`` of exp and its like. In 1e9 bytes a second:
+    ``gb_per_s`` of what kernels and copies read and write, ``weight_gb_per_s`` of weights that come from
+    memory, ``cached_gb_per_s`` of those that stay in a cache between runs, which they do where the graph's
+    inputs have at most ``cache_bytes`` together. ``call_ns``: a kernel's call.
 
     From the end of a step on one queue of the host to the beginning of one on another that waits for it:
     ``handoff_ns`` where that one's device did something within SPIN_NS, else ``wake_ns``, because its
@@ -50,6 +50,7 @@ class Machine:
     wake_ns: float = 40_000.0
     packed_gflops: float = 100.0
     depthwise_gflops: float = 30.0
+    quantized_gflops: float = 400.0
     weight_gb_per_s: float = 25.0
     cached_gb_per_s: float = 60.0
     cache_bytes: float = 8e6
@@ -138,9 +139,12 @@ def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine) -> float:
     if attrs.get("winograd"):
         return host.packed_gflops * _TILES_GAIN
     if packed and attrs.get("group", 1) == 1:
-        return host.packed_gflops * packed / (-(-packed // _COLUMNS) * _COLUMNS)
+        fast = host.quantized_gflops if op.pace["cpu"] == "quantized" else host.packed_gflops
+        return fast * packed / (-(-packed // _COLUMNS) * _COLUMNS)
     if attrs.get("kernel") in _ON_PANELS:
         return host.packed_gflops
+    if not packed and op.pace.get("cpu") == "quantized":
+        return host.simple_gflops  # weights as they are: one sum after the other
     return host.depthwise_gflops if packed else getattr(host, pace_of(op.name) or _OUTSIDE)
 
 

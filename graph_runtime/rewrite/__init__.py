@@ -30,6 +30,7 @@ from .norms import layer_norms, softmaxes
 from .pins import pinned
 from .powers import powers
 from .products import absorb_transposes, affine
+from .quantized import scaled_integers
 from .recurrent import unroll
 from .sinking import sink_reshapes, sink_transposes
 from .trees import descend
@@ -54,6 +55,7 @@ SIMPLIFICATION: tuple[Rule, ...] = (
     softmaxes,
     attentions,
     powers,
+    scaled_integers,
     narrow_indices,
     transposes,
     absorb_transposes,

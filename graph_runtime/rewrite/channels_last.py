@@ -15,24 +15,30 @@ import numpy as np
 
 from ..ir.model import Constant
 from ..ir.ops import registry, steps
+from ..ir.ops.quantized_products import BYTES
 from ..ir.ops.shape import exactly
 from ..ir.ops.targets import by_tiles, panel_columns
 from .matching import only_reader
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
 from .pack_weights import is_host, packed_convolution, without_defaults
+from .quantized import packed_bytes_convolution
 
 __all__ = ["channels_last"]
 
 _WINDOW = ("kernel_shape", "strides", "pads", "ceil_mode", "count_include_pad")
 _CONV = ("strides", "pads", "dilations", "group", "epilogue")
+_QUANTIZED = (*_CONV, "to", "zero", "bounds")
+_DTYPES = ("float32", "int32", *BYTES)
+_GROUPS = ("fused", "quantized_map")
+_CONVOLUTIONS = ("conv2d", "quantized_conv2d")
 
 
 def channels_last(net: Net) -> None:
     """Convolutions on cpu, and what lies between them, with channels last."""
     images = _Images(net)
     for node in net.nodes():
-        if is_host(node) and node.outputs and node.outputs[0].dtype == "float32":
+        if is_host(node) and node.outputs and node.outputs[0].dtype in _DTYPES:
             images.visit(node)
     if images.convolutions:
         text = (
@@ -80,12 +86,12 @@ class _Images:
             self.last[node.output] = node.inputs[0]  # an image that was made with channels last
             return
         turn = _TURNS.get(node.op or "")
-        if turn is None and (steps.code_of(node.op) or node.op == "fused"):
+        if turn is None and (steps.code_of(node.op) or node.op in _GROUPS):
             turn = _elementwise
         entry = registry.get(node.op) if node.op else None
         if turn is None and entry is not None and entry.neutral is not None:
             turn = _reduce
-        if turn is not None and (node.op == "conv2d" or any(v in self.last for v in node.inputs)):
+        if turn is not None and (node.op in _CONVOLUTIONS or any(v in self.last for v in node.inputs)):
             turn(self, node)
 
     # ---------------------------------------------------------------- values
@@ -171,6 +177,29 @@ def _convolution(images: _Images, node: NetNode) -> None:
         **({"winograd": True} if winograd else {}),
         **without_defaults("conv2d", attrs, _CONV),
     )
+
+
+def _quantized_convolution(images: _Images, node: NetNode) -> None:
+    attrs, (x, w, *rest) = node.attrs, node.inputs
+    own, shape = len(node.inputs) - len(steps.extras(attrs["epilogue"])), node.output.shape
+    if not _is_plain(node) or not all(_fits_epilogue(v.shape, shape) for v in node.inputs[own:]):
+        return
+    panels, image = packed_bytes_convolution(images.net, node), images.with_channels_last(x, node)
+    extra = [images.laid_out(v, node, shape) for v in node.inputs[own:]]
+    kept = without_defaults("quantized_conv2d", attrs, _QUANTIZED)
+    images.convolutions.append(node)
+    more = {"layout": "NHWC", "packed": w.shape[0], "kernel_shape": w.shape[2:]}
+    images.made(node, [image, panels, *rest[: own - 2], *extra], **more, **kept)
+
+
+def _on_grid(images: _Images, node: NetNode) -> None:
+    """quantize and dequantize: the scale and the zero point of each channel go along another dimension."""
+    x, *grid = node.inputs
+    images.made(node, [images.last[x], *grid], axis=_axis(node.attrs["axis"], len(x.shape)))
+
+
+def _lookup(images: _Images, node: NetNode) -> None:
+    images.made(node, [images.last[node.inputs[0]], node.inputs[1]])
 
 
 def _fits_epilogue(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
@@ -337,6 +366,9 @@ def _shuffle(images: _Images, node: NetNode) -> None:
 
 _TURNS: dict[str, Callable[[_Images, NetNode], None]] = {
     "conv2d": _convolution,
+    "quantized_conv2d": _quantized_convolution,
+    **dict.fromkeys(("quantize", "dequantize"), _on_grid),
+    "lookup": _lookup,
     **dict.fromkeys(("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d"), _pool),
     **dict.fromkeys(("reshape", "flatten", "squeeze", "unsqueeze"), _reshape),
     "bias_add": _bias,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .groups import Group, grow
 from .net import Net, NetNode
-from .products import PRODUCTS, given
+from .products import WITH_EPILOGUE, given
 
 __all__ = ["epilogues"]
 
@@ -13,7 +13,7 @@ def epilogues(net: Net) -> None:
     """Bias, activation, residual and what else follows a product and is of its type, up to the first value
     that others read too."""
     position = {node: i for i, node in enumerate(net.nodes())}
-    for node in sorted(net.nodes(*PRODUCTS), key=position.__getitem__):
+    for node in sorted(net.nodes(*WITH_EPILOGUE), key=position.__getitem__):
         if node.attrs["epilogue"]:
             continue
         for group in grow(node, position):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..base.errors import GraphRuntimeError
+from ..base.machine.devices import HOST_KERNELS
 from ..ir.model import Constant, op_recipe
 from ..ir.ops import registry
 from .net import Net, NetNode
@@ -22,13 +23,18 @@ def fold(net: Net) -> None:
     for node in net.nodes():
         if node.op is None or not node.inputs or any(v.constant is None for v in node.inputs):
             continue
-        if len(node.outputs) != 1 or _grows(node) or node.output.heads:
+        if len(node.outputs) != 1 or _grows(node) or node.output.heads or _is_late(net, node):
             continue
         made = folded(node)
         if made is None:
             continue
         net.note("fold", f"{node.name} ({node.op}) depends on constants only: {made.source}", [node])
         net.replace(node.output, net.constant(made, node.name))
+
+
+def _is_late(net: Net, node: NetNode) -> bool:
+    """Whether it waits for rewrite.quantized: an op on a grid, where only hosts run."""
+    return registry.require(node.op_name).late and all(kind == HOST_KERNELS for kind in net.kinds)
 
 
 def _grows(node: NetNode) -> bool:

@@ -9,9 +9,10 @@ from .folding import folded
 from .net import Net, NetNode, NetValue
 from .neutral import permutation, reshaped
 
-__all__ = ["PRODUCTS", "absorb_transposes", "affine", "given"]
+__all__ = ["PRODUCTS", "WITH_EPILOGUE", "absorb_transposes", "affine", "given"]
 
-PRODUCTS = ("conv2d", "dense", "matmul")  # those that take an epilogue
+PRODUCTS = ("conv2d", "dense", "matmul")  # those that take an epilogue, in float
+WITH_EPILOGUE = (*PRODUCTS, "quantized_conv2d", "quantized_dense")
 _AFFINE = (*PRODUCTS, "conv_transpose2d")
 _OF_IMAGES = ("conv2d", "conv_transpose2d")
 

@@ -1,6 +1,6 @@
-"""Model + Placement -> what one kind of device wants of its nodes only: on cpu float32 for 16 bits, volumes
-as images, images with their channels last, constant weights in panels, one of several kernels, and weights in
-the format that the caller asks for (docs/cpu.md).
+"""Model + Placement -> what one kind of device wants of its nodes only: on cpu integers for what lies on
+integer grids, float32 for 16 bits, volumes as images, images with their channels last, constant weights in
+panels, one of several kernels, and weights in the format that the caller asks for (docs/cpu.md).
 
 Nodes stay where they were placed; what is added runs where the node that needs it runs.
 """
@@ -19,6 +19,7 @@ from .choose_kernels import Measure, choose_kernels
 from .convolutions import lean_convolutions
 from .net import Net
 from .pack_weights import pack_recurrent_weights, pack_weights
+from .quantized import quantized_graphs
 from .resampling import resampling
 from .store_weights import store_weights
 from .transposed import transposed_convolutions
@@ -45,6 +46,7 @@ def target(
     names = [str(device) for device in placement.devices]
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
+    quantized_graphs(net)
     compute_wide(net)
     volumes_as_images(net)
     transposed_convolutions(net)

@@ -153,6 +153,8 @@ class Tape:
         if not inputs or len(constants) < len(inputs):
             return None
         entry, types, made = registry.require(call.op), [value.type for value in inputs], list(call.made)
+        if entry.late:
+            return None
         flops = entry.flops(types, made, call.attrs)
         if max(t.nbytes for t in (*types, *made)) > SMALL or flops > MOST_FOLDED:
             return None

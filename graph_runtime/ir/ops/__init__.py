@@ -28,6 +28,9 @@ __all__ = [
 # family -> the ops that it registers, so that a graph of some ops imports their families only
 _FAMILIES = {
     "graph_runtime.ir.ops.packed": "pack_panels",
+    "graph_runtime.ir.ops.quantized": "quantize dequantize lookup",
+    "graph_runtime.ir.ops.quantized_map": "quantized_map",
+    "graph_runtime.ir.ops.quantized_products": "quantized_dense quantized_conv2d",
     "graph_runtime.ir.ops.attention": "attention",
     "graph_runtime.ir.ops.bias": "bias_add",
     "graph_runtime.ir.ops.dense": "dense",

@@ -26,11 +26,13 @@ def image(
     return (n, c, h, w), lambda n, c, h, w: (n, h, w, c)
 
 
-def bodies(op: str, allowed: tuple[str, ...]) -> tuple[Body, tuple[Body, ...]]:
-    """The cpu's kernel, and its variant for NHWC."""
+def bodies(
+    op: str, allowed: tuple[str, ...], last: tuple[str, ...] = ("float32",)
+) -> tuple[Body, tuple[Body, ...]]:
+    """The cpu's kernel, and its variant for NHWC, of the dtypes ``last``."""
     return (
         Body(op, allowed, rules.by_dtype, accepts=nchw),
-        (Body(f"{op}_nhwc", ("float32",), rules.by_dtype, accepts=_nhwc, prebuilt=True),),
+        (Body(f"{op}_nhwc", last, rules.by_dtype, accepts=_nhwc, prebuilt=True),),
     )
 
 

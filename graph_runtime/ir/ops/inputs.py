@@ -8,6 +8,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import UnsupportedOpError
 from ..graph import TensorType
+from .byte_panels import drawn_panels
 from .levels import level_type, pack_levels
 from .packed import PANEL
 from .registry import Case, Op
@@ -31,6 +32,7 @@ def _has_kernel(op: Op, case: Case, kind: str) -> bool:
 
 
 _BETWEEN = {"positive": (0.5, 2), "uniform": (-1, 1), "above_one": (1.1, 4), "inside_one": (-0.9, 0.9)}
+_BETWEEN["thousandths"] = (0.0005, 0.002)
 
 
 def draw(case: Case, seed: int = 0) -> list[np.ndarray]:
@@ -50,8 +52,10 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
     ``how``: "normal" (integers: -100 .. 100, as far as the dtype has them), "uniform" (-1 .. 1; integers as
     normal), "positive" (0.5 .. 2; integers 1 .. 100), "wide" (magnitudes 3 .. 150 of both signs, so that no
     device format flushes one to 0), "above_one" (1.1 .. 4), "inside_one" (-0.9 .. 0.9), "digits" (integers
-    -3 .. 3, as far as the dtype has them, in any dtype), "shift" (0 .. bits + 2 of an integer), "index:N"
-    (integers -N .. N - 1), "levels:BITS:BLOCK" (a weight of few bits: levels.py). bool is 0 or 1 evenly.
+    -3 .. 3, as far as the dtype has them, in any dtype), "shift" (0 .. bits + 2 of an integer), "bytes" (all
+    numbers of an integer of 8 bits), "thousandths" (0.0005 .. 0.002), "index:N" (integers -N .. N - 1),
+    "byte_panels:K" (panels of byte_panels.py of K rows, "byte_panels:K:H" of a depthwise kernel of H rows),
+    "levels:BITS:BLOCK" (a weight of few bits: levels.py). bool is 0 or 1 evenly.
     """
     dtype = dtypes.to_numpy(t.dtype)
     if dtype.kind == "b":
@@ -61,6 +65,10 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
         return np.asarray(rng.integers(-n, n, t.shape)).astype(dtype)
     if how.startswith("levels:"):
         return _draw_levels(t, rng, *map(int, how.split(":")[1:]))
+    if how.startswith("byte_panels:"):
+        return drawn_panels(t, rng, *map(int, how.split(":")[1:]))
+    if how == "bytes":
+        return np.asarray(rng.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, t.shape)).astype(dtype)
     if how == "digits":
         return np.asarray(rng.integers(0 if dtype.kind == "u" else -3, 4, t.shape)).astype(dtype)
     if how == "shift":

@@ -23,6 +23,8 @@ from .windows import dilated_cases, elements_of, is_dilated, pooled, undilated, 
 
 _AVG_TYPES = rules.FLOATS
 _MAX_TYPES = (*rules.FLOATS, "int32")
+_BYTES = ("int8", "uint8")
+_WINDOW_TYPES = (*_MAX_TYPES, *_BYTES)
 
 
 def _infer_window(op, inputs, attrs, allowed):
@@ -124,7 +126,7 @@ def _window_cases(nmse, types, extra):
         )
 
 
-_EXACT = dict.fromkeys(_MAX_TYPES, rules.EXACT)
+_EXACT = dict.fromkeys(_WINDOW_TYPES, rules.EXACT)
 _MEAN = rules.summed(rules.ROUNDED, 0.1)
 
 
@@ -149,7 +151,7 @@ def _reference(reduce_of, op, allowed):
     return reference
 
 
-_MAX_CPU, _MAX_VARIANTS = images.bodies("max_pool2d", _MAX_TYPES)
+_MAX_CPU, _MAX_VARIANTS = images.bodies("max_pool2d", _WINDOW_TYPES, ("float32", *_BYTES))
 _MAX_VARIANTS = (
     *map(undilated, _MAX_VARIANTS),
     Body("max_pool2d_dilated", _MAX_TYPES, rules.by_dtype, accepts=images.nchw),
@@ -162,8 +164,8 @@ register(
         "max_pool2d",
         "greatest element of each window",
         (1, 1),
-        lambda i, a: _infer_window("max_pool2d", i, a, _MAX_TYPES),
-        _reference(lambda attrs: _max, "max_pool2d", _MAX_TYPES),
+        lambda i, a: _infer_window("max_pool2d", i, a, _WINDOW_TYPES),
+        _reference(lambda attrs: _max, "max_pool2d", _WINDOW_TYPES),
         _window_flops,
         attrs=(*_ATTRS, _DILATIONS),
         words=_window_words,
@@ -178,7 +180,21 @@ register(
         kind="windows",
         parts="pool",
         walk="pool",
-        cases=(*_window_cases(_EXACT, _MAX_TYPES, ()), *dilated_cases(_MAX_TYPES)),
+        cases=(
+            *_window_cases(_EXACT, _WINDOW_TYPES, ()),
+            *(
+                Case(
+                    f"nhwc_{t}_{c}",
+                    ((t, (2, 9, 10, c)),),
+                    {"kernel_shape": (3, 2), "strides": (2, 1), "pads": (1, 0, 1, 1), "layout": "NHWC"},
+                    ("bytes",),
+                    rules.EXACT,
+                )
+                for t in _BYTES
+                for c in (1, 70)
+            ),
+            *dilated_cases(_MAX_TYPES),
+        ),
     )
 )
 register(

@@ -134,6 +134,7 @@ class Op:
     result shows, cut to what the dtype has; None for any other op.
     ``sums``: its result is a sum of products; where that cancels, errors are small against what was summed.
     ``gathers``: it reads no more of input 0 than it makes. ``by_index``: an index out of range is refused.
+    ``late``: of constants it stays a node while a host may yet read them as they are (dequantize).
     ``moves``: its inputs that are no elements which it moves; None: it computes. ``equality``: it compares.
     ``walk``: which pages its tt body moves, by a name of simulation/walks; "": the op's own.
     ``step``: its code as a step of a program (steps.py), 0: it cannot be one; ``counts``: as a step it takes
@@ -169,6 +170,7 @@ class Op:
     neutral: float | None = None
     sums: bool = False
     by_index: bool = False
+    late: bool = False
     moves: tuple[int, ...] | None = None
     equality: bool = False
     walk: str = ""

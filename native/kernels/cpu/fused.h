@@ -57,4 +57,99 @@ static inline int32_t GR_BODY(fused)(const gr_call *call) {
   return gr_parallel(call->env, gr_span(out, 0, row) * job.down * job.across, gr_ceil_div(GR_GRAIN, cost),
                      GR_FN(fused_pieces), &job);
 }
+
+#if GR_IS_F32
+/* ---------------------------------------------------------------- on grids of bytes
+ * quantized_map: inputs on grids become float32, strip by strip, the steps run, and the result goes to its grid. Words:
+ * graph_runtime/ir/ops/quantized_map.py. */
+#include "cpu/grid.h"
+
+typedef struct gr_map_job {
+  GR_FN(fused_job) plain;              /* out is NULL: it may be of bytes */
+  const gr_call *call;
+  const int64_t *grids;                /* [inputs + 1][2]: bits of a double, the scale; zero point */
+  int32_t planes;                      /* dimensions before the rows */
+} gr_map_job;
+
+GR_INLINE gr_grid gr_map_grid(const gr_map_job *job, int32_t i) {
+  return (gr_grid){(float)gr_word(job->grids[2 * i]), (int32_t)job->grids[2 * i + 1], job->call->args[i].dtype == GR_I8};
+}
+
+/* Input i of a strip: where it lies if it is float32, else brought to ``to``. Sets how it is walked there. */
+GR_INLINE void gr_map_input(const gr_map_job *job, int32_t i, const GR_STEPS(place) *at, gr_arg *seen,
+                            gr_steps_input *walked, float *to) {
+  const gr_steps *s = &job->plain.steps;
+  const gr_steps_input *input = &s->inputs[i];
+  const gr_arg *arg = &job->call->args[i];
+  int64_t offset = gr_steps_offset(s, input, at->plane, at->row, at->column);
+  *seen = *arg;
+  *walked = *input;
+  walked->arg = seen;
+  if (arg->dtype == GR_F32) {
+    seen->addr = (uintptr_t)((const float *)gr_ptr(arg) + offset);
+    return;
+  }
+  const uint8_t *from = (const uint8_t *)gr_ptr(arg) + offset;
+  gr_grid grid = gr_map_grid(job, i);
+  int64_t columns = input->column ? at->columns : 1, rows = input->row ? at->rows : 1;
+  if (input->row == columns) {
+    gr_from_grid(&grid, from, to, rows * columns);
+  } else {
+    for (int64_t r = 0; r < rows; r++) gr_from_grid(&grid, from + r * input->row, to + r * columns, columns);
+  }
+  walked->row = input->row ? columns : 0;
+  seen->addr = (uintptr_t)to;
+}
+
+static void gr_map_strip(const gr_map_job *job, const GR_STEPS(place) *at) {
+  _Alignas(64) float in[GR_STEPS_ARGS][GR_STEPS_STRIP], made[GR_STEPS_STRIP];
+  gr_arg seen[GR_STEPS_ARGS];
+  const gr_call *call = job->call;
+  int32_t inputs = call->nargs - 1;
+  gr_steps steps = job->plain.steps;
+  steps.planes = 0;
+  for (int32_t i = 0; i < inputs; i++) gr_map_input(job, i, at, &seen[i], &steps.inputs[i], in[i]);
+  GR_STEPS(block)(&steps, 0, 0, 0, at->rows, at->columns, NULL, 0, made, at->columns);
+  const gr_arg *out = &call->args[inputs];
+  int64_t first = (at->plane * job->plain.rows + at->row) * job->plain.columns + at->column;
+  gr_grid grid = gr_map_grid(job, inputs);
+  for (int64_t r = 0; r < at->rows; r++, first += job->plain.columns) {
+    const float *row = made + r * at->columns;
+    if (out->dtype == GR_F32) memcpy((float *)gr_ptr(out) + first, row, (size_t)at->columns * 4);
+    else gr_to_grid(&grid, row, (uint8_t *)gr_ptr(out) + first, at->columns);
+  }
+}
+
+/* Pieces first .. last-1. */
+static int32_t gr_map_pieces(void *ctx, int64_t first, int64_t last) {
+  const gr_map_job *job = ctx;
+  const GR_FN(fused_job) *p = &job->plain;
+  for (int64_t i = first; i < last; i++) {
+    GR_STEPS(place) at = {.plane = i / (p->down * p->across), .row = i / p->across % p->down * p->height,
+                          .column = i % p->across * p->width};
+    at.rows = gr_min(p->height, p->rows - at.row);
+    at.columns = gr_min(p->width, p->columns - at.column);
+    gr_map_strip(job, &at);
+  }
+  return GR_OK;
+}
+
+/* gr-kernel: cpu/quantized_map : f32 */
+static inline int32_t gr_cpu_quantized_map__f32(const gr_call *call) {
+  const gr_arg *out = &call->args[call->nargs - 1];
+  if (gr_size(out) == 0) return GR_OK;
+  int32_t column = GR_FN(fused_group)(call, out->ndim), row = GR_FN(fused_group)(call, column);
+  gr_map_job job = {.plain = {.rows = gr_span(out, row, column), .columns = gr_span(out, column, out->ndim)},
+                    .call = call, .grids = call->attrs};
+  GR_FN(fused_job) *p = &job.plain;
+  gr_steps_open(&p->steps, call, call->attrs + 2 * call->nargs, row, column);
+  p->width = gr_min(p->columns, GR_STEPS_STRIP);
+  p->height = gr_min(p->rows, gr_max(1, GR_STEPS_STRIP / p->width));
+  p->down = gr_ceil_div(p->rows, p->height);
+  p->across = gr_ceil_div(p->columns, p->width);
+  int64_t cost = p->height * p->width * (p->steps.count + 2);
+  return gr_parallel(call->env, gr_span(out, 0, row) * p->down * p->across, gr_ceil_div(GR_GRAIN, cost), gr_map_pieces,
+                     &job);
+}
+#endif
 #undef GR_STEPS

@@ -1,5 +1,5 @@
 /* pool.h: max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d over NCHW. Template over floats (maxima:
- * int32 too).
+ * int32, int8 and uint8 too).
  *
  * Attribute words: graph_runtime/ir/ops/pool.py. Averages are summed in double.
  *
@@ -79,7 +79,7 @@ static int32_t GR_FN(max_planes)(void *ctx, int64_t first, int64_t last) {
   return GR_FN(pool_planes)(ctx, first, last, 0);
 }
 
-/* gr-kernel: cpu/max_pool2d : f32 f64 f16 bf16 i32 */
+/* gr-kernel: cpu/max_pool2d : f32 f64 f16 bf16 i32 i8 u8 */
 static inline int32_t GR_BODY(max_pool2d)(const gr_call *call) {
   return GR_FN(pool_run)(call, call->attrs, GR_FN(max_planes));
 }

@@ -11,6 +11,7 @@
  * GR_ISA_MASKED             defined where loads and stores of a part of a vector cost no more than of all of it: then
  *   GR_ISA_FIRST(n)         the mask of the first n lanes, all of them for more
  *   GR_ISA_LOAD_SOME(from, mask), GR_ISA_STORE_SOME(to, x, mask)   zeros in the other lanes; nothing there is touched
+ * GR_ISA_DOT_SHORTS(x, y)   maybe: the products of both 16 bits of each lane, added; bytes.h has a plain form
  * GR_V, GR_VI               vectors of floats and of int32, at any address that a float may have
  * GR_ALWAYS                 a function that is inlined whatever its size
  */

@@ -6,6 +6,7 @@
 #undef GR_ISA_EVERY
 #undef GR_ISA_FUSED
 #undef GR_ISA_LOOK_UP
+#undef GR_ISA_DOT_SHORTS
 #undef GR_ISA_MAX
 #undef GR_ISA_MIN
 #undef GR_ISA_MASKED

@@ -14,9 +14,16 @@ from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .contrib import CONTRIB
 from .gather import taken
-from .linear import matmul
 from .packed import centred_rows
-from .quantize import _along, _centred, _dequantize, _dynamic_grid, _quantize, _quantized
+from .quantize import (
+    _centred,
+    _dequantize,
+    _dynamic_grid,
+    _quantize,
+    from_grid,
+    on_grid,
+    product_of_integers,
+)
 from .reduce import softmax
 
 converter("QuantizeLinear", domain=CONTRIB, limits="to integers of 4 to 16 bits and int32")(_quantize)
@@ -25,15 +32,11 @@ converter("DequantizeLinear", domain=CONTRIB, limits="of integers of 4 to 32 bit
 
 def _real(ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, axis: int = 0) -> TapeValue:
     """float32 (x - zero) * scale."""
-    wide = ctx.cast(x, "float32")
-    if zero is not None:
-        wide = ctx.op("subtract", wide, ctx.cast(_along(ctx, zero, x, axis, 0), "float32"))
-    return ctx.op("multiply", wide, _along(ctx, scale, x, axis, 0))
+    return from_grid(ctx, x, scale, zero, axis)
 
 
 def _on_grid(ctx: Context, y: TapeValue, scale: TapeValue, zero: TapeValue | None, dtype: str) -> TapeValue:
-    flat = None if zero is None else _along(ctx, zero, y, 0, 0)
-    return _quantized(ctx, y, _along(ctx, scale, y, 0, 0), flat, dtype)
+    return on_grid(ctx, y, scale, zero, dtype)
 
 
 def _of_one(ctx: Context, compute: Callable[[TapeValue], TapeValue]) -> Results:
@@ -114,14 +117,14 @@ def _scaled(
 
 @converter("MatMulIntegerToFloat", domain=CONTRIB)
 def _matmul_to_float(ctx: Context) -> Results:
-    a, b = _centred(ctx, ctx.input(0), ctx.optional(4), -2), _centred(ctx, ctx.input(1), ctx.optional(5), -1)
-    return _scaled(ctx, matmul(ctx, a, b), ctx.input(2), ctx.input(3), ctx.optional(6))
+    product = product_of_integers(ctx, ctx.input(0), ctx.optional(4), ctx.input(1), ctx.optional(5))
+    return _scaled(ctx, product, ctx.input(2), ctx.input(3), ctx.optional(6))
 
 
 @converter("DynamicQuantizeMatMul", domain=CONTRIB)
 def _dynamic_matmul(ctx: Context) -> Results:
     a, a_scale, a_zero = _dynamic_grid(ctx, ctx.input(0))
-    product = matmul(ctx, _centred(ctx, a, a_zero), _centred(ctx, ctx.input(1), ctx.optional(3), -1))
+    product = product_of_integers(ctx, a, a_zero, ctx.input(1), ctx.optional(3))
     return _scaled(ctx, product, a_scale, ctx.input(2), ctx.optional(4))
 
 

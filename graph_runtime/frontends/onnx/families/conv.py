@@ -52,19 +52,28 @@ def kernel_shape(ctx: Context, x: TapeValue, w: TapeValue) -> list[int]:
     return kernel
 
 
-def convolve(ctx: Context, x: TapeValue, w: TapeValue, bias: TapeValue | None) -> TapeValue:
+def convolve(
+    ctx: Context,
+    x: TapeValue,
+    w: TapeValue,
+    bias: TapeValue | None,
+    op: str = "",
+    *more: TapeValue,
+    **attrs: Any,
+) -> TapeValue:
     """Conv with the node's attributes. One dimension is two, the first of size 1; pads that no kernel takes
-    are padded first."""
+    are padded first. ``op``, ``more``, ``attrs``: another op of two dimensions, its inputs behind the
+    weight, and its own attributes."""
     rank, kernel = x.rank - 2, kernel_shape(ctx, x, w)
     strides, dilations = spatial(ctx, "strides", rank), spatial(ctx, "dilations", rank)
     pads, group = same_pads(ctx, x.shape[2:], kernel, strides, dilations), ctx.attr("group", 1)
-    extra = () if bias is None else (bias,)
+    extra = (*more, *(() if bias is None else (bias,)))
     if rank == 1:
         x = ctx.reshape(x, (*x.shape[:2], 1, x.shape[2]))
         w = ctx.reshape(w, (*w.shape[:2], 1, w.shape[2]))
         strides, dilations, pads = [1, *strides], [1, *dilations], [0, pads[0], 0, pads[1]]
     made = ctx.op(
-        "conv3d" if rank == 3 else "conv2d",
+        op or ("conv3d" if rank == 3 else "conv2d"),
         x,
         w,
         *extra,
@@ -72,6 +81,7 @@ def convolve(ctx: Context, x: TapeValue, w: TapeValue, bias: TapeValue | None) -
         dilations=dilations,
         pads=pads,
         group=group,
+        **attrs,
     )
     return made if rank != 1 else ctx.reshape(made, (*made.shape[:2], made.shape[3]))
 

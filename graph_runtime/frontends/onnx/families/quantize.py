@@ -36,6 +36,34 @@ def _along(ctx: Context, param: TapeValue, x: TapeValue, axis: int, block: int) 
     return ctx.slice(wide, axis, 0, x.shape[axis])
 
 
+def _one_or_along(ctx: Context, param: TapeValue) -> TapeValue:
+    """A scale or a zero point of quantize and dequantize."""
+    return ctx.reshape(param, ()) if param.type.size == 1 else param
+
+
+def on_grid(
+    ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, dtype: str, axis: int = 0
+) -> TapeValue:
+    """x, float32 or float64, on a grid of integers of a graph's own dtypes; a zero point that is absent is
+    0."""
+    if dtype not in _GRID:
+        ctx.fail(f"{dtype} is no grid that is supported")
+    scale = _one_or_along(ctx, ctx.cast(scale, x.dtype))
+    if zero is None:
+        zero = ctx.const(np.zeros(scale.shape, dtypes.to_numpy(dtype)))
+    return ctx.op("quantize", x, scale, _one_or_along(ctx, zero), axis=axis)
+
+
+def from_grid(
+    ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None, axis: int = 0
+) -> TapeValue:
+    """Integers of a grid as float32; a zero point that is absent is 0."""
+    scale = _one_or_along(ctx, ctx.cast(scale, "float32"))
+    if zero is None:
+        zero = ctx.const(np.zeros(scale.shape, dtypes.to_numpy(x.dtype)))
+    return ctx.op("dequantize", x, scale, _one_or_along(ctx, zero), axis=axis)
+
+
 def _quantized(
     ctx: Context,
     x: TapeValue,
@@ -90,6 +118,8 @@ def _quantize(ctx: Context) -> Results:
         ctx.fail("strings are no grid")
     axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
     x, scale = (ctx.cast(v, "float32" if precision in NARROW_FLOATS else precision) for v in (x, scale))
+    if element is None and not block:
+        return on_grid(ctx, x, scale, zero, dtype, axis)
     scale = _along(ctx, scale, x, axis, block)
     zero = _zero(ctx, zero)
     zero = None if zero is None else _along(ctx, zero, x, axis, block)
@@ -113,6 +143,9 @@ def _dequantize(ctx: Context) -> Results:
     _look_at_scale(ctx, scale)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
     dtype = DTYPES.get(ctx.attr("output_dtype", 0), scale.dtype)
+    if x.element is None and x.dtype in _GRID and not block:
+        axis = ctx.axis(axis, x.rank) if scale.type.size > 1 else 0
+        return ctx.cast(from_grid(ctx, x, scale, zero, axis), dtype)
     x, zero = decoded(ctx, x), _zero(ctx, zero)
     if x.dtype not in (*_GRID, "float32"):
         ctx.fail(f"{x.dtype} is no grid that is supported")
@@ -150,7 +183,7 @@ def _dynamic_grid(ctx: Context, x: TapeValue) -> tuple[TapeValue, TapeValue, Tap
     scale = ctx.op("divide", ctx.op("subtract", high, low), ctx.scalar(255, x))
     point = ctx.op("round", ctx.op("divide", ctx.op("subtract", zero, low), scale))
     point = ctx.cast(point, "uint8")
-    return _quantized(ctx, x, scale, point, "uint8"), scale, point
+    return on_grid(ctx, x, scale, point, "uint8"), scale, point
 
 
 # ---------------------------------------------------------------- products
@@ -169,16 +202,49 @@ def _centred(ctx: Context, x: TapeValue, zero: TapeValue | None, axis: int | Non
     return ctx.op("subtract", wide, zero)
 
 
+def _is_one(zero: TapeValue | None) -> bool:
+    return zero is None or zero.type.size == 1
+
+
+def _numbers(ctx: Context, w: TapeValue, zero: TapeValue | None, axis: int) -> TapeValue:
+    """int16 w - zero point, of bytes; of one zero point each index of an axis where there are several."""
+    wide = ctx.cast(w, "int16")
+    if zero is None:
+        return wide
+    zero = ctx.cast(zero, "int16")
+    shape = () if zero.type.size == 1 else (zero.shape[0], *(1,) * (w.rank - axis % w.rank - 1))
+    return ctx.op("subtract", wide, ctx.reshape(zero, shape))
+
+
+def _point(ctx: Context, x: TapeValue, zero: TapeValue | None) -> TapeValue:
+    """The zero point of x as one number of its dtype."""
+    if zero is None:
+        return ctx.const(np.zeros((), dtypes.to_numpy(x.dtype)))
+    return ctx.reshape(zero, ())
+
+
+def product_of_integers(
+    ctx: Context, a: TapeValue, a_zero: TapeValue | None, b: TapeValue, b_zero: TapeValue | None
+) -> TapeValue:
+    """int32 (a - its zero point) (b - its zero point)."""
+    if b.constant is not None and b.rank == 2 and a.rank >= 1 and _is_one(a_zero):
+        w = ctx.transpose(_numbers(ctx, b, b_zero, -1), [1, 0])
+        return ctx.op("quantized_dense", a, w, _point(ctx, a, a_zero), to="int32")
+    return matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
+
+
 @converter("MatMulInteger")
 def _matmul_integer(ctx: Context) -> Results:
-    a, b = ctx.input(0), ctx.input(1)
-    return matmul(ctx, _centred(ctx, a, ctx.optional(2), -2), _centred(ctx, b, ctx.optional(3), -1))
+    return product_of_integers(ctx, ctx.input(0), ctx.optional(2), ctx.input(1), ctx.optional(3))
 
 
 @converter("ConvInteger", limits="1 and 2 spatial dimensions")
 def _conv_integer(ctx: Context) -> Results:
-    x = _centred(ctx, ctx.input(0), ctx.optional(2))
-    return convolve(ctx, x, _centred(ctx, ctx.input(1), ctx.optional(3), 0), None)
+    x, w, x_zero, w_zero = ctx.input(0), ctx.input(1), ctx.optional(2), ctx.optional(3)
+    if w.constant is not None and x.rank == 4 and _is_one(x_zero):
+        numbers, point = _numbers(ctx, w, w_zero, 0), _point(ctx, x, x_zero)
+        return convolve(ctx, x, numbers, None, "quantized_conv2d", point, to="int32")
+    return convolve(ctx, _centred(ctx, x, x_zero), _centred(ctx, w, w_zero, 0), None)
 
 
 def _requantized(
@@ -193,6 +259,11 @@ def _requantized(
 @converter("QLinearMatMul")
 def _qlinear_matmul(ctx: Context) -> Results:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (ctx.input(i) for i in range(8))
+    one = all(v.type.size == 1 for v in (a_scale, a_zero, y_scale, y_zero))
+    if b.constant is not None and b.rank == 2 and one:
+        w = from_grid(ctx, b, b_scale, b_zero, 1)
+        product = matmul(ctx, from_grid(ctx, a, a_scale, a_zero), w)
+        return on_grid(ctx, product, y_scale, y_zero, y_zero.dtype)
     product = matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
     a_scale = _scale(ctx, a_scale, -2)
     scale = ctx.op("divide", ctx.op("multiply", a_scale, _scale(ctx, b_scale, -1)), _scale(ctx, y_scale, -2))
@@ -210,6 +281,15 @@ def _scale(ctx: Context, value: TapeValue, axis: int) -> TapeValue:
 @converter("QLinearConv", limits="1 and 2 spatial dimensions")
 def _qlinear_conv(ctx: Context) -> Results:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (ctx.input(i) for i in range(8))
+    if w.constant is not None and x.rank == 4 and ctx.attr("group", 1) in (1, w.shape[0]):
+        bias = ctx.optional(8)
+        if bias is not None:
+            scales = ctx.op("multiply", ctx.reshape(x_scale, ()), _one_or_along(ctx, w_scale))
+            bias = from_grid(
+                ctx, bias, ctx.expand(scales, bias.shape), ctx.expand(ctx.scalar(0, bias), bias.shape)
+            )
+        product = convolve(ctx, from_grid(ctx, x, x_scale, x_zero), from_grid(ctx, w, w_scale, w_zero), bias)
+        return on_grid(ctx, product, y_scale, y_zero, y_zero.dtype)
     product = convolve(ctx, _centred(ctx, x, x_zero), _centred(ctx, w, w_zero, 0), ctx.optional(8))
     x_scale, y_scale, y_zero = (_scale(ctx, v, 0) for v in (x_scale, y_scale, y_zero))
     w_scale = ctx.cast(w_scale, "float64")

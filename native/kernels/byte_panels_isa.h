@@ -1,0 +1,225 @@
+/* byte_panels_isa.h: byte_panels.h for one instruction set; included once for each, and by byte_panels.h only.
+ *
+ * A register tile is up to GR_ISA_ROWS rows of two vectors of GR_ISA_LANES sums.
+ *
+ * defines: GR_ISA(gr_bytes_block), GR_ISA(gr_bytes_store)
+ */
+#define GR_WIDTH (2 * GR_ISA_LANES)    /* columns of a tile */
+#define GR_LINE (GR_BYTES_HALVES * GR_BYTES_DEPTH + 64) /* bytes from row to row of a block of A */
+
+/* ---------------------------------------------------------------- sums to results */
+
+/* The sums of GR_ISA_LANES columns from ``column`` on become ``columns`` elements at ``to``; int32 and float32. */
+GR_ALWAYS void GR_ISA(gr_bytes_words_out)(const gr_requant *s, GR_VI sum, int64_t column, int64_t columns, void *to) {
+  GR_VI made = sum;
+  if (s->dtype == GR_F32) {
+    GR_V x = __builtin_convertvector(sum, GR_V) * *(const GR_V *)(s->scale + column);
+    if (s->bias && columns >= GR_ISA_LANES) x += *(const GR_V *)(s->bias + column);
+    for (int64_t j = 0; s->bias && columns < GR_ISA_LANES && j < columns; ++j) x[j] += s->bias[column + j];
+    made = (GR_VI)x;
+  }
+  if (columns >= GR_ISA_LANES) *(GR_VI *)to = made;
+  else memcpy(to, &made, (size_t)columns * 4);
+}
+
+/* The same of bytes; scale, least and most as vectors. */
+GR_ALWAYS void GR_ISA(gr_bytes_out)(GR_VI sum, GR_V scale, GR_V least, GR_V most, int32_t zero, int64_t columns,
+                                    uint8_t *to) {
+  GR_V x = __builtin_convertvector(sum, GR_V) * scale;
+  x = GR_ISA_MAX(x, least);            /* a NaN is the least */
+  x = GR_ISA_MIN(x, most);
+  x += 12582912.0f;                    /* 1.5 * 2^23: what is left is an integer in the low bits, ties to even */
+  sum = (GR_VI)x + (zero - 0x4b400000);
+  GR_BYTES made = __builtin_convertvector((GR_ISA(gr_bytes_words))sum, GR_BYTES);
+  if (columns >= GR_ISA_LANES) *(GR_BYTES *)to = made;
+  else memcpy(to, &made, (size_t)columns);
+}
+
+/* The sums of ``rows`` rows, sums[row * sums_row], become elements at to + row * to_row bytes. row_sums: NULL, or of
+ * each row of A, for the shifts. */
+GR_ALWAYS void GR_ISA(gr_bytes_store)(const gr_requant *s, const int32_t *shift, const int32_t *row_sums,
+                                      const int32_t *sums, int64_t sums_row, int64_t rows, int64_t column,
+                                      int64_t columns, uint8_t *to, int64_t to_row) {
+  typedef GR_ISA(gr_bytes_words) words;
+  GR_V scale = *(const GR_V *)(s->scale + column), least = GR_ISA_SPLAT(s->least), most = GR_ISA_SPLAT(s->most);
+  words offset = *(const words *)(s->offset + column);
+  int bytes = s->dtype != GR_F32 && s->dtype != GR_I32;
+  for (int64_t i = 0; i < rows; ++i, sums += sums_row, to += to_row) {
+    words sum = *(const words *)sums + offset;
+    if (shift) sum -= *(const words *)(shift + column) * (uint32_t)row_sums[i];
+    if (bytes) GR_ISA(gr_bytes_out)((GR_VI)sum, scale, least, most, s->zero, columns, to);
+    else GR_ISA(gr_bytes_words_out)(s, (GR_VI)sum, column, columns, to);
+  }
+}
+
+/* ---------------------------------------------------------------- a register tile */
+
+typedef struct GR_ISA(gr_bytes_tile) {
+  const uint8_t *a;                    /* units of 4 GR_BYTES_HALVES bytes */
+  int64_t a_row, units;
+  const uint8_t *b;
+  int32_t *sums;                       /* [rows][GR_BYTES_PANEL * GR_BYTES_GROUP]: of k before, and for k behind */
+  int first, last;                     /* parts of k */
+  const int32_t *row_sums;             /* NULL, or of each row of A, for the shifts */
+  int64_t row, column;
+} GR_ISA(gr_bytes_tile);
+
+#define GR_SUMS_ROW (GR_BYTES_PANEL * GR_BYTES_GROUP)
+
+static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_bytes_finish)(const gr_bytes *p,
+                                                                            const GR_ISA(gr_bytes_tile) *t, int rows) {
+  int64_t size = p->made.dtype == GR_F32 || p->made.dtype == GR_I32 ? 4 : 1;
+  for (int64_t v = 0; v < GR_WIDTH; v += GR_ISA_LANES) {
+    int64_t column = t->column + v;
+    if (column >= p->n) break;
+    GR_ISA(gr_bytes_store)(&p->made, p->shift, t->row_sums, t->sums + v, GR_SUMS_ROW, rows, column, p->n - column,
+                           (uint8_t *)p->c + (t->row * p->c_row + column) * size, p->c_row * size);
+  }
+}
+
+GR_ALWAYS void GR_ISA(gr_bytes_multiply)(const GR_ISA(gr_bytes_tile) *t, int rows, int vectors) {
+  GR_VI acc[GR_ISA_ROWS * 2], zero = {0};
+  const uint8_t *a = t->a, *b = t->b;
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v)
+      acc[i * 2 + v] =
+          t->first ? zero : *(const GR_VI *)(t->sums + i * GR_SUMS_ROW + v * GR_ISA_LANES);
+  }
+  for (int64_t u = t->units; u > 0; --u, a += 4 * GR_BYTES_HALVES, b += 4 * GR_BYTES_PANEL) {
+    __builtin_prefetch(b + 24 * 4 * GR_BYTES_PANEL);
+    __builtin_prefetch(b + 24 * 4 * GR_BYTES_PANEL + 64);
+#pragma GCC unroll 2
+    for (int half = 0; half < GR_BYTES_HALVES; ++half) {
+      GR_VI in[2];
+#pragma GCC unroll 2
+      for (int v = 0; v < vectors; ++v) in[v] = GR_BYTES_LOAD(b + 4 * v * GR_ISA_LANES, half);
+#pragma GCC unroll 16
+      for (int i = 0; i < rows; ++i) {
+        int32_t x;
+        memcpy(&x, a + i * t->a_row + 4 * half, 4);
+        GR_VI all = GR_ISA_SPLAT(x);
+#pragma GCC unroll 2
+        for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_BYTES_TERM(all, in[v], acc[i * 2 + v]);
+      }
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+#pragma GCC unroll 2
+    for (int v = 0; v < vectors; ++v) *(GR_VI *)(t->sums + i * GR_SUMS_ROW + v * GR_ISA_LANES) = acc[i * 2 + v];
+  }
+}
+
+#define GR_TILE(rows)                                                       \
+  case rows:                                                                \
+    if (vectors == 2) GR_ISA(gr_bytes_multiply)(t, rows, 2);             \
+    else GR_ISA(gr_bytes_multiply)(t, rows, 1);                          \
+    break;
+
+static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_bytes_rows)(const GR_ISA(gr_bytes_tile) *t,
+                                                                          int rows, int vectors) {
+  switch (rows) {
+    GR_TILE(1)
+    GR_TILE(2)
+    GR_TILE(3)
+    GR_TILE(4)
+#if GR_ISA_ROWS > 4
+    GR_TILE(5)
+    GR_TILE(6)
+#endif
+#if GR_ISA_ROWS > 6
+    GR_TILE(7)
+    GR_TILE(8)
+    GR_TILE(9)
+    GR_TILE(10)
+    GR_TILE(11)
+    GR_TILE(12)
+    GR_TILE(13)
+    GR_TILE(14)
+#endif
+  }
+}
+#undef GR_TILE
+
+/* ---------------------------------------------------------------- rows of A */
+
+/* ``depth`` bytes as they were gathered become what tiles read, in place: turned, padded to whole units, and where
+ * halves are multiplied apart the even and the odd bytes of each unit as 16 bits, which were gathered behind. Returns
+ * their sum. */
+GR_ALWAYS int32_t GR_ISA(gr_bytes_ready)(uint8_t *row, int64_t depth, uint8_t flip, int wanted) {
+  uint8_t *bytes = row + (GR_BYTES_HALVES - 1) * GR_BYTES_DEPTH;
+  int32_t sum = 0;
+  if (flip)
+    for (int64_t i = 0; i < depth; ++i) bytes[i] ^= 0x80;
+  for (int64_t i = depth; i % 4; ++i) bytes[i] = 0;
+  for (int64_t i = 0; wanted && i < depth; ++i) sum += bytes[i];
+#if GR_BYTES_HALVES == 2
+  for (int64_t i = 0; i < depth; i += 4) {
+    uint32_t all, halves[2];
+    memcpy(&all, bytes + i, 4);
+    halves[0] = all & 0x00ff00ff;
+    halves[1] = all >> 8 & 0x00ff00ff;
+    memcpy(row + 2 * i, halves, 8);
+  }
+#endif
+  return sum;
+}
+
+/* Panels panel .. panel_end-1 of rows, of k from ``first`` on. */
+GR_ALWAYS void GR_ISA(gr_bytes_strip)(const gr_bytes *p, GR_ISA(gr_bytes_tile) t, int64_t rows, int64_t first,
+                                      int64_t panel, int64_t panel_end, int32_t *sums) {
+  for (int64_t at = panel; at < panel_end; ++at) {
+    for (int64_t half = 0; half < GR_BYTES_PANEL; half += GR_WIDTH) {
+      t.column = at * GR_BYTES_PANEL + half;
+      if (t.column >= p->n) break;
+      t.b = p->b + at * gr_bytes_panel(p->k) + (first / 4 * GR_BYTES_PANEL + half) * 4;
+      t.sums = sums + (at - panel) % GR_BYTES_GROUP * GR_BYTES_PANEL + half;
+      GR_ISA(gr_bytes_rows)(&t, (int)rows, p->n - t.column > GR_ISA_LANES ? 2 : 1);
+      if (t.last) GR_ISA(gr_bytes_finish)(p, &t, (int)rows);
+    }
+  }
+}
+
+static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_bytes_block)(const gr_bytes *p, int64_t row,
+                                                                           int64_t row_end, int64_t panel,
+                                                                           int64_t panel_end) {
+  _Alignas(64) uint8_t a[GR_ISA_ROWS * GR_LINE];
+  _Alignas(64) int32_t sums[GR_ISA_ROWS * GR_SUMS_ROW];
+  int32_t row_sums[GR_ISA_ROWS];
+  int whole = p->k <= GR_BYTES_DEPTH;  /* all of k at once: no sum waits, and all panels are one group */
+  int in_place = GR_BYTES_HALVES == 1 && !p->gather && !p->flip && p->k % 4 == 0 && !p->shift;
+  int64_t group = gr_max(1, GR_BYTES_CACHED / gr_bytes_panel(p->k));
+  if (!whole) group = gr_min(group, GR_BYTES_GROUP);
+  for (int64_t from = panel; from < panel_end; from += group) {
+    int64_t to = gr_min(panel_end, from + group), column = from * GR_BYTES_PANEL;
+    for (int64_t top = row; top < row_end; top += GR_ISA_ROWS) {
+      int64_t rows = gr_min(GR_ISA_ROWS, row_end - top), first = 0;
+      memset(row_sums, 0, sizeof row_sums);
+      do {
+        int64_t depth = gr_min(GR_BYTES_DEPTH, p->k - first);
+        GR_ISA(gr_bytes_tile) t = {.a = a, .a_row = GR_LINE, .units = gr_bytes_units(depth), .first = first == 0,
+                                   .last = first + depth == p->k, .row_sums = row_sums, .row = top};
+        if (in_place) {
+          t.a = p->a + top * p->a_row + first;
+          t.a_row = p->a_row;
+        } else {
+          uint8_t *behind = a + (GR_BYTES_HALVES - 1) * GR_BYTES_DEPTH;
+          (p->gather ? p->gather : gr_gather_bytes)(p, top, rows, first, first + depth, behind, GR_LINE);
+          for (int64_t i = 0; i < rows; ++i)
+            row_sums[i] += GR_ISA(gr_bytes_ready)(a + i * GR_LINE, depth, p->flip, p->shift != NULL);
+        }
+        GR_ISA(gr_bytes_strip)(p, t, rows, first, from, to, sums);
+        first += depth;
+      } while (first < p->k);
+      if (p->after) p->after(p, top, rows, column, gr_min(p->n, to * GR_BYTES_PANEL) - column);
+    }
+  }
+}
+
+#undef GR_WIDTH
+#undef GR_LINE
+#undef GR_SUMS_ROW
+#undef GR_ISA_ROWS
+#include "isa/end_bytes.h"

@@ -1,0 +1,10 @@
+/* end_bytes.h: what bytes.h and the header before it define, no longer. */
+#undef GR_BYTES
+#undef GR_BYTES_HALVES
+#undef GR_BYTES_LOAD
+#undef GR_BYTES_TERM
+#undef GR_BYTES_DOT
+#undef GR_BYTES_HALF
+#undef GR_BYTES_LOW
+#undef GR_ISA_DOTS
+#include "isa/end.h"
