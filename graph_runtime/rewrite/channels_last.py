@@ -21,8 +21,8 @@ from ..ir.ops.targets import by_tiles, panel_columns
 from .matching import only_reader
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
+from .pack_bytes import packed_bytes_convolution
 from .pack_weights import is_host, packed_convolution, without_defaults
-from .quantized import packed_bytes_convolution
 
 __all__ = ["channels_last"]
 

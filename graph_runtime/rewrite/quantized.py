@@ -26,19 +26,20 @@ from ..ir.documents.draft import op_call
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry, steps
-from ..ir.ops.byte_panels import MOST_K, bytes_type, depthwise_k, pack_bytes, pack_convolution
+from ..ir.ops.byte_panels import MOST_K
 from ..ir.ops.quantized import table_of
-from ..ir.ops.quantized_products import BYTES, is_depthwise, panels_fit
+from ..ir.ops.quantized_products import BYTES, panels_fit
 from ..ir.ops.shape import exactly
 from .folding import folded
 from .groups import is_step
 from .matching import only_reader, other
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
+from .pack_bytes import integer_dense
 from .pack_weights import is_host, without_defaults
 from .values import supports
 
-__all__ = ["integer_dense", "packed_bytes_convolution", "quantized_graphs", "scaled_integers"]
+__all__ = ["quantized_graphs", "scaled_integers"]
 
 _MOVES = (
     *(
@@ -475,42 +476,3 @@ def _bounds(node: NetNode, grid: _Grid) -> tuple[int, int] | None:
         least, most = (int(n) for n in grid.nearest(ends))
         low, high = min(max(low, least), most), max(min(high, most), least)
     return low, high
-
-
-def integer_dense(
-    net: Net, node: NetNode, values: list[NetValue], origins: Any = (), **attrs: Any
-) -> NetValue:
-    """quantized_dense in front of ``node``: x, its weight int16 [n, k] (a constant), zero point, and what
-    follows."""
-    x, weight, *rest = values
-    constant, (n, k) = weight.constant, weight.shape
-    assert constant is not None, f"{weight.name} is no constant"
-    made = Constant.derived(
-        bytes_type(n, k),
-        pack_bytes,
-        constant,
-        source=f"panels of {constant.source}",
-        recipe=("pack_bytes",),
-    )
-    panels = net.constant(made, f"{weight.name}.panels")
-    panels.device = node.device
-    return net.add("quantized_dense", [x, panels, *rest], before=node, origins=origins, packed=n, **attrs)
-
-
-def packed_bytes_convolution(net: Net, node: NetNode) -> NetValue:
-    """The constant weight of a quantized_conv2d NCHW in panels, as a constant beside ``node``."""
-    weight = node.inputs[1]
-    constant, (o, channels, kh, kw) = weight.constant, weight.shape
-    assert constant is not None, f"{weight.name} is no constant"
-    depthwise = is_depthwise(weight.shape, node.attrs["group"])
-    k = depthwise_k((kh, kw)) if depthwise else channels * kh * kw
-    made = Constant.derived(
-        bytes_type(o, k),
-        partial(pack_convolution, depthwise=depthwise),
-        constant,
-        source=f"panels of {constant.source}",
-        recipe=("pack_convolution", depthwise),
-    )
-    value = net.constant(made, f"{weight.name}.panels")
-    value.device = node.device
-    return value
