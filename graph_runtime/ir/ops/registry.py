@@ -134,11 +134,11 @@ class Op:
     result shows, cut to what the dtype has; None for any other op.
     ``sums``: its result is a sum of products; where that cancels, errors are small against what was summed.
     ``gathers``: it reads no more of input 0 than it makes. ``by_index``: an index out of range is refused.
-    ``late``: of constants it stays a node while a host may yet read them as they are (dequantize).
     ``moves``: its inputs that are no elements which it moves; None: it computes. ``equality``: it compares.
+    ``late``: of constants it stays a node, which hosts may read as they are.
     ``walk``: which pages its tt body moves, by a name of simulation/walks; "": the op's own.
-    ``step``: its code as a step of a program (steps.py), 0: it cannot be one; ``counts``: as a step it takes
-    integers, too. ``promotes``: where integers are accepted for it (numpy, torch), they become floats.
+    ``step``: its code as a step (steps.py), 0: it cannot be one; ``counts``: it takes integers.
+    ``promotes``: where integers are accepted for it (numpy, torch), they become floats.
     ``onnx``: {ONNX op: {ONNX's attribute: this op's}}, the defaults being the same.
     ``numpy``, ``torch``: functions, elementwise, and aten operations of inputs alone that it is, by name.
     ``ttnn``: {function of ttnn: {its argument: this op's attribute}}, results having the first input's dtype.
@@ -318,10 +318,8 @@ def provide(
 
 def register(op: Op) -> Op:
     """Add an op to the table (also from outside this package). A name can be taken once."""
-    if _loading:
-        _own.setdefault(op.name)
-    else:
-        get(op.name)  # from outside: this package's come first
+    # from outside: this package's come first
+    _own.setdefault(op.name) if _loading else get(op.name)
     if op.name in _OPS or op.name in _aliases:
         raise UnsupportedOpError(f"op {op.name} is registered twice", op=op.name)
     _OPS[op.name] = op
