@@ -17,7 +17,8 @@ from ..base.machine.descriptors import Descriptor
 from ..base.machine.layout import Layout, pages, unit_bytes, unit_places
 from ..ir.graph import COPY, TensorType
 from ..ir.ops import registry
-from ..ir.ops.numerics import Numerics, tail
+from ..ir.ops.numerics import Numerics
+from ..ir.ops.select import numeric_words
 from ..plan.types import Plan
 from .walks import walk_of
 from .walks.args import KernelArg, KernelCall, Moves, Times
@@ -68,9 +69,8 @@ def _moves(plan: Plan, nid: int, reads: list[int], indices: np.ndarray | None) -
     view, op = graph.node(nid), registry.require(func.op or "")
     args = [KernelArg(plan.layout(e), graph.entry_type(e).shape) for e in (*reads, *made)]
     words = tuple(op.words(view.input_types, view.output_types, func.attrs)) if op.words else ()
-    if op.bodies["tt"].numerics:
-        named = plan.numerics[plan.did[nid]] if plan.numerics else Numerics()
-        words += tail(Numerics.of(func.attrs).over(named), _model(plan, nid))
+    named = plan.numerics[plan.did[nid]] if plan.numerics else Numerics()
+    words += numeric_words(op, func.attrs, "tt", named, _model(plan, nid))
     in_place = bool(reads) and int(plan.sid[reads[0]]) == int(plan.sid[out])
     first = len(reads) + 1
     cores = math.prod(device.descriptor.grid)

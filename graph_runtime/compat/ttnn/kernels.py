@@ -12,15 +12,20 @@ from ...base.machine.devices import Device
 from ...base.machine.layout import DRAM, TILE
 from ...base.machine.layout import Layout as Placed
 from ...ir.graph import TensorType
+from ...ir.ops import registry
+from ...ir.ops.numerics import NUMERICS
 from ...run.single.apply import Refused, apply
 from ...run.single.operands import on_device
 from ...run.tensors.spec import spec_of
 from ...run.tensors.tensor import Tensor
 from ...run.tensors.transfers import copy_into, duplicate
 from .errors import Unsupported
+from .settings import SETTINGS
 
 __all__ = [
     "WIDE",
+    "as_on_a_card",
+    "between",
     "captured",
     "constant",
     "convert",
@@ -49,6 +54,18 @@ def captured(device: Device) -> bool:
     return device in _recorders
 
 
+def as_on_a_card() -> bool:
+    """Whether functions are computed as kernels of ttnn do: each step is then stored as its operands are."""
+    return SETTINGS.numerics == "ttnn"
+
+
+def between(inputs: Sequence[Tensor]) -> Placed:
+    """How floats are kept between two steps: as float32; as on a card in the format of the operands that are no
+    numbers."""
+    formats = {x.layout.format for x in inputs if x.size > 1}
+    return Placed(DRAM, TILE, "bf16") if as_on_a_card() and formats == {"bf16"} else WIDE
+
+
 def run(
     op: str, inputs: Sequence[Tensor], attrs: dict[str, Any] | None = None, to: Placed | None = None
 ) -> Tensor:
@@ -57,7 +74,10 @@ def run(
     Raises Unsupported where no kernel takes these types, DeviceMemoryError, KernelError. Nothing is ever done
     on the host instead.
     """
-    pairs = tuple((name, _plain(value)) for name, value in sorted((attrs or {}).items()) if value is not None)
+    given = {name: _plain(value) for name, value in (attrs or {}).items() if value is not None}
+    if as_on_a_card() and NUMERICS in registry.require(op).attrs:
+        given.setdefault("numerics", "ttnn")
+    pairs = tuple(sorted(given.items()))
     made = _applied(op, pairs, inputs, to)
     steps = _recorders.get(made.device)
     if steps is not None:

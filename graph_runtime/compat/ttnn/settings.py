@@ -37,11 +37,13 @@ class _Fields:
     comparison_mode_pcc: float = 0.9999
     root_report_path: Any = Path("generated/ttnn/reports")
     report_name: Any = None
+    numerics: str = ""
 
 
 class Config(_Fields):
     """The settings of ttnn; Config(other) is a copy. Those of reports and caches are kept and have no
-    effect."""
+    effect. ``numerics`` is this package's: "ttnn" has functions computed as the kernels of a card do
+    (docs/numerics.md), "" right to the last place."""
 
     def __init__(self, other: Config | None = None, **given: Any):
         super().__init__(**({} if other is None else vars(other)), **given)

@@ -1,4 +1,5 @@
-"""Wide: several registry ops on one device, with float32 tiles between them, rounded once at the end."""
+"""Wide: several registry ops on one device, with float32 tiles between them, rounded once at the end; with tiles
+of the operands' format, as kernels of a card keep them, where CONFIG.numerics is "ttnn"."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ class Wide:
     def _to(op: str, inputs: list[Handle]) -> Placed | None:
         """Floats between two steps are f32 where every input of the op is a float."""
         floats = all(x.dtype == "float32" for x in inputs)
-        return kernels.WIDE if floats and op not in _TO_OTHERS else None
+        return kernels.between(inputs) if floats and op not in _TO_OTHERS else None
 
     def number(self, value: Any, dtype: str = "float32") -> Handle:
         """A constant: a number (of an integer dtype cut off and wrapped, as C casts it) or an array."""
@@ -52,7 +53,7 @@ class Wide:
         """a where the condition (bool) holds, else b."""
         dtype = next((x.dtype for x in (a, b) if isinstance(x, Handle)), "float32")
         chosen = [x if isinstance(x, Handle) else self.number(x, dtype) for x in (a, b)]
-        to = kernels.WIDE if dtype == "float32" else None
+        to = kernels.between([x for x in (a, b) if isinstance(x, Handle)]) if dtype == "float32" else None
         return kernels.run("where", [condition, *chosen], {}, to)
 
     def packed(self, x: Handle, dtype: DataType) -> Handle:

@@ -205,6 +205,7 @@ binary(
     lambda a, b, attrs: np.minimum(a, b),
     rules.TT_ARITH,
     rules.ALL,
+    functions=True,
     pace=("simple", "maximum"),
     step=6,
     counts=True,

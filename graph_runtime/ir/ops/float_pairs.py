@@ -24,6 +24,7 @@ def _pair(name: str, doc: str, compute: Any, like: tuple[str, str], **more: Any)
         rules.TT_FLOATS,
         rules.FLOATS,
         nmse=rules.ROUNDED,
+        functions=True,
         pace=like,
         promotes=True,
         **{"numpy": numpy_name(compute), **more},

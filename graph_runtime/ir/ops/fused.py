@@ -10,6 +10,7 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules, steps
+from .numerics import NUMERICS
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 from .work import Work
 
@@ -60,11 +61,11 @@ register(
         _infer,
         lambda arrays, attrs: [np.asarray(steps.run(attrs["body"], arrays))],
         lambda i, o, a: steps.flops(a["body"], o[0]),
-        attrs=(Attr("body", "steps", REQUIRED, "the steps; input k, -1 - j the result of step j"),),
+        attrs=(Attr("body", "steps", REQUIRED, "the steps; input k, -1 - j the result of step j"), NUMERICS),
         words=lambda i, o, a: steps.words(a["body"], False),
         bodies={
             "cpu": Body("fused", steps.DTYPES, rules.by_dtype),
-            "tt": Body("fused", rules.TT_FLOATS),
+            "tt": Body("fused", rules.TT_FLOATS, functions=True),
         },
         inplace=tuple(range(steps.MOST_INPUTS)),
         pace={"cpu": "simple"},

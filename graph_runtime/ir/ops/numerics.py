@@ -1,17 +1,19 @@
-"""How a tt device computes: math fidelity, Dst mode, fast or exact; and the attribute words of it.
+"""How a tt device computes: math fidelity, Dst mode, fast, exact or as ttnn; and the attribute words of it.
 
 The ops of the matrix unit (matmul, dense, conv2d, add, subtract, multiply) have ATTRS; a node's own word
 comes before the caller's or the file's for the device. No word: full products, float32 sums, one rounding
 at the end, as HiFi4 with a 32-bit Dst; float32 tensors are then exact, too, and are cut to what SrcA and SrcB
-hold only where a fidelity or a 16-bit Dst is named. On cpu they have no effect.
+hold only where a fidelity or a 16-bit Dst is named. Functions of the vector unit have NUMERICS alone: as its
+kernels in ttnn compute them ("ttnn"), or right to the last place. On cpu they have no effect.
 
 C contract: a tt body of such an op (Body.numerics) reads WORDS words after the op's own:
     [0] fidelity: phases of the multiplier, 1 LoFi .. 4 HiFi4, 0 none named   [1] bits of Dst: 16 or 32
-    [2] 0 fast, 1 exact
+    [2] 0 fast, 1 exact, 2 fast products and ttnn's functions, sums and elementwise products
     [3] grid rows [4] grid columns [5] t [6] direction: 1 R, 2 C, 3 RZ, 4 CZ [7] mblock rows [8] columns
     [9] ublock rows [10] ublock columns, in tiles [11] u_kt: tiles of K between two spills
     [12] bytes of L1 that its buffers take on a core
-[3] to [12] are the blocking that a balancer chose; all 0: the kernel chooses.
+[3] to [12] are the blocking that a balancer chose; all 0: the kernel chooses. A body of functions
+(Body.functions) reads one word there: 1 as ttnn, else 0.
 """
 
 from __future__ import annotations
@@ -23,20 +25,33 @@ from typing import Any
 from ...base.errors import did_you_mean
 from .registry import Attr
 
-__all__ = ["ATTRS", "NAMES", "NO_WORDS", "STREAM_DIRS", "WORDS", "Numerics", "options_error", "tail"]
+__all__ = [
+    "ATTRS",
+    "NAMES",
+    "NO_WORDS",
+    "NUMERICS",
+    "STREAM_DIRS",
+    "WORDS",
+    "Numerics",
+    "function_words",
+    "options_error",
+    "tail",
+]
 
 FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")
+NUMERICS = Attr(
+    "numerics",
+    "str",
+    "",
+    "fast or bit-exact arithmetic on tt, or as ttnn's kernels; empty: the device's",
+    ("", "fast", "exact", "ttnn"),
+)
 ATTRS = (
     Attr("fidelity", "str", "", "math fidelity on tt; empty: the device's", ("", *FIDELITIES)),
     Attr("dst", "str", "", "what sums are kept in on tt; empty: the device's", ("", "fp32", "bf16")),
-    Attr(
-        "numerics",
-        "str",
-        "",
-        "fast or bit-exact arithmetic on tt; empty: the device's",
-        ("", "fast", "exact"),
-    ),
+    NUMERICS,
 )
+_ARITHMETIC = {"": 0, "fast": 0, "exact": 1, "ttnn": 2}
 # read by the balancer (plan/balance) only: no word of the call says it
 STREAM_DIRS = Attr(
     "stream_dirs",
@@ -91,7 +106,7 @@ def tail(numerics: Numerics, model: Any = None) -> tuple[int, ...]:
     A model has grid (rows, columns), t, dir, mblock, ublock, u_kt and l1_bytes.
     """
     fidelity = FIDELITIES.index(numerics.fidelity) + 1 if numerics.fidelity else 0
-    words = (fidelity, 16 if numerics.dst == "bf16" else 32, int(numerics.numerics == "exact"))
+    words = (fidelity, 16 if numerics.dst == "bf16" else 32, _ARITHMETIC[numerics.numerics])
     if model is None:
         return words + NO_WORDS[len(words) :]
     blocking = (
@@ -104,3 +119,8 @@ def tail(numerics: Numerics, model: Any = None) -> tuple[int, ...]:
         model.l1_bytes,
     )
     return words + tuple(int(word) for word in blocking)
+
+
+def function_words(numerics: Numerics) -> tuple[int, ...]:
+    """The word of a body of functions."""
+    return (int(numerics.numerics == "ttnn"),)

@@ -15,7 +15,7 @@ import numpy as np
 from ...base import dtypes
 from ..graph import TensorType
 from . import rules
-from .numerics import ATTRS
+from .numerics import ATTRS, NUMERICS
 from .registry import Attr, Body, Case, Op, register
 from .work import Work
 
@@ -110,6 +110,7 @@ def binary(
     torch: str = "",
     ttnn: Names = "",
     numerics: bool = False,
+    functions: bool = False,
     kernel: str | None = None,
     result: str | None = None,
     few: bool = True,
@@ -120,7 +121,8 @@ def binary(
     more: tuple[Case, ...] = (),
 ) -> None:
     """Register ``compute(a, b, attrs)`` as op ``name``. ``result``: dtype of the output, None: the inputs'.
-    ``tt``: dtypes of a tt kernel, named ``kernel`` where it cannot have the op's name. ``few``: fewer shapes
+    ``tt``: dtypes of a tt kernel, named ``kernel`` where it cannot have the op's name; it reads the words of
+    numerics (``numerics``) or that of functions (``functions``). ``few``: fewer shapes
     among the cases. ``more``: further cases. ``pace``: on the host and on tt; ``numpy`` and ``torch``: names,
     with blanks between; ``pace`` and those that follow it are traits of registry.Op."""
 
@@ -130,7 +132,7 @@ def binary(
 
     bodies = {"cpu": Body(name, allowed, rules.by_dtype)}
     if tt:
-        bodies["tt"] = Body(kernel or name, tt, numerics=numerics)
+        bodies["tt"] = Body(kernel or name, tt, numerics=numerics, functions=functions)
     register(
         Op(
             name,
@@ -139,7 +141,7 @@ def binary(
             infer,
             _numpy_binary(compute, result),
             lambda i, o, a: flops * o[0].size,
-            attrs=(*attrs, *(ATTRS if numerics else ())),
+            attrs=(*attrs, *(ATTRS if numerics else (NUMERICS,) if functions else ())),
             words=words,
             bodies=bodies,
             inplace=() if result and allowed != (result,) else (0, 1),
@@ -212,11 +214,11 @@ def ternary(
             infer,
             reference,
             lambda i, o, a: flops * o[0].size,
-            attrs=attrs,
+            attrs=(*attrs, NUMERICS),
             words=words,
             bodies={
                 "cpu": Body(name, rules.FLOATS, rules.by_dtype),
-                "tt": Body(name, rules.TT_FLOATS),
+                "tt": Body(name, rules.TT_FLOATS, functions=True),
             },
             inplace=(0, 1, 2),
             cases=(*cases, *more),
@@ -296,8 +298,9 @@ def unary(
             return [np.asarray(compute(wide, decoded)).astype(dtype)]
 
     bodies = {"cpu": Body(name, allowed, rules.by_dtype)}
+    functions = result is None and "float32" in tt
     if tt:
-        bodies["tt"] = Body(name, tt)
+        bodies["tt"] = Body(name, tt, functions=functions)
     register(
         Op(
             name,
@@ -306,7 +309,7 @@ def unary(
             infer,
             reference,
             lambda i, o, a: flops * o[0].size,
-            attrs=attrs,
+            attrs=(*attrs, *((NUMERICS,) if functions else ())),
             words=words,
             bodies=bodies,
             inplace=() if result and allowed != (result,) else (0,),

@@ -49,13 +49,17 @@ def function_numbers(name: str) -> tuple[float, float]:
     op = get(name)
     if op is None:
         return 1.0, float(name == "scaled_tanh")
-    defaults = [float(attr.default) for attr in op.attrs]
+    defaults = [float(attr.default) for attr in _numbers(op)]
     return (*defaults, 0.0, 0.0)[:2]  # type: ignore[return-value]
+
+
+def _numbers(op: Op) -> list[Attr]:
+    return [attr for attr in op.attrs if attr.kind == "float"]
 
 
 def function_attrs(name: str, alpha: float, beta: float) -> dict[str, float]:
     """The two numbers as attributes of the function's op."""
-    return dict(zip((attr.name for attr in require(name).attrs), (alpha, beta), strict=False))
+    return dict(zip((attr.name for attr in _numbers(require(name))), (alpha, beta), strict=False))
 
 
 def _apply(name: str, alpha: float, beta: float, x: np.ndarray) -> np.ndarray:

@@ -69,7 +69,7 @@ class Body:
     gr_arg.format at run time.
     ``scratch(inputs, outputs, attrs)``: host bytes the call needs.
     ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
-    ``numerics``: it reads the words of ir/ops/numerics.py after the op's own.
+    ``numerics``: it reads the words of ir/ops/numerics.py after the op's own; ``functions``: one of them.
     ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
     ``prebuilt``: it gains nothing from constant shapes, so a bundle leaves it to the one in the wheel.
     ``library``: what it calls of the machine's ("openblas", blas.py); where that is absent, the op's default
@@ -82,6 +82,7 @@ class Body:
     scratch: Callable[[Types, Types, Attrs], int] | None = None
     accepts: Callable[[Types, Types, Attrs], str | None] | None = None
     numerics: bool = False
+    functions: bool = False
     epilogue: bool = False
     prebuilt: bool = False
     library: str = ""

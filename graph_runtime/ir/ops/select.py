@@ -96,7 +96,19 @@ def call_words(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -
     return words + numeric_words(op, attrs, kind)
 
 
-def numeric_words(op: Op | None, attrs: Attrs, kind: str) -> tuple[int, ...]:
-    """The words that come after the op's own: none unless its body of this kind is known to read them."""
+def numeric_words(
+    op: Op | None,
+    attrs: Attrs,
+    kind: str,
+    device: numerics.Numerics = numerics.Numerics(),
+    model: Any = None,
+) -> tuple[int, ...]:
+    """The words that come after the op's own: none unless its body of this kind is known to read them.
+    ``device``: what is named of the device's arithmetic; ``model`` as numerics.tail has it."""
     body = op.bodies.get(kind) if op is not None else None
-    return numerics.tail(numerics.Numerics.of(attrs)) if body is not None and body.numerics else ()
+    if body is None:
+        return ()
+    named = numerics.Numerics.of(attrs).over(device)
+    if body.numerics:
+        return numerics.tail(named, model)
+    return numerics.function_words(named) if body.functions else ()

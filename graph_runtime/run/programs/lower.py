@@ -14,7 +14,7 @@ import numpy as np
 from ...base.machine.layout import HOST
 from ...ir.graph import NOP, Func, Graph, TensorType
 from ...ir.ops import registry
-from ...ir.ops.numerics import WORDS, Numerics, tail
+from ...ir.ops.numerics import Numerics
 from ...ir.ops.select import numeric_words
 from ...plan.columns import first_of, input_behind, intern, ragged, starts
 from ...plan.types import Plan
@@ -106,10 +106,10 @@ def _ways(plan: Plan, order: np.ndarray) -> tuple[list[tuple[Numerics, Any]], np
 
 def chosen(kernel: Kernel, func: Func, kind: str, numerics: Numerics, model: Any) -> Kernel:
     """The kernel with the words of what was chosen for the node in place of the defaults."""
-    if not kernel.words or not numeric_words(registry.get(func.op or ""), func.attrs, kind):
+    words = numeric_words(registry.get(func.op or ""), func.attrs, kind, numerics, model)
+    if not kernel.words or not words:
         return kernel
-    own = kernel.words[: len(kernel.words) - WORDS]
-    return replace(kernel, words=own + tail(Numerics.of(func.attrs).over(numerics), model))
+    return replace(kernel, words=kernel.words[: len(kernel.words) - len(words)] + words)
 
 
 def _arguments(graph: Graph, order: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -409,7 +409,7 @@ static inline int32_t gr_tt_conv2d(const gr_call *call) {
   gr_tt_conv_job job = {.x = gr_tt_view_of(x), .w = gr_tt_view_of(w), .y = gr_tt_view_of(y),
                         .how = gr_tt_arithmetic_of(gr_tt_words_of(gr_steps_end(words + 9)), GR_SRC_A),
                         .groups = words[8]};
-  job.program = gr_tt_program_of(call, words + 9, job.how.words.dst_bits);
+  job.program = gr_tt_program_of(call, words + 9, job.how.words.dst_bits, job.how.words.ttnn);
   const gr_tt_words *n = &job.how.words;
   for (int d = 0; d < 2; ++d)
     job.side[d] = (gr_tt_conv_side){.stride = words[d], .pad = words[2 + d], .dilation = words[6 + d],

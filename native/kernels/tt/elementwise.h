@@ -10,6 +10,7 @@
 
 #include "tt/exact_elementwise.h"
 #include "tt/fpu.h"
+#include "tt/scalars_ttnn.h"
 #include "tt/work.h"
 
 /* ---------------------------------------------------------------- two inputs */
@@ -64,8 +65,31 @@ GR_TT_PAIRWISE(maximum_f32, float, a[i] > b[i] || a[i] != a[i] ? a[i] : b[i])
 GR_TT_PAIRWISE(maximum_i32, int32_t, a[i] > b[i] ? a[i] : b[i])
 #undef GR_TT_PAIRWISE
 
+/* a[i] = f(a[i], b[i]) by a line of functions_ttnn.h, with a Dst of 16 bits and of 32. */
+#define GR_TTNN_PAIRWISE(name, m, bits)                                                 \
+  static inline void gr_ttnn_##name##_##bits(void *left, const void *right, int64_t n) { \
+    float *a = (float *)left;                                                           \
+    const float *b = (const float *)right;                                              \
+    for (int64_t i = 0; i < n; ++i) a[i] = gr_ttnn_##name(a[i], b[i], (gr_sfpu){m});    \
+  }
+#define GR_TTNN_PAIR(name, formula) \
+  GR_TTNN_PAIRWISE(name, 0, 16)     \
+  GR_TTNN_PAIRWISE(name, 1, 32)
+#include "functions_ttnn.h"
+#undef GR_TTNN_PAIRWISE
+
+/* An op of two floats as ttnn has it. */
+#define GR_TTNN_BINARY(call, name) \
+  gr_tt_binary(call, NULL, gr_ttnn_of(call).wide ? gr_ttnn_##name##_32 : gr_ttnn_##name##_16, NULL)
+
+/* Whether an op of the matrix unit shall be; integers have one way. */
+static inline int gr_tt_is_ttnn(const gr_call *call) {
+  return gr_tt_words_of(call->attrs).ttnn && gr_tt_is_float(call->args[2].format);
+}
+
 /* gr-kernel: tt/add */
 static inline int32_t gr_tt_add(const gr_call *call) {
+  if (gr_tt_is_ttnn(call)) return GR_TTNN_BINARY(call, add);
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_ADD);
   if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_ADD);
   return gr_tt_binary(call, call->attrs, gr_tt_add_f32, gr_tt_add_i32);
@@ -73,6 +97,7 @@ static inline int32_t gr_tt_add(const gr_call *call) {
 
 /* gr-kernel: tt/subtract */
 static inline int32_t gr_tt_subtract(const gr_call *call) {
+  if (gr_tt_is_ttnn(call)) return GR_TTNN_BINARY(call, subtract);
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_SUB);
   if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_SUB);
   return gr_tt_binary(call, call->attrs, gr_tt_subtract_f32, gr_tt_subtract_i32);
@@ -80,6 +105,7 @@ static inline int32_t gr_tt_subtract(const gr_call *call) {
 
 /* gr-kernel: tt/multiply */
 static inline int32_t gr_tt_multiply(const gr_call *call) {
+  if (gr_tt_is_ttnn(call)) return GR_TTNN_BINARY(call, multiply);
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_MUL);
   if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_MUL);
   return gr_tt_binary(call, call->attrs, gr_tt_multiply_f32, gr_tt_multiply_i32);
@@ -87,11 +113,13 @@ static inline int32_t gr_tt_multiply(const gr_call *call) {
 
 /* gr-kernel: tt/divide */
 static inline int32_t gr_tt_divide(const gr_call *call) {
+  if (call->attrs[0]) return GR_TTNN_BINARY(call, divide);
   return gr_tt_binary(call, NULL, gr_tt_divide_f32, NULL);
 }
 
 /* gr-kernel: tt/maximum */
 static inline int32_t gr_tt_maximum(const gr_call *call) {
+  if (call->attrs[0] && gr_tt_is_float(call->args[0].format)) return GR_TTNN_BINARY(call, maximum);
   return gr_tt_binary(call, NULL, gr_tt_maximum_f32, gr_tt_maximum_i32);
 }
 

@@ -110,7 +110,7 @@ static inline int32_t gr_tt_product_block(const gr_tt_core *c, const void *ctx, 
 /* words: those of the epilogue, then those of numerics */
 static inline int32_t gr_tt_product_run(const gr_call *call, const int64_t *words, gr_tt_product *job) {
   gr_tt_words how = gr_tt_words_of(gr_steps_end(words));
-  job->program = gr_tt_program_of(call, words, how.dst_bits);
+  job->program = gr_tt_program_of(call, words, how.dst_bits, how.ttnn);
   if (gr_steps_own(call, words) == 3) job->bias = gr_tt_view_of(&call->args[2]);
   if (how.exact) {
     gr_tt_exact_job exact = {job->a, job->b, job->bias, job->transpose_a, job->transpose_b, job->k, how,

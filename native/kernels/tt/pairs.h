@@ -46,8 +46,19 @@ static inline int32_t gr_tt_ternary(const gr_call *call, double p, gr_tt_of_thre
     for (int64_t i = 0; i < n; ++i) a[i] = gr_tt_fn_##name(a[i], b[i]);                                \
   }                                                                                                    \
   static inline int32_t gr_tt_##name(const gr_call *call) {                                            \
+    if (call->attrs[0]) return GR_TTNN_BINARY(call, name);                                             \
     return gr_tt_binary(call, NULL, gr_tt_each_##name, NULL);                                          \
   }
+
+#define GR_TTNN_TRIPLE_OF(name, m, bits)                                                               \
+  static inline void gr_ttnn_##name##_##bits(float *a, const float *b, const float *c, int64_t n, double p) { \
+    for (int64_t i = 0; i < n; ++i) a[i] = gr_ttnn_##name(a[i], b[i], c[i], (float)p, (gr_sfpu){m});   \
+  }
+#define GR_TTNN_TRIPLE(name, formula) \
+  GR_TTNN_TRIPLE_OF(name, 0, 16)      \
+  GR_TTNN_TRIPLE_OF(name, 1, 32)
+#include "functions_ttnn.h"
+#undef GR_TTNN_TRIPLE_OF
 
 /* gr-triples: tt */
 #define GR_TRIPLE(name, words, cost, formula)                                                          \
@@ -55,7 +66,9 @@ static inline int32_t gr_tt_ternary(const gr_call *call, double p, gr_tt_of_thre
     for (int64_t i = 0; i < n; ++i) a[i] = gr_tt_fn_##name(a[i], b[i], c[i], p);                       \
   }                                                                                                    \
   static inline int32_t gr_tt_##name(const gr_call *call) {                                            \
-    return gr_tt_ternary(call, words > 0 ? gr_word(call->attrs[0]) : 0, gr_tt_each_##name);            \
+    gr_tt_of_three apply = gr_tt_each_##name;                                                          \
+    if (call->attrs[words]) apply = gr_ttnn_of(call).wide ? gr_ttnn_##name##_32 : gr_ttnn_##name##_16; \
+    return gr_tt_ternary(call, words > 0 ? gr_word(call->attrs[0]) : 0, apply);                        \
   }
 #include "functions.h"
 

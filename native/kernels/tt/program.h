@@ -15,6 +15,7 @@
 #include "fidelity.h"
 #include "steps.h"
 #include "tt/scalars.h"
+#include "tt/scalars_ttnn.h"
 #include "tt/work.h"
 
 #define GR_TT_STEP_COLUMNS 128
@@ -23,14 +24,15 @@ typedef struct gr_tt_program {
   int64_t count;                     /* instructions; 0: nothing to do */
   const int64_t *words;
   int32_t inputs, dst_bits;
+  int ttnn;                          /* steps are computed as ttnn does */
   int64_t rows;                      /* of an input that are in L1 at a time: 32, where panels are as high */
   int32_t panel[GR_STEPS_ARGS];      /* of an input of the call */
   gr_tt_view in[GR_STEPS_ARGS];      /* by panel */
 } gr_tt_program;
 
 /* words: those behind the op's own; dst_bits: 16 or 32 */
-static inline gr_tt_program gr_tt_program_of(const gr_call *call, const int64_t *words, int32_t dst_bits) {
-  gr_tt_program p = {.count = words[0], .words = words + 2, .dst_bits = dst_bits, .rows = 32};
+static inline gr_tt_program gr_tt_program_of(const gr_call *call, const int64_t *words, int32_t dst_bits, int ttnn) {
+  gr_tt_program p = {.count = words[0], .words = words + 2, .dst_bits = dst_bits, .ttnn = ttnn, .rows = 32};
   for (int64_t i = 0; i < p.count; ++i) {
     const int64_t *w = p.words + i * GR_STEPS_WORDS;
     if (w[0] != GR_STEP_LOAD) continue;
@@ -71,6 +73,26 @@ GR_INLINE void gr_tt_program_step_of(GR_TT_STEP_ARGS) {
 #define GR_STEP_FUNCTION(name, code, words, cost, formula) GR_STEP_NUMBER(name, code, words, formula)
 #include "functions.h"
     default: break;              /* graph_runtime/ir/ops/steps.py makes no other code */
+  }
+}
+
+/* As before, each step a kernel of ttnn's on a Dst of 16 bits, or of 32. */
+GR_TT_APART void gr_ttnn_program_step(const int64_t *w, const float *x, const float *y, float *d, int64_t n,
+                                     gr_sfpu m) {
+  float p = (float)gr_steps_parameter(w, 0), q = (float)gr_steps_parameter(w, 1);
+  switch (w[0]) {
+    GR_TT_STEP(GR_STEP_ADD, gr_ttnn_add(a, b, m))
+    GR_TT_STEP(GR_STEP_SUBTRACT, gr_ttnn_subtract(a, b, m))
+    GR_TT_STEP(GR_STEP_MULTIPLY, gr_ttnn_multiply(a, b, m))
+    GR_TT_STEP(GR_STEP_DIVIDE, gr_ttnn_divide(a, b, m))
+    GR_TT_STEP(GR_STEP_MAXIMUM, gr_ttnn_maximum(a, b, m))
+    GR_TT_STEP(GR_STEP_MINIMUM, gr_ttnn_minimum(a, b, m))
+    GR_TT_STEP(GR_STEP_GELU, gr_ttnn_gelu(a, 0, 0, m))
+    GR_TT_STEP(GR_STEP_GELU_TANH, gr_sfpu_result(gr_sfpu_round(gr_tt_gelu_tanh_of(a), m), m))
+#define GR_STEP_NUMBER(name, code, words, formula) GR_TT_STEP(code, gr_ttnn_##name(a, p, q, m))
+#define GR_STEP_FUNCTION(name, code, words, cost, formula) GR_STEP_NUMBER(name, code, words, formula)
+#include "functions.h"
+    default: break;
   }
 }
 #undef GR_TT_STEP
@@ -115,7 +137,10 @@ static inline void gr_tt_program_piece(const gr_tt_program *p, const float *pane
       continue;
     }
     float *d = buffer[w[1]];
-    gr_tt_program_step(w, registers[w[2]], registers[w[3]], d, n);
+    if (p->ttnn)
+      gr_ttnn_program_step(w, registers[w[2]], registers[w[3]], d, n, (gr_sfpu){p->dst_bits == 32});
+    else
+      gr_tt_program_step(w, registers[w[2]], registers[w[3]], d, n);
     for (int64_t k = 0; p->dst_bits == 16 && k < n; ++k) d[k] = gr_dst16_round(d[k]);
     last = registers[w[1]] = d;
   }
@@ -153,7 +178,8 @@ static inline int32_t gr_tt_fused_panel(const gr_tt_core *c, const void *ctx, co
 
 /* gr-kernel: tt/fused */
 static inline int32_t gr_tt_fused(const gr_call *call) {
-  gr_tt_program p = gr_tt_program_of(call, call->attrs, 32);
+  int ttnn = (int)*gr_steps_end(call->attrs);
+  gr_tt_program p = gr_tt_program_of(call, call->attrs, ttnn && !gr_ttnn_of(call).wide ? 16 : 32, ttnn);
   gr_tt_panels cut = gr_tt_cut_elements(call, &call->args[call->nargs - 1], p.inputs + 1);
   p.rows = cut.height;
   uint64_t bytes = gr_tt_bytes(1, cut.height * cut.width + gr_tt_program_floats(&p, cut.width));

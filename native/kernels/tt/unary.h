@@ -12,6 +12,7 @@
 
 #include "tt/elementwise.h"
 #include "tt/scalars.h"
+#include "tt/scalars_ttnn.h"
 
 /* x[i] = value of a = x[i], four bytes each; `before`: statements ahead of the loop. */
 #define GR_TT_EACH(name, type, before, value)                                            \
@@ -25,17 +26,23 @@
     }                                                                                    \
   }
 
-/* By a formula of functions.h. */
+/* By a formula of functions.h, and by that of functions_ttnn.h. */
 #define GR_TT_EACH_FLOAT(name, words)                                                    \
   GR_TT_EACH(name, float, double p = words > 0 ? gr_word(call->attrs[0]) : 0;            \
              double q = words > 1 ? gr_word(call->attrs[1]) : 0;                         \
-             , gr_tt_fn_##name(a, p, q))
+             , gr_tt_fn_##name(a, p, q))                                                 \
+  GR_TT_EACH(name##_ttnn, float, float p = words > 0 ? (float)gr_word(call->attrs[0]) : 0; \
+             float q = words > 1 ? (float)gr_word(call->attrs[1]) : 0;                   \
+             gr_sfpu m = gr_ttnn_of(call);                               \
+             , gr_ttnn_##name(a, p, q, m))
 
 /* gr-functions: tt */
 #define GR_NUMBER(name, words, formula) GR_TT_EACH_FLOAT(name, words)
 #define GR_FUNCTION(name, words, cost, formula)                                          \
   GR_TT_EACH_FLOAT(name, words)                                                          \
-  static inline int32_t gr_tt_##name(const gr_call *call) { return gr_tt_unary(call, gr_tt_each_##name); }
+  static inline int32_t gr_tt_##name(const gr_call *call) {                              \
+    return gr_tt_unary(call, call->attrs[words] ? gr_tt_each_##name##_ttnn : gr_tt_each_##name); \
+  }
 #include "functions.h"
 #undef GR_TT_EACH_FLOAT
 
@@ -48,11 +55,13 @@ static inline uint32_t gr_tt_is_inf(uint32_t bits, const int64_t *words) {
 
 GR_TT_EACH(gelu_erf, float, , gr_tt_gelu_erf_of(a))
 GR_TT_EACH(gelu_tanh, float, , gr_tt_gelu_tanh_of(a))
+GR_TT_EACH(gelu_ttnn, float, gr_sfpu m = gr_ttnn_of(call);, gr_ttnn_gelu(a, 0, 0, m))
 GR_TT_EACH(isnan, uint32_t, , (a & 0x7fffffffu) > 0x7f800000u)
 GR_TT_EACH(isinf, uint32_t, , gr_tt_is_inf(a, call->attrs))
 
 /* gr-kernel: tt/gelu */
 static inline int32_t gr_tt_gelu(const gr_call *call) {
+  if (call->attrs[1] && !call->attrs[0]) return gr_tt_unary(call, gr_tt_each_gelu_ttnn);
   return gr_tt_unary(call, call->attrs[0] ? gr_tt_each_gelu_tanh : gr_tt_each_gelu_erf);
 }
 
@@ -80,38 +89,41 @@ GR_TT_EACH(not_bits, uint32_t, , ~a)
 GR_TT_EACH(not_bool, uint32_t, , a ^ 1u)
 #undef GR_TT_EACH
 
-static inline int32_t gr_tt_unary_of(const gr_call *call, gr_tt_map floats, gr_tt_map ints) {
-  return gr_tt_unary(call, gr_tt_is_float(call->args[0].format) ? floats : ints);
+/* words: how many are the op's own; behind them is whether floats are computed as ttnn does. */
+static inline int32_t gr_tt_unary_of(const gr_call *call, int words, gr_tt_map floats, gr_tt_map ttnn,
+                                     gr_tt_map ints) {
+  if (!gr_tt_is_float(call->args[0].format)) return gr_tt_unary(call, ints);
+  return gr_tt_unary(call, call->attrs[words] ? ttnn : floats);
 }
 
 /* gr-kernel: tt/relu */
 static inline int32_t gr_tt_relu(const gr_call *call) {
-  return gr_tt_unary_of(call, gr_tt_each_relu, gr_tt_each_relu_i32);
+  return gr_tt_unary_of(call, 0, gr_tt_each_relu, gr_tt_each_relu_ttnn, gr_tt_each_relu_i32);
 }
 
 /* gr-kernel: tt/abs */
 static inline int32_t gr_tt_abs(const gr_call *call) {
-  return gr_tt_unary_of(call, gr_tt_each_abs, gr_tt_each_abs_i32);
+  return gr_tt_unary_of(call, 0, gr_tt_each_abs, gr_tt_each_abs_ttnn, gr_tt_each_abs_i32);
 }
 
 /* gr-kernel: tt/negative */
 static inline int32_t gr_tt_negative(const gr_call *call) {
-  return gr_tt_unary_of(call, gr_tt_each_negative, gr_tt_each_negative_i32);
+  return gr_tt_unary_of(call, 0, gr_tt_each_negative, gr_tt_each_negative_ttnn, gr_tt_each_negative_i32);
 }
 
 /* gr-kernel: tt/square */
 static inline int32_t gr_tt_square(const gr_call *call) {
-  return gr_tt_unary_of(call, gr_tt_each_square, gr_tt_each_square_i32);
+  return gr_tt_unary_of(call, 0, gr_tt_each_square, gr_tt_each_square_ttnn, gr_tt_each_square_i32);
 }
 
 /* gr-kernel: tt/sign */
 static inline int32_t gr_tt_sign(const gr_call *call) {
-  return gr_tt_unary_of(call, gr_tt_each_sign, gr_tt_each_sign_i32);
+  return gr_tt_unary_of(call, 0, gr_tt_each_sign, gr_tt_each_sign_ttnn, gr_tt_each_sign_i32);
 }
 
 /* gr-kernel: tt/clip */
 static inline int32_t gr_tt_clip(const gr_call *call) {
-  return gr_tt_unary_of(call, gr_tt_each_clip, gr_tt_each_clip_i32);
+  return gr_tt_unary_of(call, 2, gr_tt_each_clip, gr_tt_each_clip_ttnn, gr_tt_each_clip_i32);
 }
 
 /* gr-kernel: tt/bitwise_not */

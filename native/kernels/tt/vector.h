@@ -52,6 +52,7 @@ static inline int32_t gr_tt_power(const gr_call *call) {
 
 /* gr-kernel: tt/minimum */
 static inline int32_t gr_tt_minimum(const gr_call *call) {
+  if (call->attrs[0] && gr_tt_is_float(call->args[0].format)) return GR_TTNN_BINARY(call, minimum);
   return gr_tt_binary(call, NULL, gr_tt_pair_minimum_f32, gr_tt_pair_minimum_i32);
 }
 
