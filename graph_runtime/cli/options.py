@@ -173,7 +173,9 @@ Dst = Annotated[
 NumericsOf = Annotated[
     list[str] | None,
     typer.Option(
-        "--numerics", help="Arithmetic of a device: tt=fast, or tt=exact, bit for bit and slow; repeatable."
+        "--numerics",
+        help="Arithmetic of a device: tt=fast, tt=exact, bit for bit and slow, or tt=ttnn, functions as "
+        "its kernels compute them; repeatable.",
     ),
 ]
 Layouts = Annotated[

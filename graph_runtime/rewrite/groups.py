@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..ir.ops import registry, steps
+from ..ir.ops.numerics import Numerics
 from .net import Net, NetNode, NetValue
 
 __all__ = ["Group", "fused_groups", "grow", "is_step"]
@@ -39,9 +40,11 @@ class Group:
 
 
 def is_step(node: NetNode) -> bool:
-    """An op that can be a step, of one dtype."""
+    """An op that can be a step, of one dtype. A node that names an arithmetic of its own stays alone: the
+    steps of a program have the device's."""
     return (
         steps.code_of(node.op) > 0
+        and Numerics.of(node.attrs) == Numerics()
         and node.output.dtype in steps.DTYPES
         and all(v.dtype == node.output.dtype for v in node.inputs)
     )

@@ -22,12 +22,12 @@ __all__ = ["BackendOptions", "read", "require_places"]
 @dataclass(frozen=True)
 class BackendOptions:
     """``fidelity`` of products on tt ("LoFi" to "HiFi4"), ``dst`` what their sums are kept in, ``numerics``
-    "fast" or "exact" arithmetic there; ``formats`` {device or kind: format of its floats}, or one format for
-    tt; ``placement`` {glob of op or node names: device}; ``trace`` a folder for the predicted timeline of
-    each program; ``fallback``: "cpu" (operations without a kernel on tt run on the CPU, in the same program),
-    "eager" (a graph that has one runs op by op) or "error" (neither); ``max_programs`` of one graph,
-    one for a range of its sizes: the one that was used longest ago goes for another; ``buckets``: whether a
-    program may serve smaller sizes than its own, where padding is proven harmless."""
+    "fast", "exact" or "ttnn" arithmetic there; ``formats`` {device or kind: format of its floats}, or one
+    format for tt; ``placement`` {glob of op or node names: device}; ``trace`` a folder for the predicted
+    timeline of each program; ``fallback``: "cpu" (operations without a kernel on tt run on the CPU, in the
+    same program), "eager" (a graph that has one runs op by op) or "error" (neither); ``max_programs`` of one
+    graph, one for a range of its sizes: the one that was used longest ago goes for another; ``buckets``:
+    whether a program may serve smaller sizes than its own, where padding is proven harmless."""
 
     fidelity: str | None = None
     dst: str | None = None

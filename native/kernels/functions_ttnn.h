@@ -1,6 +1,6 @@
 /* functions_ttnn.h: the functions of functions.h as kernels of ttnn compute them on a card, a line each: what
- * numerics="ttnn" asks for. A list of macro calls, as functions.h; a function that has no line here is computed as
- * functions.h says.
+ * numerics="ttnn" asks for; and those of two numbers that other headers have. A list of macro calls, as functions.h.
+ * NAME_scalar: where one operand has one element.
  *
  *   GR_TTNN_FUNCTION(name, formula)   of the element `a` and the attributes `p` and `q`, floats
  *   GR_TTNN_PAIR(name, formula)       of `a` and `b`
@@ -93,9 +93,14 @@ GR_TTNN_FUNCTION(shrink, gr_sfpu_shrink(a, p, q))
 GR_TTNN_PAIR(add, gr_sfpu_plus(a, b, m))
 GR_TTNN_PAIR(subtract, gr_sfpu_minus(a, b, m))
 GR_TTNN_PAIR(multiply, gr_sfpu_product(a, b, m))
+GR_TTNN_PAIR(add_scalar, gr_sfpu_add(a, b))
+GR_TTNN_PAIR(subtract_scalar, gr_sfpu_sub(a, b))
+GR_TTNN_PAIR(multiply_scalar, gr_sfpu_mul(a, b))
 GR_TTNN_PAIR(divide, gr_sfpu_quotient(a, b, m))
 GR_TTNN_PAIR(maximum, gr_sfpu_max(a, b))
 GR_TTNN_PAIR(minimum, gr_sfpu_min(a, b))
+GR_TTNN_PAIR(fmod, gr_sfpu_fmod(a, b, m))
+GR_TTNN_PAIR(remainder, gr_sfpu_remainder(a, b, m))
 GR_TTNN_PAIR(hypot, gr_sfpu_hypot(a, b, m))
 GR_TTNN_PAIR(logaddexp2, gr_sfpu_logaddexp2(a, b, m))
 GR_TTNN_PAIR(logaddexp, gr_sfpu_logaddexp(a, b, m))

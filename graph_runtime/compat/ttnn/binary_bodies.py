@@ -82,6 +82,13 @@ def _quotient(w: Wide, a: Handle, b: Handle, rounding_mode: str | None = None) -
     return _whole_quotient(w, a, b, rounding_mode == "floor")
 
 
+def _turned_quotient(w: Wide, a: Handle, b: Handle, rounding_mode: str | None = None) -> Handle:
+    """b / a; on a card b times the reciprocal."""
+    if kernels.as_on_a_card() and a.dtype == "float32" and rounding_mode in (None, "None"):
+        return w("multiply", w("reciprocal", a), b)
+    return _quotient(w, b, a, rounding_mode)
+
+
 def _whole_quotient(w: Wide, a: Handle, b: Handle, down: bool) -> Handle:
     """Of int32: without what is left, a is a multiple of b; what float32 loses of the quotient comes in a
     second step. ``down``: one less where the signs of b and of what is left differ."""
@@ -207,7 +214,7 @@ BINARY: dict[str, tuple[Body, str, str]] = {
     "div_no_nan": (_no_nan, "divide, where", "a / b, 0 where b is 0"),
     "floor_div": (_floor_div, "divide, floor", "the quotient, rounded down"),
     "rdiv": (
-        lambda w, a, b, rounding_mode=None: _quotient(w, b, a, rounding_mode),
+        _turned_quotient,
         "divide",
         "b / a",
     ),

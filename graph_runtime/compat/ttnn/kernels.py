@@ -60,8 +60,8 @@ def as_on_a_card() -> bool:
 
 
 def between(inputs: Sequence[Tensor]) -> Placed:
-    """How floats are kept between two steps: as float32; as on a card in the format of the operands that are no
-    numbers."""
+    """How floats are kept between two steps: as float32; as on a card in the format of the operands that
+    are no numbers."""
     formats = {x.layout.format for x in inputs if x.size > 1}
     return Placed(DRAM, TILE, "bf16") if as_on_a_card() and formats == {"bf16"} else WIDE
 

@@ -78,7 +78,7 @@ class Target:
         nothing is to be rounded: kernels store bfloat16 with ties away from zero, a copy rounds them to even,
         as ttnn's elementwise functions do."""
         if self.dtype is DataType.BFLOAT16 and all_ops()[op].moves is None:
-            return self.wrap(kernels.run(op, inputs, attrs, kernels.WIDE))
+            return self.wrap(kernels.run(op, inputs, attrs, kernels.between(inputs)))
         to = None if shape is None else self.place(shape)
         return self.wrap(kernels.run(op, inputs, attrs, to))
 

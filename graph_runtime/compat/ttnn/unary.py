@@ -106,7 +106,7 @@ def _run_plain(name: str, op: str, x: Tensor, attrs: dict[str, Any], goal: Targe
             return goal.wrap(w.packed(w(op, x._handle, **attrs), goal.dtype))
         if goal.dtype.is_float:
             return goal.run(op, [x._handle], attrs, x.shape)
-        return goal.wrap(kernels.run(op, [x._handle], attrs, kernels.WIDE))
+        return goal.wrap(kernels.run(op, [x._handle], attrs, kernels.between([x._handle])))
     if op in _UNCHANGED:
         return goal.wrap(kernels.copied(x._handle))
     if op not in _INTEGERS:

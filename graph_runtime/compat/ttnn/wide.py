@@ -1,5 +1,5 @@
-"""Wide: several registry ops on one device, with float32 tiles between them, rounded once at the end; with tiles
-of the operands' format, as kernels of a card keep them, where CONFIG.numerics is "ttnn"."""
+"""Wide: several registry ops on one device, with float32 tiles between them, rounded once at the end; with
+tiles of the operands' format, as kernels of a card keep them, where CONFIG.numerics is "ttnn"."""
 
 from __future__ import annotations
 

@@ -193,6 +193,7 @@ binary(
     walk="checked",
     onnx={"Mod": {"fmod": "fmod"}},
     ttnn="remainder",
+    functions=True,
     attrs=(Attr("fmod", "bool", False, "with the sign of a, as C's fmod"),),
     words=lambda i, o, a: [int(a["fmod"])],
     more=_mod_cases,

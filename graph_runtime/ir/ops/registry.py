@@ -72,8 +72,7 @@ class Body:
     ``numerics``: it reads the words of ir/ops/numerics.py after the op's own; ``functions``: one of them.
     ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
     ``prebuilt``: it gains nothing from constant shapes, so a bundle leaves it to the one in the wheel.
-    ``library``: what it calls of the machine's ("openblas", blas.py); where that is absent, the op's default
-    body serves.
+    ``library``: what it calls of the machine's ("openblas", blas.py); without that the default body serves.
     """
 
     name: str

@@ -4,12 +4,15 @@ generic kernels share."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...base.errors import UnsupportedOpError
 from . import numerics
 from .registry import KERNEL, Attrs, Body, Op, Types
 
 __all__ = ["Selected", "able", "call_words", "candidates", "numeric_words", "select"]
+
+_NOTHING = numerics.Numerics()  # is named
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def numeric_words(
     op: Op | None,
     attrs: Attrs,
     kind: str,
-    device: numerics.Numerics = numerics.Numerics(),
+    device: numerics.Numerics = _NOTHING,
     model: Any = None,
 ) -> tuple[int, ...]:
     """The words that come after the op's own: none unless its body of this kind is known to read them.

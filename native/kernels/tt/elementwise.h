@@ -87,9 +87,17 @@ static inline int gr_tt_is_ttnn(const gr_call *call) {
   return gr_tt_words_of(call->attrs).ttnn && gr_tt_is_float(call->args[2].format);
 }
 
+/* Whether an operand of two has one element. */
+static inline int gr_tt_has_scalar(const gr_call *call) {
+  int64_t size[2] = {1, 1};
+  for (int i = 0; i < 2; ++i)
+    for (int32_t d = 0; d < call->args[i].ndim; ++d) size[i] *= call->args[i].shape[d];
+  return size[0] == 1 || size[1] == 1;
+}
+
 /* gr-kernel: tt/add */
 static inline int32_t gr_tt_add(const gr_call *call) {
-  if (gr_tt_is_ttnn(call)) return GR_TTNN_BINARY(call, add);
+  if (gr_tt_is_ttnn(call)) return gr_tt_has_scalar(call) ? GR_TTNN_BINARY(call, add_scalar) : GR_TTNN_BINARY(call, add);
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_ADD);
   if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_ADD);
   return gr_tt_binary(call, call->attrs, gr_tt_add_f32, gr_tt_add_i32);
@@ -97,7 +105,7 @@ static inline int32_t gr_tt_add(const gr_call *call) {
 
 /* gr-kernel: tt/subtract */
 static inline int32_t gr_tt_subtract(const gr_call *call) {
-  if (gr_tt_is_ttnn(call)) return GR_TTNN_BINARY(call, subtract);
+  if (gr_tt_is_ttnn(call)) return gr_tt_has_scalar(call) ? GR_TTNN_BINARY(call, subtract_scalar) : GR_TTNN_BINARY(call, subtract);
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_SUB);
   if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_SUB);
   return gr_tt_binary(call, call->attrs, gr_tt_subtract_f32, gr_tt_subtract_i32);
@@ -105,7 +113,7 @@ static inline int32_t gr_tt_subtract(const gr_call *call) {
 
 /* gr-kernel: tt/multiply */
 static inline int32_t gr_tt_multiply(const gr_call *call) {
-  if (gr_tt_is_ttnn(call)) return GR_TTNN_BINARY(call, multiply);
+  if (gr_tt_is_ttnn(call)) return gr_tt_has_scalar(call) ? GR_TTNN_BINARY(call, multiply_scalar) : GR_TTNN_BINARY(call, multiply);
   if (gr_tt_is_exact(call)) return gr_tt_exact_binary(call, GR_EXACT_MUL);
   if (gr_tt_is_fpu(call)) return gr_tt_fpu_binary(call, GR_EXACT_MUL);
   return gr_tt_binary(call, call->attrs, gr_tt_multiply_f32, gr_tt_multiply_i32);

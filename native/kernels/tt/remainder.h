@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "tt/elementwise.h"
 #include "tt/scan.h"
 
 typedef struct gr_tt_remainder_job gr_tt_remainder_job;
@@ -98,6 +99,8 @@ static inline int32_t gr_tt_mod(const gr_call *call) {
   int floats = gr_tt_is_float(call->args[0].format);
   gr_tt_view out = gr_tt_view_of(&call->args[2]);
   if (!floats && out.outer * out.rows * out.cols) GR_TT_TRY(gr_tt_scan(call, &call->args[1], gr_tt_no_zero, NULL));
+  if (floats && call->attrs[1])
+    return call->attrs[0] ? GR_TTNN_BINARY(call, fmod) : GR_TTNN_BINARY(call, remainder);
   return gr_tt_remainder(call, floats ? gr_tt_mod_floats : gr_tt_mod_ints, call->attrs[0] != 0);
 }
 

@@ -31,7 +31,8 @@ static inline float gr_sfpu_negative(float x) { return gr_float_of(gr_bits_of(x)
 
 static inline float gr_sfpu_add(float x, float y) { return gr_sfpu_mad(x, 1.0f, y); }
 
-static inline float gr_sfpu_sub(float x, float y) { return gr_sfpu_mad(x, 1.0f, gr_sfpu_negative(y)); }
+/* y times -1, onto x: what a NaN's sign comes from. */
+static inline float gr_sfpu_sub(float x, float y) { return gr_sfpu_mad(y, -1.0f, x); }
 
 static inline float gr_sfpu_mul(float x, float y) { return gr_sfpu_mad(x, y, 0.0f); }
 

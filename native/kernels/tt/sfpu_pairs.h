@@ -5,7 +5,7 @@
  * to the result is done in Dst; which functions those are: binary_ng_utils.cpp of ttnn's binary_ng.
  *
  * Static inline, any thread. Included by: functions_ttnn.h's users.
- * defines: gr_sfpu_{plus minus times product quotient hypot logaddexp2 logaddexp ldexp squared_difference lerp addcmul addcdiv}
+ * defines: gr_sfpu_{plus minus times product quotient fmod remainder hypot logaddexp2 logaddexp ldexp squared_difference lerp addcmul addcdiv}
  */
 #ifndef GR_TT_SFPU_PAIRS_H
 #define GR_TT_SFPU_PAIRS_H
@@ -39,12 +39,36 @@ static inline float gr_sfpu_product(float a, float b, gr_sfpu m) {
   return gr_exact_is_nan(gr_bits_of(r)) ? r : gr_sfpu_even(r, m);
 }
 
-/* calculate_sfpu_binary_div of ckernel_sfpu_binary.h */
+/* calculate_sfpu_binary_div of ckernel_sfpu_binary.h; equal numbers are those of equal bits, since the builds that were
+ * measured are right where a difference would be flushed. */
 static inline float gr_sfpu_quotient(float a, float b, gr_sfpu m) {
   float r = gr_sfpu_mul(a, gr_sfpu_reciprocal2(b));
   if (gr_sfpu_is_zero(b)) r = gr_sfpu_is_zero(a) ? NAN : gr_sfpu_with_sign(INFINITY, a);
-  else if (gr_sfpu_equal(a, b)) r = 1.0f;
+  else if (gr_bits_of(a) == gr_bits_of(b)) r = 1.0f;
   return gr_exact_is_nan(gr_bits_of(r)) ? r : gr_sfpu_even(r, m);
+}
+
+/* a - trunc(a / b) b by a reciprocal, put right by one b where it is out of its range: far off where the quotient has
+ * more digits than a float. ckernel_sfpu_binary_fmod.h */
+static inline float gr_sfpu_fmod(float a, float b, gr_sfpu m) {
+  float size = gr_sfpu_absolute(b), whole = gr_sfpu_trunc(gr_sfpu_mul(a, gr_sfpu_reciprocal2(b)));
+  float r = gr_sfpu_sub(a, gr_sfpu_mul(whole, b));
+  if (gr_sfpu_at_least(gr_sfpu_absolute(r), size))
+    r = gr_sfpu_is_negative(r) ? gr_sfpu_add(r, size) : gr_sfpu_sub(r, size);
+  if (!gr_sfpu_is_negative(a) && gr_sfpu_is_negative(r)) r = gr_sfpu_add(r, size);
+  else if (gr_sfpu_is_negative(a) && gr_sfpu_above(r, 0.0f)) r = gr_sfpu_sub(r, size);
+  if (gr_sfpu_equal(a, b)) r = 0.0f;
+  return gr_sfpu_is_zero(b) ? NAN : gr_sfpu_round(r, m);
+}
+
+/* The same by floor. ckernel_sfpu_binary_remainder.h */
+static inline float gr_sfpu_remainder(float a, float b, gr_sfpu m) {
+  float whole = gr_sfpu_floor(gr_sfpu_mul(a, gr_sfpu_reciprocal2(b))), r = gr_sfpu_sub(a, gr_sfpu_mul(whole, b));
+  if (!gr_sfpu_is_zero(r) && gr_sfpu_is_negative(r) != gr_sfpu_is_negative(b)) r = gr_sfpu_add(r, b);
+  float less = gr_sfpu_sub(r, b);
+  if (gr_sfpu_above(b, 0.0f) && gr_sfpu_above(a, 0.0f) && !gr_sfpu_is_negative(less)) r = less;
+  if (gr_sfpu_is_negative(b) && gr_sfpu_is_negative(a) && gr_sfpu_at_most(less, 0.0f)) r = less;
+  return gr_sfpu_is_zero(b) ? NAN : gr_sfpu_round(r, m);
 }
 
 /* What an operand is after a kernel's first step: packed. */

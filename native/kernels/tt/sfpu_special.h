@@ -117,7 +117,7 @@ static inline float gr_sfpu_stirling(float z, float log_z, gr_sfpu m) {
   if (m.wide && gr_sfpu_below(gr_sfpu_absolute(two), 0.25f))
     return gr_sfpu_mul(two, GR_SFPU_POLYNOMIAL(two, 0.42278434f, 0.32246703f, -0.06735230f, 0.02058081f,
                                                -0.00738555f));
-  float base = gr_sfpu_sub(gr_sfpu_mul(gr_sfpu_sub(z, 0.5f), log_z), z);
+  float base = gr_sfpu_add(gr_sfpu_mul(gr_sfpu_sub(z, 0.5f), log_z), gr_sfpu_negative(z));
   base = gr_sfpu_add(base, 0.9189385332046727f);
   float inverse = gr_sfpu_reciprocal2(z), square = gr_sfpu_mul(inverse, inverse);
   float rest = m.wide ? GR_SFPU_POLYNOMIAL(square, 0.0833333333f, -0.0027777777f, 0.0007936507f, -0.0005952380f)
