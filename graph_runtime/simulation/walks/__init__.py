@@ -36,7 +36,7 @@ def _conv2d(call: KernelCall) -> Moves:
     args, words, extra = call.args, (*call.words[:9], *behind(call.words[9:])), call.words[10]
     x, w, y = args[0], args[1], args[-1]
     tiling = tiling_of([a.shape for a in args], words, max(a.page_bytes for a in args), extra)
-    exact = words[11] != 0
+    exact = words[11] == 1
     windows = tiling.rounds * tiling.bands * tiling.across
     image = _exact_image if exact else _image
     reads = [image(x, y, tiling), (_exact_weights if exact else _weights)(w, tiling, windows)]

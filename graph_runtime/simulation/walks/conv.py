@@ -72,7 +72,7 @@ def tiling_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_byte
     """``shapes`` of x, w, what else is read, y, which is not empty; ``words`` of the call but those of an
     epilogue, which reads ``extra`` inputs; ``page_bytes`` of the argument with the largest page."""
     w, y = shapes[1], shapes[-1]
-    exact, groups = bool(words[11]), words[8]
+    exact, groups = words[11] == 1, words[8]
     rows, cols = (32, 32) if exact else (min(32, y[2]), min(_COLS, y[3]))
     tiling = Tiling(
         (w[2], w[3]),

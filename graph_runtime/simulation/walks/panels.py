@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ...base.dtypes import FORMATS
-from ...ir.ops.numerics import NO_WORDS
+from ...ir.ops.numerics import NO_WORDS, WORDS
 from .args import KernelArg, KernelCall, Moves, broadcast, cut, moves, scanned, split, steps
 from .volumes import volume_pool
 
@@ -29,9 +29,9 @@ def _map(call: KernelCall) -> Moves:
 
 
 def _pair(call: KernelCall) -> Moves:
-    """A chosen op model's macroblocks are cut into panels of their own."""
+    """A chosen op model's macroblocks are cut into panels of their own, but as ttnn has them."""
     *inputs, out = call.args
-    words = call.words or NO_WORDS
+    words = call.words if len(call.words) == WORDS and call.words[2] != 2 else NO_WORDS
     exact, fpu = words[2] != 0, words[0] != 0 or words[1] == 16
     floats = _floats(out)
     height, width = _cut(call, 3 if floats and (exact or fpu) else 2)
