@@ -173,9 +173,7 @@ Dst = Annotated[
 NumericsOf = Annotated[
     list[str] | None,
     typer.Option(
-        "--numerics",
-        help="Arithmetic of a device: tt=fast, tt=exact, bit for bit and slow, or tt=ttnn, functions as "
-        "its kernels compute them; repeatable.",
+        "--numerics", help="Arithmetic of a device: tt=fast, exact (slow), or ttnn's functions; repeatable."
     ),
 ]
 Layouts = Annotated[

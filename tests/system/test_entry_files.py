@@ -28,7 +28,7 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # requests) say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 43,
+        "f32": 44,
         "f64": 8,
         "f16": 8,
         "bf16": 21,
