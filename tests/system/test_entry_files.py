@@ -28,13 +28,13 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # requests) say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 44,
+        "f32": 47,
         "f64": 8,
         "f16": 8,
-        "bf16": 21,
-        "int8": 14,
+        "bf16": 22,
+        "int8": 15,
         "int16": 13,
-        "int32": 32,
+        "int32": 33,
         "int64": 15,
         "uint8": 11,
         "uint16": 10,
