@@ -10,10 +10,10 @@ from ..ir.ops.quantized_products import BYTES
 from .net import NetNode, NetValue
 from .pack_weights import is_host
 
-__all__ = ["Grid", "on_bytes", "to_bytes"]
+__all__ = ["ByteGrid", "on_bytes", "to_bytes"]
 
 
-class Grid:
+class ByteGrid:
     """The grid of a tensor of bytes: one scale, one zero point, both known."""
 
     def __init__(self, node: NetNode, dtype: str):
@@ -24,7 +24,7 @@ class Grid:
         self.scale = np.float32(scale if self.known else 1)
         self.zero = int(zero or 0)
 
-    def same(self, other: Grid) -> bool:
+    def same(self, other: ByteGrid) -> bool:
         return (self.dtype, self.scale, self.zero) == (other.dtype, other.scale, other.zero)
 
     def real(self) -> np.ndarray:
@@ -37,20 +37,20 @@ class Grid:
         return registry.require("quantize").reference(arrays, {"axis": 0})[0]
 
 
-def on_bytes(value: NetValue) -> tuple[NetValue, Grid] | None:
+def on_bytes(value: NetValue) -> tuple[NetValue, ByteGrid] | None:
     """(bytes, their grid) of a value that is dequantize of bytes on one grid."""
     if value.op != "dequantize":
         return None
     x = value.maker.inputs[0]
     if x.dtype not in BYTES or not is_host(value.maker):
         return None
-    grid = Grid(value.maker, x.dtype)
+    grid = ByteGrid(value.maker, x.dtype)
     return (x, grid) if grid.known else None
 
 
-def to_bytes(node: NetNode) -> Grid | None:
+def to_bytes(node: NetNode) -> ByteGrid | None:
     """The grid that a node quantize makes, where it is one of bytes."""
     if node.op != "quantize" or node.output.dtype not in BYTES or node.inputs[0].dtype != "float32":
         return None
-    grid = Grid(node, node.output.dtype)
+    grid = ByteGrid(node, node.output.dtype)
     return grid if grid.known else None

@@ -12,7 +12,7 @@ from ..ir.model import Constant
 from ..ir.ops import registry, steps
 from ..ir.ops.byte_panels import MOST_K
 from ..ir.ops.quantized_products import BYTES, panels_fit
-from .byte_grids import Grid, on_bytes, to_bytes
+from .byte_grids import ByteGrid, on_bytes, to_bytes
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
 from .pack_bytes import integer_dense
@@ -164,7 +164,7 @@ def _integer_bias(value: NetValue, scale: np.ndarray) -> np.ndarray | None:
     return np.ascontiguousarray(numbers.reshape(-1))
 
 
-def _bounds(node: NetNode, grid: Grid) -> tuple[int, int] | None:
+def _bounds(node: NetNode, grid: ByteGrid) -> tuple[int, int] | None:
     """The least and the greatest number that an epilogue of bounds leaves; None for any other."""
     info = np.iinfo(grid.dtype)
     low, high = int(info.min), int(info.max)

@@ -25,7 +25,7 @@ from ..ir.documents.draft import op_call
 from ..ir.model import Constant
 from ..ir.ops import registry, steps
 from ..ir.ops.shape import exactly
-from .byte_grids import Grid, on_bytes, to_bytes
+from .byte_grids import ByteGrid, on_bytes, to_bytes
 from .folding import folded
 from .groups import is_step
 from .integer_products import integer_product, origins_of
@@ -149,7 +149,7 @@ def _quantized(net: Net, node: NetNode) -> str | None:
     return "functions" if _function(net, maker, node, grid) or _map(net, maker, node, grid) else None
 
 
-def _moved_to(net: Net, node: NetNode, x: NetValue, own: Grid, grid: Grid) -> NetValue:
+def _moved_to(net: Net, node: NetNode, x: NetValue, own: ByteGrid, grid: ByteGrid) -> NetValue:
     """Bytes of a grid on another one."""
     return x if own.same(grid) else _lookup(net, node, x, grid.nearest(own.real()))
 
@@ -160,7 +160,7 @@ def _lookup(net: Net, node: NetNode, x: NetValue, table: np.ndarray) -> NetValue
     return net.add("lookup", [x, value], before=node)
 
 
-def _function(net: Net, maker: NetNode, node: NetNode, grid: Grid) -> bool:
+def _function(net: Net, maker: NetNode, node: NetNode, grid: ByteGrid) -> bool:
     """An elementwise op, or a group of them, of one tensor of bytes and of numbers."""
     if not (steps.code_of(maker.op or "") or maker.op == "fused"):
         return False
@@ -185,7 +185,7 @@ def _function(net: Net, maker: NetNode, node: NetNode, grid: Grid) -> bool:
     return True
 
 
-def _map(net: Net, maker: NetNode, end: NetNode | None, grid: Grid | None) -> bool:
+def _map(net: Net, maker: NetNode, end: NetNode | None, grid: ByteGrid | None) -> bool:
     """Elementwise ops of tensors on grids, and the quantize ``end`` behind them, as one node."""
     program = _program(maker)
     if program is None or any(value.dtype != "float32" for value in maker.inputs):
@@ -260,7 +260,7 @@ def _move(net: Net, node: NetNode) -> bool:
     return True
 
 
-def _concatenate(net: Net, maker: NetNode, node: NetNode, grid: Grid) -> bool:
+def _concatenate(net: Net, maker: NetNode, node: NetNode, grid: ByteGrid) -> bool:
     sources = [on_bytes(value) for value in maker.inputs]
     if any(source is None for source in sources):
         return False
