@@ -79,23 +79,39 @@ static inline uint8_t *next_page(walk *at) {
   return page;
 }
 
-/* Short pages are asked for before they are moved: each bank is a stream of its own, and there are more than a processor
- * follows. */
-#define AHEAD_BYTES 32
-#define AHEAD_PAGES 24
+/* Rounds of all banks that are moved a bank at a time. Banks lie at equal places of the host's pages, so that one line of
+ * each does not fit a cache that has fewer ways than there are banks; and one stream after the other is followed. */
+#define ROUNDS 64
+
+/* `rounds` rounds from bank 0 on, a bank at a time; the next rounds are asked for. */
+static inline __attribute__((always_inline)) void move_rounds(const walk *at, uint8_t *l1, int64_t rounds,
+                                                              uint32_t bytes, int in) {
+  for (int64_t bank = 0; bank < at->banks; ++bank) {
+    uint8_t *page = at->row + (uint64_t)bank * at->bank_stride, *to = l1 + bank * bytes;
+    for (int64_t i = 0; i < rounds; ++i, page += at->page_stride, to += (int64_t)at->banks * bytes) {
+      __builtin_prefetch(page + ROUNDS * at->page_stride, in, 2);
+      memcpy(in ? page : to, in ? to : page, bytes);
+    }
+  }
+}
 
 /* Moves `pages` pages of `bytes`: out of the banks to l1, or with `in` from l1 into them. Inlined for a size that is
  * known, so that a short page costs no call. */
 static inline __attribute__((always_inline)) void move_pages(walk *at, uint8_t *l1, int64_t pages, uint32_t bytes,
                                                              int in) {
-  uint64_t ahead = AHEAD_PAGES * at->page_stride;
-  while (pages > 0) {                 /* a round of the banks */
+  while (pages > 0) {
+    int64_t rounds = at->bank == 0 && bytes <= 64 ? pages / at->banks : 0;
+    if (rounds > 0) {
+      rounds = rounds < ROUNDS ? rounds : ROUNDS;
+      move_rounds(at, l1, rounds, bytes, in);
+      at->row += (uint64_t)rounds * at->page_stride;
+      pages -= rounds * at->banks;
+      l1 += rounds * at->banks * bytes;
+      continue;
+    }
     int64_t n = at->banks - at->bank < pages ? at->banks - at->bank : pages;
     uint8_t *page = at->row + (uint64_t)at->bank * at->bank_stride;
-    for (int64_t i = 0; i < n; ++i, page += at->bank_stride, l1 += bytes) {
-      if (bytes <= AHEAD_BYTES) __builtin_prefetch(page + ahead, in);
-      memcpy(in ? page : l1, in ? l1 : page, bytes);
-    }
+    for (int64_t i = 0; i < n; ++i, page += at->bank_stride, l1 += bytes) memcpy(in ? page : l1, in ? l1 : page, bytes);
     pages -= n;
     at->bank = 0;
     at->row += at->page_stride;
