@@ -336,7 +336,7 @@ SNIPPETS: list[Snippet] = [
     ),
     *_elsewhere(
         "remote devices",
-        "copy the library to this machine",
+        "docs/cluster.md",
         "from tvm import rpc\nremote = rpc.connect('192.168.0.2', 9090)",
         "from tvm import rpc\ntracker = rpc.connect_tracker('0.0.0.0', 9190)",
     ),

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import graph_runtime.compat.tvm as tvm
+from graph_runtime.base.errors import ClusterError
 from graph_runtime.compat.tvm.contrib import graph_executor
 from graph_runtime.compat.tvm.contrib.debugger import debug_executor
 
@@ -126,8 +127,10 @@ def test_the_compiler_is_named():
 
 
 def test_a_remote_device_is_refused_where_it_is_used():
-    with pytest.raises(NotImplementedError, match="copy the library to this machine"):
+    with pytest.raises(ClusterError, match="token authentication and TLS"):
         tvm.rpc.connect("board", 9090)
+    with pytest.raises(NotImplementedError, match="no RPC server or tracker"):
+        tvm.rpc.connect_tracker("board", 9190)
 
 
 def test_unchanged_debugger_lines(graph, packed_library, tmp_path):

@@ -19,6 +19,7 @@ from ...base.machine.interconnect import Interconnect
 from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...build.bundles.bundle import Bundle, BundleProgram, read_bundle
+from ...build.libraries.judge import LibraryFile, read_library
 from ...build.prepare import Prepared, prepare
 from ...ir.documents.loader import load_graph
 from ...ir.model import Constant, Model
@@ -50,7 +51,8 @@ def create(
     tell: Tell = silent,
 ) -> RemoteModule:
     """Plan a source for these devices, as gr.create does, cut it, and have each machine open its part.
-    ``measured``: what says how machines are connected, where the options do not. Raises what prepare and
+    ``libraries``: paths of kernels that go along; ``measured``: what says how machines are connected, where
+    the options do not. Raises what prepare and
     build_bundle raise; DeviceError for a node that there is not; ClusterError, and what machines refuse."""
     listed = parse_list(devices)
     machines = [d.node for d in listed]
@@ -58,8 +60,9 @@ def create(
         fleet.member(machine)  # raises for one that there is not, before anything is compiled
     if measured is not None and options.interconnect is None and len(set(machines)) > 1 and not options.place:
         options = replace(options, interconnect=measured(list(dict.fromkeys(machines))))
-    prepared = prepare(source, listed, options, params=params, libraries=libraries, kept=True, tell=tell)
-    return _open(fleet, prepared, name, deadline, checkpoint_every, tell)
+    files = [item if isinstance(item, LibraryFile) else read_library(item) for item in libraries]
+    prepared = prepare(source, listed, options, params=params, libraries=files, kept=True, tell=tell)
+    return _open(fleet, prepared, name, deadline, checkpoint_every, files, tell)
 
 
 def load(
@@ -145,6 +148,7 @@ def _open(
     name: str,
     deadline: float,
     checkpoint_every: int,
+    libraries: Sequence[LibraryFile] = (),
     tell: Tell = silent,
 ) -> RemoteModule:
     """The parts of what was prepared, each on its machine."""
@@ -153,7 +157,7 @@ def _open(
     if not pieces.parts:
         raise InputError(f"{name} computes nothing: there is nothing to run on {prepared.plan.devices[0]}")
     folder = Path(tempfile.mkdtemp(prefix="graph_runtime_parts_"))
-    paths = write_parts(prepared, pieces, folder, tell)
+    paths = write_parts(prepared, pieces, folder, libraries, tell)
     said = sheets(pieces)
     parts = {
         machine: RemotePart(paths[machine], said[machine], frozenset(part.given), part.state)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from ...base.options import Options
 from ...base.progress import Tell, silent
+from ...build.libraries.judge import LibraryFile
 from ...build.prepare import Prepared
 from ...ir.graph import TensorType
 from ...ir.model import Constant, Model
@@ -15,8 +17,15 @@ from .cut import Cut, MachinePart, MachineStage
 __all__ = ["write_parts"]
 
 
-def write_parts(prepared: Prepared, cut: Cut, folder: Path, tell: Tell = silent) -> dict[str, Path]:
-    """{machine: its bundle}, written into ``folder``. Raises what build_bundle raises."""
+def write_parts(
+    prepared: Prepared,
+    cut: Cut,
+    folder: Path,
+    libraries: Sequence[LibraryFile] = (),
+    tell: Tell = silent,
+) -> dict[str, Path]:
+    """{machine: its bundle}, written into ``folder``, each with the caller's ``libraries``. Raises what
+    build_bundle raises."""
     from ...codegen.build import build_bundle  # where parts are compiled only
 
     chosen = prepared.options
@@ -32,7 +41,7 @@ def write_parts(prepared: Prepared, cut: Cut, folder: Path, tell: Tell = silent)
     for at, (machine, part) in enumerate(cut.parts.items()):
         path = folder / f"{at}_{machine or 'caller'}.bundle"
         models = {stage.program: _model(stage, prepared) for stage in part.stages}
-        found[machine] = build_bundle(models, _devices(part), path, options, tell=tell)
+        found[machine] = build_bundle(models, _devices(part), path, options, libraries=libraries, tell=tell)
     return found
 
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn, cast
 
 from ...base.errors import InputError
-from ...ir.documents.params import read_params
 from ...run.module import GraphModule
 from .flights import RemoteRun
 from .remote_session import RemoteSession
@@ -32,18 +29,6 @@ class RemoteModule(GraphModule):
         found = {self._find_input(name): value for name, value in inputs.items()}
         run: RemoteRun = cast("Any", self.session).submit(found, out)
         return run
-
-    def load_params(self, params: bytes | str | os.PathLike[str] | Mapping[str, Any]) -> None:
-        """Set parameters from what read_params takes; names that are no inputs are skipped with a warning.
-        Raises ParamsError, InputError."""
-        loaded = read_params(params)
-        known = {name: value for name, value in loaded.items() if self.get_input_index(name) >= 0}
-        if skipped := [name for name in loaded if name not in known]:
-            names = ", ".join(map(repr, skipped[:10])) + (" ..." if len(skipped) > 10 else "")
-            warnings.warn(f"parameters that the graph has no inputs for were skipped: {names}", stacklevel=2)
-        for name, value in known.items():
-            self.set_input(name, value)
-        self.params.update(known)
 
     def share_params(self, other: GraphModule, params: Any) -> NoReturn:
         """Raises InputError: memory of one machine is not another's."""

@@ -122,6 +122,10 @@ class RemoteSession:
             raise InputError("there are no outputs yet: call run()")
         return self._last.outputs[index]
 
+    def release(self) -> bool:
+        """False: its memory is other machines', so parameters are set as any input is."""
+        return False
+
     def bind_input(self, index: int, value: Any) -> None:
         """Raises InputError: memory of this machine is not another's."""
         raise InputError("zero copy is for devices of this machine: use set_input", got=index)

@@ -33,6 +33,7 @@ def why(name: str) -> str:
         )
     if name == "rpc":
         return (
-            "tvm.rpc is not here: copy the library to this machine and load it with tvm.runtime.load_module"
+            "there is no RPC server or tracker of TVM's here: rpc.connect(NODE) is a node of a cluster of "
+            "Ray's, which gr.cluster.connect() joins (docs/cluster.md)"
         )
     return f"graph_runtime.compat.tvm has no {name!r}: docs/tvm.md says what there is"

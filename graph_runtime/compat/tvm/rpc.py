@@ -1,19 +1,28 @@
-"""tvm.rpc: a session with this machine itself. Other machines are not reached: an error names the way out."""
+"""tvm.rpc: sessions with this machine, and with a node of a cluster.
+
+connect("node1") is a session with that node of the cluster that is connected (gr.cluster.connect),
+connect("HOST", PORT) joins the Ray there first. Files stay here until an executor is made of them; what it
+needs then goes to the node by its content. There is no server or tracker of TVM's here.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ...base.machine.devices import Device
+from ...base.providers import provided
 from .contrib.utils import tempdir
 from .missing import why
 from .runtime.device import MAKERS, TvmDevice, device
 from .runtime.global_functions import PackedFunc, get_global_func
 from .runtime.module import LibraryModule, load_module, system_lib
 
-__all__ = ["LocalSession", "connect", "connect_tracker"]
+__all__ = ["LocalSession", "NodeSession", "connect", "connect_tracker"]
 
 
 class LocalSession:
@@ -69,9 +78,51 @@ class LocalSession:
         raise AttributeError(f"a session has no {name!r}")
 
 
-def connect(*_: Any, **__: Any) -> NoReturn:
-    """Raises NotImplementedError: there are no remote devices."""
+class NodeSession(LocalSession):
+    """A session of TVM's with ``node`` of the cluster that is connected: its devices are that node's, and
+    executors that are made on them run there."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__()
+        self.node = node
+
+    def device(self, dev_type: int | str, dev_id: int = 0) -> Device:  # type: ignore[override]
+        """A device of the node, as tvm.device names it. Raises DeviceError for one that there is not."""
+        return replace(device(dev_type, dev_id).opened(), node=self.node)
+
+    def system_lib(self) -> NoReturn:
+        """Raises NotImplementedError: functions of that process are not reached."""
+        raise NotImplementedError(f"{self.node} runs graphs only: upload the library and load it")
+
+    def get_function(self, name: str) -> NoReturn:
+        """Raises NotImplementedError: functions of that process are not reached."""
+        raise NotImplementedError(f"{self.node} runs graphs only: function {name!r} is not reached there")
+
+    def __getattr__(self, name: str) -> Any:
+        """cpu, ext_dev and the other makers of devices, of the node."""
+        if name in MAKERS:
+            return partial(self.device, name)
+        raise AttributeError(f"a session has no {name!r}")
+
+
+def connect(
+    url: str, port: int | None = None, key: str = "", session_timeout: float = 0, **_: Any
+) -> NodeSession:
+    """A session with a node: ``url`` is its name in the cluster that is connected, or with a ``port`` the
+    address of a Ray, which is joined: of its nodes that named ``key``, else the last. ``session_timeout``:
+    seconds of each wait, 0: 60. Raises ClusterError, DeviceError for a node that there is not."""
+    if port is None:
+        cluster, node = provided("cluster"), url
+    else:
+        cluster = provided("cluster to join")(f"{url}:{port}", deadline=session_timeout or 60.0)
+        node = key or cluster.nodes[-1]
+    cluster.fleet.member(node)
+    return NodeSession(node)
+
+
+def connect_tracker(*_: Any, **__: Any) -> NoReturn:
+    """Raises NotImplementedError: Ray knows the nodes, there is no tracker of TVM's."""
     raise NotImplementedError(why("rpc"))
 
 
-connect_tracker = Server = connect
+Server = connect_tracker
