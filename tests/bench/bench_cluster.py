@@ -103,7 +103,9 @@ def calls(folder: Path, bundle: Path, number: int) -> None:
             begin = time.perf_counter()
             runner.run(batch)
             middle = time.perf_counter()
-            await workers.run(batch)
+            answered = asyncio.get_running_loop().create_future()
+            workers.start(batch, answered.set_result)
+            await answered
             end = time.perf_counter()
             await actor.call.remote()
             if at >= 50:
