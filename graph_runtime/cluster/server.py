@@ -280,4 +280,4 @@ class _Server:
             }
             for node in self.ray.nodes()
         ]
-        return {"version": provided("version"), "ray": self.ray.provided("version"), "nodes": nodes}
+        return {"version": provided("version"), "ray": self.ray.__version__, "nodes": nodes}
