@@ -47,6 +47,7 @@ class RequestTrace:
 
     _asked: deque[_Asked] = field(default_factory=lambda: deque(maxlen=_REQUESTS))
     _ran: deque[_Ran] = field(default_factory=lambda: deque(maxlen=_REQUESTS))
+    _with_nodes: list[_Ran] = field(default_factory=list)
     _detailed: int = 0
 
     def wants_events(self) -> bool:
@@ -56,7 +57,8 @@ class RequestTrace:
 
     def ran(self, remote: Remote, ids: Sequence[str], head: Mapping[str, Any], sent: int) -> None:
         """A run was answered."""
-        self._ran.append(
+        kept = self._with_nodes if head["events"] else self._ran
+        kept.append(
             _Ran(remote, ids, {k: head[k] for k in ("began", "ended", "events", "zero")}, sent, now())
         )
 
@@ -74,7 +76,7 @@ class RequestTrace:
             whole = Place(front, "requests", one.arrived, one.id)
             trace.span(whole, f"request {one.id}", one.answered, **about)
             trace.span(whole, "read", one.read)
-        for run in self._ran:
+        for run in (*self._with_nodes, *self._ran):
             _add_run(trace, front, run, requests)
         return trace
 
