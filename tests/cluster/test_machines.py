@@ -71,13 +71,12 @@ with gr.cluster.connect("local", nodes=2, deadline=60) as cluster:
     whole.run(x=X)
     found["whole"] = wrong(whole.get_output(0).numpy(), X)
 
-    end, killed, done, error, longest = time.monotonic() + 6, 0, 0, 0.0, 0.0
-    next_kill = time.monotonic() + 1
-    while time.monotonic() < end:  # kill -9 under load
+    killed, done, error, longest = 0, 0, 0.0, 0.0
+    for turn in range(6):  # kill -9 under load
         runs = [(module.run_async(x=X * i), i) for i in range(8)]
-        if time.monotonic() > next_kill:
+        if turn % 2:
             os.kill(pid_of(cluster, f"node{killed % 2}"), signal.SIGKILL)
-            killed, next_kill = killed + 1, time.monotonic() + 2.5
+            killed += 1
         start = time.monotonic()
         for run, i in runs:
             error = max(error, wrong(run.outputs[0].numpy(), X * i))
@@ -134,8 +133,7 @@ def test_graphs_over_nodes_compute_what_one_machine_does(found: dict[str, Any]) 
 
 
 def test_killed_workers_lose_no_run(found: dict[str, Any]) -> None:
-    assert found["killed"] >= 2
-    assert found["done"] >= 8
+    assert (found["killed"], found["done"]) == (3, 48)
     assert found["error"] < 1e-5
     assert found["longest"] < 60
 

@@ -22,6 +22,7 @@ STRICT = ("--strict", "--follow-imports=silent", "--no-warn-return-any", "--allo
 # folders whose scripts import each other by their bare names
 EXAMPLES = (
     "examples",
+    "examples/cluster",
     "examples/digits",
     "examples/gallery",
     "examples/onnx",
