@@ -120,6 +120,24 @@ def test_an_image_is_transposed_once_for_a_whole_network(pool):
     assert {note.rule for note in made.notes} == {"channels_last", "pack_weights"}
 
 
+@pytest.mark.parametrize(
+    ("kernel", "attrs", "pools"),
+    [
+        ((5, 5), {"pads": (2, 2, 2, 2)}, 2),
+        ((4, 6), {"pads": (1, 2, 0, 3), "strides": (1, 2)}, 2),
+        ((8, 8), {"strides": (2, 2), "ceil_mode": True}, 2),
+        ((5, 5), {"strides": (5, 5)}, 1),
+        ((3, 3), {"pads": (1, 1, 1, 1)}, 1),
+    ],
+)
+def test_large_maxima_are_taken_along_rows_and_columns_in_turn(kernel, attrs, pools):
+    b = GraphBuilder()
+    y = b.op("conv2d", b.input("x", (2, 3, 15, 16)), b.param("w", array(8, 3, 1, 1)))
+    b.output(b.op("max_pool2d", y, kernel_shape=kernel, **attrs))
+    made, _ = agree(b, {"x": array(2, 3, 15, 16)})
+    assert ops_of(made).count("max_pool2d") == pools
+
+
 def _branches(b, y):
     parts = [b.op("slice", y, starts=(i,), ends=(i + 4,), axes=(1,)) for i in (0, 4)]
     return b.op("concatenate", b.op("relu", parts[1]), parts[0], axis=1)
