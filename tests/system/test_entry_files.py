@@ -28,16 +28,16 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # requests) say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 47,
-        "f64": 8,
+        "f32": 57,
+        "f64": 9,
         "f16": 8,
         "bf16": 22,
-        "int8": 15,
-        "int16": 13,
-        "int32": 33,
+        "int8": 24,
+        "int16": 16,
+        "int32": 42,
         "int64": 15,
-        "uint8": 11,
-        "uint16": 10,
+        "uint8": 15,
+        "uint16": 12,
         "uint32": 14,
         "uint64": 5,
         "bool": 32,
