@@ -91,7 +91,7 @@ _movement(
     ),
     kind="elementwise",
     pace={"cpu": "simple", "tt": "nop"},
-    walk="together",
+    walk="broadcast",
     ttnn={"experimental.broadcast_to": {"output_shape": "shape"}},
 )
 

@@ -13,6 +13,7 @@ from ...base.machine.layout import TILE, Layout, pages
 
 __all__ = [
     "COVER",
+    "PANEL_BYTES",
     "KernelArg",
     "KernelCall",
     "Moves",
@@ -32,7 +33,7 @@ __all__ = [
 ]
 
 COVER = 512  # native/kernels/tt/rows.h
-_PANEL_BYTES = 262144  # native/kernels/tt/work.h
+PANEL_BYTES = 262144  # native/kernels/tt/work.h
 
 Spans = tuple[np.ndarray, np.ndarray]
 Times = int | np.ndarray  # int64 [pages], or one number for all of them
@@ -149,7 +150,7 @@ def inside(first: np.ndarray, length: np.ndarray | int, size: int) -> Spans:
 def cut(tiled: bool, cols: int, count: int) -> tuple[int, int]:
     """Height and width of the panels of an output with ``cols`` columns, of which ``count`` are in L1;
     ``tiled``: any argument is (gr_tt_cut)."""
-    elements, wide = _PANEL_BYTES // 4 // count, -(-cols // 32) * 32
+    elements, wide = PANEL_BYTES // 4 // count, -(-cols // 32) * 32
     height = 32 if tiled else max(1, min(32, elements // max(wide, 32)))
     return height, max(32, min(wide, elements // height // 32 * 32))
 

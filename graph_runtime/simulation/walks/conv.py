@@ -11,7 +11,7 @@ from .product import BLOCK_BYTES, parts_of, share_of
 
 __all__ = ["Tiling", "exact_rows", "tiling_of"]
 
-_UNITS, _COLS, _STRIPE, _PIXELS = 8, 64, 16, 1024  # conv.h, gemm.h
+_UNITS, _COLS, _STRIPE, _PIXELS, _STAGE = 4, 64, 16, 1024, 4096  # conv.h, gemm.h
 _EXACT_ROWS, _EXACT_STRIP = 8, 16384  # exact_conv.h
 
 
@@ -137,16 +137,34 @@ def _floats(tiling: Tiling, parts: tuple[int, int], extra: int) -> int:
     phases = [
         min(t, s // math.gcd(s, d)) for t, s, d in zip(kernel, tiling.stride, tiling.dilation, strict=True)
     ]
-    area = (tiling.images - 1) * math.prod(lines) + tiling.height * lines[1]
+    area, pitch, packed = _sums(tiling, parts)
     planes = min(tiling.channels, depth // taps if depth % taps == 0 else (depth - 1) // taps + 2)
-    rows = max(depth + 2 * kernel[1], taps)
+    image = reach[0] * reach[1]
+    rows = max(depth + 2 * kernel[1], taps, max(_STAGE, image) + image)
     return (
-        tiling.block * -(-area // _STRIPE) * _STRIPE
+        tiling.block * area
         + parts[1] * planes * math.prod(phases) * tiling.images * math.prod(lines)
         + 2 * _STRIPE
         + parts[0] * tiling.block * depth
         + tiling.block
         + depth
-        + max(rows, reach[0] * reach[1])
-        + extra * 32 * lines[1]
+        + _whole(rows)
+        + extra * 32 * pitch
+        + area * depth * packed
     )
+
+
+def _whole(floats: int) -> int:
+    """In whole stripes."""
+    return -(-floats // _STRIPE) * _STRIPE
+
+
+def _sums(tiling: Tiling, parts: tuple[int, int]) -> tuple[int, int, bool]:
+    """Floats of an output channel's sums, from a row of pixels to the next, and whether each tap is copied
+    (gr_tt_conv_lines)."""
+    lines = tiling.lines
+    apart = _whole((tiling.images - 1) * math.prod(lines) + tiling.height * lines[1])
+    together = _whole(tiling.images * tiling.height * tiling.width)
+    if tiling.bands * tiling.across == 1 and parts[1] == 1 and 3 * together < 2 * apart:
+        return together, tiling.width, True
+    return apart, lines[1], False

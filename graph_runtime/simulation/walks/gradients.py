@@ -12,7 +12,7 @@ from .args import KernelCall, Moves, Spans, cut, inside, moves, steps
 __all__ = ["GRADIENTS"]
 
 # convolutions.h
-_UNITS, _OUTPUTS, _COLS, _PIXELS, _TAPS = 8, 128, 64, 1024, 144
+_UNITS, _OUTPUTS, _COLS, _PIXELS, _TAPS = 4, 128, 64, 1024, 144
 _FLOATS, _INPUTS, _SUMS = 49152, 8192, 36864
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from ...base.dtypes import FORMATS
 from ...ir.ops.numerics import NO_WORDS, WORDS
 from .args import KernelArg, KernelCall, Moves, broadcast, cut, moves, scanned, split, steps
+from .joined import by_elements
 from .volumes import volume_pool
 
 __all__ = ["PANELS"]
@@ -21,11 +22,7 @@ def _cut(call: KernelCall, count: int) -> tuple[int, int]:
 
 
 def _map(call: KernelCall) -> Moves:
-    x, out = call.args
-    height, width = _cut(call, 1)
-    _, rows, cols = out.view
-    ones = np.ones(x.view[0], np.int64)
-    return moves([x.touched(ones, steps(rows, height), steps(cols, width))], out, width)
+    return by_elements(call, 1)
 
 
 def _pair(call: KernelCall) -> Moves:
@@ -34,6 +31,8 @@ def _pair(call: KernelCall) -> Moves:
     words = call.words if len(call.words) == WORDS and call.words[2] != 2 else NO_WORDS
     exact, fpu = words[2] != 0, words[0] != 0 or words[1] == 16
     floats = _floats(out)
+    if words[3] <= 0 and not (floats and (exact or fpu)):
+        return by_elements(call, 2)
     height, width = _cut(call, 3 if floats and (exact or fpu) else 2)
     _, rows, cols = out.view
     down, across = steps(rows, height), steps(cols, width)
@@ -45,14 +44,16 @@ def _pair(call: KernelCall) -> Moves:
 
 def _fused(call: KernelCall) -> Moves:
     """A panel for each input and one for the result."""
-    *inputs, out = call.args
-    height, width = _cut(call, len(call.args))
-    down, across = steps(out.view[1], height), steps(out.view[2], width)
-    return moves([broadcast(x, out, down, across) for x in inputs], out, width)
+    return by_elements(call, len(call.args))
 
 
 def _together(call: KernelCall) -> Moves:
     """Inputs that broadcast, a panel of each in L1."""
+    return by_elements(call, len(call.args) - 1)
+
+
+def _broadcast(call: KernelCall) -> Moves:
+    """The same, plane by plane."""
     *inputs, out = call.args
     height, width = _cut(call, len(inputs))
     down, across = steps(out.view[1], height), steps(out.view[2], width)
@@ -60,8 +61,8 @@ def _together(call: KernelCall) -> Moves:
 
 
 def _checked(call: KernelCall) -> Moves:
-    """As others; integers look for a divisor of 0 first."""
-    made, divisor = _together(call), call.args[1]
+    """As _broadcast; integers look for a divisor of 0 first."""
+    made, divisor = _broadcast(call), call.args[1]
     if not _floats(divisor):
         made.reads[1] += scanned(divisor, call.args[2])
     return made
@@ -152,6 +153,7 @@ PANELS: dict[str, Callable[[KernelCall], Moves]] = {
     "map": _map,
     "pair": _pair,
     "together": _together,
+    "broadcast": _broadcast,
     "checked": _checked,
     "bias_add": _bias_add,
     "fused": _fused,
