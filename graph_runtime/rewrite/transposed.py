@@ -104,14 +104,9 @@ def _convolved(net: Net, node: NetNode, program: list[Any]) -> NetValue:
     inputs = [x, _weight(net, node, (sh, sw), (high.taps, wide.taps))]
     if len(node.inputs) == 3 and node.inputs[2].constant is not None:
         inputs.append(_repeated_bias(net, node, (group, sh * sw, o // group)))
-    made = net.add(
-        "conv2d",
-        inputs,
-        before=node,
-        pads=(high.before, wide.before, high.after, wide.after),
-        group=group,
-        **({"epilogue": program} if program else {}),
-    )
+    pads = (high.before, wide.before, high.after, wide.after)
+    steps: dict[str, Any] = {"epilogue": program} if program else {}
+    made = net.add("conv2d", inputs, before=node, pads=pads, group=group, **steps)
     made = net.add("transpose", [made], before=node, perm=[0, 2, 3, 1])
     if sh * sw > 1:
         made = _side_by_side(net, node, made, (n, high.places, wide.places, group, sh, sw, o // group))
