@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.ir.builder import Value
 
 LAYERS, TOKENS, WIDTH, INNER = 4, 64, 128, 512
 RUNS = 32
@@ -27,7 +27,7 @@ def encoder() -> gr.GraphBuilder:
     rng = np.random.default_rng(0)
     builder = gr.GraphBuilder()
 
-    def weight(name: str, rows: int, columns: int) -> Value:
+    def weight(name: str, rows: int, columns: int) -> Any:
         values = rng.standard_normal((rows, columns)) / rows**0.5
         return builder.param(name, values.astype(np.float32))
 

@@ -25,7 +25,7 @@
 #include "cpu/common.h"
 
 #define GR_STEPS_REGISTERS 12        /* MOST_REGISTERS of steps.py */
-#define GR_STEPS_ARGS 12             /* a node's inputs: those of an op and MOST_INPUTS more */
+#define GR_STEPS_ARGS 14             /* a node's inputs: those of an op and MOST_INPUTS more */
 #define GR_STEPS_STRIP 512           /* elements of a register: all of them stay in the nearest cache */
 #define GR_STEPS_LANES 16            /* elements at a time: a vector or some, of any instruction set */
 #define GR_STEPS_WORDS 6             /* of an instruction: code, result, operand, operand, two doubles */

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -49,7 +50,8 @@ def test_a_whole_installation(call, kernel_cache):
     assert {"package", "cpu", "cores", "compiler", "cache", "kernels", "package numpy"} <= set(found)
     assert found["kernels"]["found"] == "a product on cpu:0 and on tt:0 equals numpy's"
     assert kernel_cache in found["cache"]["found"]
-    assert found["torch calls"]["found"].startswith(("by C++", "by Python"))
+    if find_spec("torch") is not None:
+        assert found["torch calls"]["found"].startswith(("by C++", "by Python"))
     assert not any(what.startswith(("package pytest", "package mkdocs")) for what in found)
     for row in found.values():
         assert bool(row["remedy"]) == (row["state"] != "ok")

@@ -209,7 +209,6 @@ register_product(
         },
         pace={"cpu": "quantized"},
         work=_conv_work,
-        parts="taps",
         weights=(1,),
         panels=lambda i, o, a: panels_fit(i, a),
         sums=True,

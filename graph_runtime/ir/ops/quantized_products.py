@@ -238,7 +238,6 @@ register_product(
         },
         pace={"cpu": "quantized"},
         work=_dense_work,
-        parts="product_of_rows",
         weights=(1,),
         panels=lambda i, o, a: panels_fit(i, a),
         sums=True,
