@@ -9,7 +9,7 @@
  * GR_ISA_MAX, GR_ISA_MIN    of two vectors; the second where either is a NaN
  * GR_ISA_LOOK_UP(table, at) where it is defined: of each lane the float of the table that its lowest four bits number
  * GR_ISA_MASKED             defined where loads and stores of a part of a vector cost no more than of all of it: then
- *   GR_ISA_FIRST(n)         the mask of the first n lanes, all of them for more
+ *   GR_ISA_FIRST(n)         the mask of the first n lanes: none below 1, all above the last
  *   GR_ISA_LOAD_SOME(from, mask), GR_ISA_STORE_SOME(to, x, mask)   zeros in the other lanes; nothing there is touched
  * GR_ISA_DOT_SHORTS(x, y)   maybe: the products of both 16 bits of each lane, added; bytes.h has a plain form
  * GR_V, GR_VI               vectors of floats and of int32, at any address that a float may have
