@@ -89,7 +89,10 @@ static inline __attribute__((always_inline)) void move_rounds(const walk *at, ui
   for (int64_t bank = 0; bank < at->banks; ++bank) {
     uint8_t *page = at->row + (uint64_t)bank * at->bank_stride, *to = l1 + bank * bytes;
     for (int64_t i = 0; i < rounds; ++i, page += at->page_stride, to += (int64_t)at->banks * bytes) {
-      __builtin_prefetch(page + ROUNDS * at->page_stride, in, 2);
+      if (in)      /* the builtin wants a constant, which `in` is in optimized builds only */
+        __builtin_prefetch(page + ROUNDS * at->page_stride, 1, 2);
+      else
+        __builtin_prefetch(page + ROUNDS * at->page_stride, 0, 2);
       memcpy(in ? page : to, in ? to : page, bytes);
     }
   }
