@@ -23,6 +23,7 @@ from pathlib import Path
 __all__ = ["TwoNodes", "why_not"]
 
 _DISK = "64m"
+_ROOT = Path(__file__).resolve().parents[2]
 
 
 def why_not() -> str:
@@ -183,15 +184,22 @@ class TwoNodes:
     def _start(
         self, machine: int, command: list[str], log: Path | None = None, **words
     ) -> subprocess.Popen[bytes]:
-        if machine == 1:  # a disk of its own; the folder with the secrets is seen through it
-            own = f"mount --bind {self.folder} /mnt && mount -t tmpfs -o size={_DISK} tmpfs /tmp && "
-            own += f"mkdir -p {self.folder} && mount --bind /mnt {self.folder} && exec "
-            command = ["unshare", "-m", "sh", "-c", own + '"$0" "$@"', *command]
+        if machine == 1:
+            command = ["unshare", "-m", "sh", "-c", f'{self._own_disk()} && exec "$0" "$@"', *command]
         entered = ["ip", "netns", "exec", self.names[machine], *command]
         with contextlib.ExitStack() as stack:
             if log is not None:
                 words["stdout"] = words["stderr"] = stack.enter_context(log.open("wb"))
             return subprocess.Popen(entered, env=self.environ, start_new_session=True, **words)
+
+    def _own_disk(self) -> str:
+        """A disk at /tmp, through which are seen the folder with the secrets, Python and the project."""
+        needed = [p for p in (self.folder, Path(sys.prefix), _ROOT) if p.is_relative_to("/tmp")]
+        steps = ["mount -t tmpfs tmpfs /mnt"]
+        steps += [f"mkdir /mnt/{i} && mount --bind {path} /mnt/{i}" for i, path in enumerate(needed)]
+        steps += [f"mount -t tmpfs -o size={_DISK} tmpfs /tmp"]
+        steps += [f"mkdir -p {path} && mount --bind /mnt/{i} {path}" for i, path in enumerate(needed)]
+        return " && ".join(steps)
 
 
 def _run(*command: str) -> None:
