@@ -142,7 +142,10 @@ def test_what_arrived_does_not_change_while_it_is_held() -> None:
     assert len(segments._segments) == 4
     held.clear()
     gc.collect()
-    for i in range(20):  # memory is used again
+    for i in range(20):  # memory is used again, once the word that it is free has come back
+        end = time.monotonic() + 10
+        while all(s.busy for s in segments._segments.values()) and time.monotonic() < end:
+            time.sleep(0.001)
         assert pair.send({"x": np.full(1 << 16, i, np.float32)}).tensors["x"][0] == i
     assert len(segments._segments) <= 5
     pair.a.close()

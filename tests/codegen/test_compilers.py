@@ -53,7 +53,7 @@ def alive(pids: Path) -> list[str]:
 
 def ended(pids: Path) -> bool:
     """Whether all are over, soon: a kill takes its time."""
-    end = time.monotonic() + 5
+    end = time.monotonic() + 20
     while alive(pids) and time.monotonic() < end:
         time.sleep(0.01)
     return not alive(pids)
