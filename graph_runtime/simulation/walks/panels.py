@@ -21,12 +21,8 @@ def _cut(call: KernelCall, count: int) -> tuple[int, int]:
     return cut(any(a.tiled for a in call.args), call.args[-1].view[2], count)
 
 
-def _map(call: KernelCall) -> Moves:
-    return by_elements(call, 1)
-
-
 def _pair(call: KernelCall) -> Moves:
-    """A chosen op model's macroblocks are cut into panels of their own, but as ttnn has them."""
+    """A chosen op model's macroblocks are cut into panels of their own, but not under numerics="ttnn"."""
     *inputs, out = call.args
     words = call.words if len(call.words) == WORDS and call.words[2] != 2 else NO_WORDS
     exact, fpu = words[2] != 0, words[0] != 0 or words[1] == 16
@@ -53,7 +49,7 @@ def _together(call: KernelCall) -> Moves:
 
 
 def _broadcast(call: KernelCall) -> Moves:
-    """The same, plane by plane."""
+    """Inputs that broadcast, a panel of each in L1, which ends with its plane."""
     *inputs, out = call.args
     height, width = _cut(call, len(inputs))
     down, across = steps(out.view[1], height), steps(out.view[2], width)
@@ -150,7 +146,7 @@ def _layer_norm(call: KernelCall) -> Moves:
 
 
 PANELS: dict[str, Callable[[KernelCall], Moves]] = {
-    "map": _map,
+    "map": _together,
     "pair": _pair,
     "together": _together,
     "broadcast": _broadcast,
