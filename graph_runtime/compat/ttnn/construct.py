@@ -20,9 +20,11 @@ def construct(tensor: Any = None, *args: Any, **given: Any) -> Tensor:
     if tensor is None:
         tensor = given.pop("data", given.pop("buffer", None))
     if isinstance(tensor, Tensor):
-        return Tensor.of(
+        made = Tensor.of(
             tensor._handle, tensor.dtype, tensor.layout, tensor._config, tensor._device, tensor._padding
         )
+        made.tile = tensor.tile
+        return made
     if isinstance(tensor, list):
         return _of_list(tensor, *args, **given)
     return _of_array(tensor, *args, **given)
@@ -39,7 +41,7 @@ def _of_list(
     pad_value: float = 0,
 ) -> Tensor:
     values = np.asarray(data, np.float32 if data_type.is_float else np.int64).reshape(tuple(shape))
-    return build("ttnn.Tensor", values, data_type, layout, device, memory_config, pad_value)
+    return build("ttnn.Tensor", values, data_type, layout, device, memory_config, pad_value, tile)
 
 
 def _of_array(
@@ -53,7 +55,7 @@ def _of_array(
     pad_value: float | None = None,
     **_: Any,
 ) -> Tensor:
-    return build("ttnn.Tensor", as_numpy(tensor), data_type, layout, device, mem_config, pad_value)
+    return build("ttnn.Tensor", as_numpy(tensor), data_type, layout, device, mem_config, pad_value, tile)
 
 
 SEAMS["construct"] = construct

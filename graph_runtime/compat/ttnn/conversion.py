@@ -15,7 +15,7 @@ from .memory import MemoryConfig
 from .names import OPERATIONS, SEAMS
 from .operation import operation
 from .tensor import Tensor, on_device, on_host
-from .values import DataType, Layout, NewerType, Tile
+from .values import DEFAULT_TILE, DataType, Layout, NewerType, Tile
 
 __all__ = ["as_numpy", "as_torch", "build", "to_torch"]
 
@@ -74,6 +74,7 @@ def build(
     device: Any = None,
     config: MemoryConfig | None = None,
     padding: float | None = None,
+    tile: Tile | None = None,
 ) -> Tensor:
     """A tensor of an array, on a device if one is given. Raises RuntimeError for types that do not fit."""
     if dtype is None:
@@ -90,12 +91,24 @@ def build(
     if dtype.is_block and layout is Layout.ROW_MAJOR:
         raise fatal(op, "Layout must be Layout::TILE for bfloat8_b or bfloat4_b!")
     values = _cast(values, dtype)
-    padding = 0 if padding is None else padding
+    padding, tile = 0 if padding is None else padding, tile or DEFAULT_TILE
     if device is None:
-        made = on_host(values, dtype, layout, padding)
+        made = on_host(values, dtype, layout, padding, tile=tile)
         made._config = config
         return made
-    return on_device(op, values, dtype, layout, device, config, padding)
+    return on_device(op, values, dtype, layout, device, config, padding, tile)
+
+
+def _check_columns(tensor: Any, dtype: DataType | None, layout: Layout | None, spec: Any) -> None:
+    """Raise RuntimeError for what cannot be packed by columns."""
+    for held, text in (
+        (spec is None, "is not supported with spec"),
+        (dtype is not None and dtype.is_block, "requires BFP dtype (bfloat8_b or bfloat4_b)"),
+        (tensor.ndim >= 2, "requires tensor.ndim >= 2"),
+        (layout in (None, Layout.TILE), "requires layout to be None or ttnn.TILE_LAYOUT"),
+    ):
+        if not held:
+            raise RuntimeError(f"ttnn.from_torch: col_tilize=True {text}")
 
 
 @operation("from_torch")
@@ -117,6 +130,9 @@ def from_torch(
     """A tensor of a torch tensor or an array, on the host unless ``device`` is given."""
     if tensor is None:
         return None
+    if col_tilize:
+        _check_columns(tensor, dtype, layout, spec)
+        tensor = tensor.swapaxes(-1, -2)
     if spec is not None:
         given = (dtype, layout, memory_config, tile)
         check(
@@ -129,19 +145,13 @@ def from_torch(
             "from_torch",
             f"the shape of spec is {spec.shape}, of the tensor {list(tensor.shape)}",
         )
-        dtype, layout, memory_config = spec.dtype, spec.layout, spec.memory_config
-    if tile is not None and tuple(tile.tile_shape) != (32, 32):
-        raise Unsupported(
-            "ttnn.from_torch: tiles of other sizes than 32x32 are not supported", op="ttnn.from_torch"
-        )
-    if col_tilize:
-        raise Unsupported("ttnn.from_torch: col_tilize is not supported", op="ttnn.from_torch")
+        dtype, layout, memory_config, tile = spec.dtype, spec.layout, spec.memory_config, spec.tile
     if memory_config is not None and memory_config.is_sharded():
         named = memory_config.shard_spec is not None or memory_config.nd_shard_spec is not None
         if not named:
             raise RuntimeError("ttnn.from_torch: Shard spec must not be None for sharded tensors")
     values = as_numpy(tensor)
-    return build("ttnn.from_torch", values, dtype, layout, device, memory_config, pad_value)
+    return build("ttnn.from_torch", values, dtype, layout, device, memory_config, pad_value, tile)
 
 
 @operation("to_torch")

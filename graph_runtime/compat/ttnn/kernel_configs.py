@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
 from .cores import CoreRangeSet, coord
 from .errors import check, fatal
-from .values import MathFidelity
+from .values import DEFAULT_TILE, MathFidelity, Tile
 
 __all__ = [
     "BlackholeComputeKernelConfig",
@@ -175,7 +176,9 @@ class SDPAProgramConfig:
     max_cores_per_head_batch: int = 16
 
 
-def check_program(op: str, config: Any, k_tiles: int, fp32: bool, grid: Any) -> None:
+def check_program(
+    op: str, config: Any, k_tiles: int, fp32: bool, grid: Any, tile: Tile = DEFAULT_TILE
+) -> None:
     """Raise RuntimeError for a matmul program that no device could run: blocks that do not divide, a
     sub-block that Dst does not hold, a grid that is larger than the device's."""
     if config is None:
@@ -194,7 +197,8 @@ def check_program(op: str, config: Any, k_tiles: int, fp32: bool, grid: Any) -> 
     )
     if isinstance(config, MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig):
         return
-    most, used = 4 if fp32 else 8, config.out_subblock_h * config.out_subblock_w
+    most = (4 if fp32 else 8) * 1024 // math.prod(tile.tile_shape)
+    used = config.out_subblock_h * config.out_subblock_w
     check(used <= most, op, f"out_subblock_h * out_subblock_w = {used} is more than the {most} tiles of Dst")
     rows = getattr(config, "out_block_h", None) or config.per_core_M
     cols = getattr(config, "out_block_w", None) or config.per_core_N

@@ -14,6 +14,7 @@ from ...base.machine.shards import Shard
 from .cores import CoreGrid, CoreRange, CoreRangeSet, corerange_to_cores
 from .errors import Unsupported, check
 from .values import (
+    DEFAULT_TILE,
     TILE_SIZE,
     BufferType,
     DataType,
@@ -22,6 +23,7 @@ from .values import (
     ShardOrientation,
     ShardStrategy,
     TensorMemoryLayout,
+    Tile,
     tiled,
 )
 
@@ -153,10 +155,17 @@ _MEMORIES = {BufferType.DRAM: DRAM, BufferType.L1: L1, BufferType.L1_SMALL: L1}
 
 
 def placed(
-    op: str, shape: Sequence[int], dtype: DataType, layout: Layout, config: MemoryConfig, grid: CoreGrid
+    op: str,
+    shape: Sequence[int],
+    dtype: DataType,
+    layout: Layout,
+    config: MemoryConfig,
+    grid: CoreGrid,
+    tile: Tile = DEFAULT_TILE,
 ) -> Placed:
     """The layout of this package of a tensor on a device of ``grid`` cores. Raises RuntimeError for a sharded
-    configuration without a shard specification, or one that does not fit."""
+    configuration without a shard specification, or one that does not fit; Unsupported for shards that are no
+    whole tiles of 32x32."""
     check(config.buffer_type in _MEMORIES, op, f"A tensor cannot be allocated in {config.buffer_type}")
     memory, how = _MEMORIES[config.buffer_type], TILE if layout is Layout.TILE else ROW_MAJOR
     if config.interleaved:
@@ -168,9 +177,8 @@ def placed(
     check(spec is not None, op, "Shard spec must not be None for sharded tensors")
     assert spec is not None
     rows, cols = spec.shape
-    if layout is Layout.TILE and (rows % TILE_SIZE or cols % TILE_SIZE):
-        text = f"Physical shard shape {tuple(spec.shape)} must be tile {{{TILE_SIZE}, {TILE_SIZE}}} sized!"
-        check(False, op, text)
+    if layout is Layout.TILE:
+        rows, cols = _in_tiles(op, shape, (rows, cols), tile)
     kind = _KINDS[config.memory_layout]
     height, width = matrix(shape, layout)
     if kind == "height":
@@ -189,6 +197,25 @@ def placed(
     box = spec.grid.bounding_box().grid_size()
     line = (box.y if turned == "col" else box.x) if kind == "block" else 0
     return Placed(memory, how, dtype.stored[1], None, NdShard((rows, cols), banks, line))
+
+
+def _in_tiles(op: str, shape: Sequence[int], shard: tuple[int, int], tile: Tile) -> tuple[int, int]:
+    """The rows and columns of a shard of whole ``tile``s in whole tiles of 32x32."""
+    whole = not any(size % step for size, step in zip(shard, tile.tile_shape, strict=True))
+    check(
+        whole,
+        op,
+        f"Physical shard shape {shard} must be tile {{{tile.tile_shape[0]}, {tile.tile_shape[1]}}} sized!",
+    )
+    if tile.tile_shape == DEFAULT_TILE.tile_shape:
+        return shard
+    wide, own = matrix(shape, Layout.TILE), matrix(shape, Layout.TILE, tile)
+    one = math.prod(shape[:-2]) == 1
+    for size, all_of, padded in zip(shard, own, wide, strict=True):
+        if (size % TILE_SIZE and size < all_of) or (all_of != padded and not one):
+            text = f"{op}: shards {shard} in tiles of {tile.tile_shape} are not supported: tiles lie as 32x32"
+            raise Unsupported(text, op=op)
+    return up(shard[0], TILE_SIZE), up(shard[1], TILE_SIZE)
 
 
 def _banks(
@@ -229,23 +256,29 @@ def up(size: int, step: int) -> int:
     return -(-size // step) * step
 
 
-def matrix(shape: Sequence[int], layout: Layout) -> tuple[int, int]:
+def matrix(shape: Sequence[int], layout: Layout, tile: Tile = DEFAULT_TILE) -> tuple[int, int]:
     """Rows and columns of a tensor as the matrix that is cut."""
-    sizes = (1, 1, *(tiled(shape) if layout is Layout.TILE else shape))
+    sizes = (1, 1, *(tiled(shape, tile) if layout is Layout.TILE else shape))
     if layout is Layout.TILE and len(shape) < 2:
-        sizes = (1, TILE_SIZE, *sizes[-1:]) if shape else (1, TILE_SIZE, TILE_SIZE)
+        rows, cols = tile.tile_shape
+        sizes = (1, rows, *sizes[-1:]) if shape else (1, rows, cols)
     return math.prod(sizes[:-1]), sizes[-1]
 
 
 def with_spec(
-    config: MemoryConfig, shape: Sequence[int], layout: Layout, like: MemoryConfig | None, grid: CoreGrid
+    config: MemoryConfig,
+    shape: Sequence[int],
+    layout: Layout,
+    like: MemoryConfig | None,
+    grid: CoreGrid,
+    tile: Tile = DEFAULT_TILE,
 ) -> MemoryConfig:
     """A sharded configuration without shard specification with the one that ttnn gives a result: on the cores
     of ``like`` where that is sharded, else on as many of the device's as there are shards."""
     if config.interleaved or config.shard_spec is not None or config.nd_shard_spec is not None:
         return config
-    rows, cols = matrix(shape, layout)
-    step = TILE_SIZE if layout is Layout.TILE else 1
+    both = matrix(shape, layout, tile)
+    steps = tile.tile_shape if layout is Layout.TILE else (1, 1)
     orientation = ShardOrientation.ROW_MAJOR
     ranges = CoreRangeSet([CoreRange((0, 0), (grid.x - 1, grid.y - 1))])
     if like is not None and like.shard_spec is not None:
@@ -257,7 +290,7 @@ def with_spec(
         TensorMemoryLayout.WIDTH_SHARDED: (1, ranges.num_cores()),
         TensorMemoryLayout.BLOCK_SHARDED: (down, across),
     }[config.memory_layout]
-    sizes = [max(step, up(-(-size // parts), step)) for size, parts in zip((rows, cols), cut, strict=True)]
+    sizes = [max(n, up(-(-size // parts), n)) for size, parts, n in zip(both, cut, steps, strict=True)]
     return config.with_shard_spec(ShardSpec(ranges, sizes, orientation))
 
 

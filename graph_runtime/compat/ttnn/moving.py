@@ -23,8 +23,8 @@ def to_device(tensor: Tensor, device: MeshDevice, memory_config: MemoryConfig | 
     if tensor._device is not None:
         return tensor if memory_config is None else moved("ttnn.to_device", tensor, memory_config)
     config = memory_config or tensor._config
-    values = tensor._values()
-    return on_device("ttnn.to_device", values, tensor.dtype, tensor.layout, device, config, tensor._padding)
+    x, values = tensor, tensor._values()
+    return on_device("ttnn.to_device", values, x.dtype, x.layout, device, config, x._padding, x.tile)
 
 
 @operation("from_device")
@@ -42,6 +42,7 @@ def deallocate(tensor: Tensor, force: bool = True) -> None:
 def moved(op: str, tensor: Tensor, config: MemoryConfig, dtype: DataType | None = None) -> Tensor:
     x = device_tensor(op, tensor)
     goal = target(op, x, config, None, dtype)
+    goal.tile = x.tile
     handle = x._handle
     if goal.dtype.stored[0] == handle.dtype and goal.place(handle.shape) == handle.layout:
         handle = kernels.copied(handle)

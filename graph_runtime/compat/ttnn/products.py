@@ -8,13 +8,17 @@ from typing import Any
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .errors import Unsupported, check
-from .kernel_configs import check_program, numerics
+from .kernel_configs import (
+    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
+    check_program,
+    numerics,
+)
 from .memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from .operation import operation
 from .results import Target, device_tensor, empty_result, target, tiled_input
 from .tensor import Tensor
 from .unary import chain
-from .values import DataType, Layout, MathFidelity
+from .values import TILE_SIZE, DataType, Layout, MathFidelity, Tile
 from .wide import Wide
 
 __all__: list[str] = []
@@ -54,6 +58,16 @@ class Product:
             *sizes_a[-2:-1],
             *(sizes_b[-1:] if ranks[1] > 1 else ()),
         )
+        self.tile = self._tile()
+
+    def _tile(self) -> Tile:
+        """The result's tile: as high as those of the first operand, as wide as those of the second."""
+        a, b = self.a.tile.tile_shape, self.b.tile.tile_shape
+        a = a[::-1] if self.attrs["transpose_a"] else a
+        b = b[::-1] if self.attrs["transpose_b"] else b
+        text = "Input tile dims must have inner dim equal to 32 due to llk constraints"
+        check(a[1] == b[0] == TILE_SIZE, self.op, text)
+        return Tile((a[0], b[1]))
 
     def _batch(self, a: list[int], b: list[int]) -> tuple[int, ...]:
         rank = max(len(a), len(b))
@@ -102,6 +116,33 @@ def _matrices(w: Wide, inputs: list[Handle], product: Product) -> list[Handle]:
     return [a, b]
 
 
+def _output_tile(product: Product, given: Tile | None, goal: Target) -> Tile:
+    """The tile that the caller wants, or the product's. Raises RuntimeError where no kernel could make it."""
+    if given is None:
+        return product.tile
+    text = "Matmul cannot have both an output_tile and an optional_output_tensor"
+    check(goal.into is None, product.op, text)
+    (rows, cols), (own_rows, own_cols) = given.tile_shape, product.tile.tile_shape
+    text = (
+        f"the override output tile {given.tile_shape} does not fit the product's, {product.tile.tile_shape}"
+    )
+    wider = cols == own_cols or (rows <= 16 and cols % own_cols == 0 and goal.config.is_sharded())
+    check(rows == own_rows and wider, product.op, text)
+    return given
+
+
+def _bias(op: str, bias: Tensor, product: Product, program: Any) -> Handle:
+    """A bias as it is added: the program of weights in DRAM shards takes the first row of its tiles."""
+    found = tiled_input(op, bias, "bias must be tilized")
+    rows = found.shape[-2] if len(found.shape) > 1 else 1
+    one_row = isinstance(program, MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig)
+    if one_row and rows > 1 and found.padded_shape[-2] == product.tile.tile_shape[0]:
+        rank = len(found.shape)
+        attrs = {"starts": (0,) * rank, "ends": (*found.shape[:-2], 1, found.shape[-1])}
+        return kernels.run("slice", [found._handle], attrs)
+    return found._handle
+
+
 def _linear(
     op: str,
     a: Tensor,
@@ -121,8 +162,6 @@ def _linear(
     global_cb: Any = None,
     sub_device_id: Any = None,
 ) -> Tensor:
-    if output_tile is not None and tuple(output_tile.tile_shape) != (32, 32):
-        raise Unsupported(f"{op}: tiles of other sizes than 32x32 are not supported", op=op)
     if global_cb is not None or sub_device_id is not None:
         raise Unsupported(f"{op}: global circular buffers and sub-devices are not supported", op=op)
     product = Product(op, a, b, transpose_a, transpose_b)
@@ -131,14 +170,15 @@ def _linear(
     goal = target(
         op, product.a, memory_config, optional_output_tensor, dtype, Layout.TILE, DRAM_MEMORY_CONFIG
     )
+    goal.tile = _output_tile(product, output_tile, goal)
     fp32 = compute_kernel_config.fp32_dest_acc_en if compute_kernel_config else goal.dtype is DataType.FLOAT32
     device = product.a._device
     assert device is not None
-    check_program(op, program_config, -(-product.depth // 32), fp32, device.core_grid)
+    check_program(op, program_config, -(-product.depth // 32), fp32, device.core_grid, goal.tile)
     if not product.depth or not math.prod(product.shape):
         made = empty_result(goal, product.shape)
         return made if bias is None else _biased(goal, made, bias)
-    addend = None if bias is None else tiled_input(op, bias, "bias must be tilized")._handle
+    addend = None if bias is None else _bias(op, bias, product, program_config)
     placed = core_grid is not None or program_config is not None
     values = _multiplied(product, addend, compute_kernel_config, placed)
     fused = getattr(program_config, "fused_activation", None)
@@ -198,12 +238,14 @@ def addmm(
     addend = device_tensor(op, input_tensor)
     kinds = (DataType.BFLOAT16, DataType.FLOAT32, DataType.BFLOAT8_B)
     text = "only ttnn.bfloat16, ttnn.float32 and ttnn.bfloat8_b types are supported"
-    check(all(x.dtype in kinds for x in (addend, mat1_tensor, mat2_tensor)), op, text)
+    used = (mat1_tensor, mat2_tensor, *([addend] if beta else []))
+    check(all(x.dtype in kinds for x in used), op, text)
     product = Product(op, mat1_tensor, mat2_tensor, False, False)
     check(alpha != 0, op, "alpha parameter cannot be 0")
     check(len(product.a.shape) == len(product.b.shape) == 2, op, "mat1 and mat2 must be matrices")
     text = "input_tensor must have shape matching one of result of mat1_tensor @ mat2_tensor"
-    check(tuple(addend.shape) == product.shape, op, text)
+    check(not beta or tuple(addend.shape) == product.shape, op, text)
+    check(output_tile is None, op, "output_tile must not be provided")
     goal = target(
         op, product.a, memory_config, optional_output_tensor, dtype, Layout.TILE, DRAM_MEMORY_CONFIG
     )

@@ -13,7 +13,7 @@ from .devices import MeshDevice
 from .errors import Unsupported, check, fatal
 from .memory import DRAM_MEMORY_CONFIG, MemoryConfig, matrix, placed, with_spec
 from .tensor import Tensor
-from .values import DataType, Layout, TensorMemoryLayout
+from .values import DEFAULT_TILE, DataType, Layout, TensorMemoryLayout, Tile
 
 __all__ = ["Target", "device_tensor", "empty_result", "handle_as", "target", "tiled_input", "values_in"]
 
@@ -38,7 +38,10 @@ def tiled_input(op: str, tensor: Any, text: str) -> Tensor:
 
 
 class Target:
-    """Where a result goes: ``dtype``, ``layout``, ``config``, ``device``, or into the tensor ``into``."""
+    """Where a result goes: ``dtype``, ``layout``, ``config``, ``device``, in tiles of ``tile``, or into the
+    tensor ``into``."""
+
+    tile: Tile = DEFAULT_TILE
 
     def __init__(
         self,
@@ -56,9 +59,9 @@ class Target:
     def place(self, shape: Sequence[int]) -> Placed:
         """The layout of a result of a shape. Raises RuntimeError, Unsupported."""
         grid = self.device.core_grid
-        self.config = with_spec(self.config, shape, self.layout, self.like, grid)
+        self.config = with_spec(self.config, shape, self.layout, self.like, grid, self.tile)
         self.config = _adapted(self.config, self.like, shape, self.layout, grid)
-        return placed(self.op, shape, self.dtype, self.layout, self.config, grid)
+        return placed(self.op, shape, self.dtype, self.layout, self.config, grid, self.tile)
 
     def wrap(self, handle: Handle, padding: float = 0) -> Tensor:
         """The result of values that may have another type or layout still."""
@@ -68,7 +71,9 @@ class Target:
             handle = kernels.run("cast", [handle], {"to": name}, to)
         handle = kernels.convert(handle, to)
         if self.into is None:
-            return Tensor.of(handle, self.dtype, self.layout, self.config, self.device, padding)
+            made = Tensor.of(handle, self.dtype, self.layout, self.config, self.device, padding)
+            made.tile = self.tile
+            return made
         return _written(self.op, self.into, handle)
 
     def run(

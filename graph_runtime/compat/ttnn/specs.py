@@ -49,6 +49,7 @@ class TensorSpec:
             self.shape == other.shape
             and (self.dtype, self.layout, self.memory_config)
             == (other.dtype, other.layout, other.memory_config)
+            and self.tile == other.tile
         )
 
     __hash__ = None  # type: ignore[assignment]

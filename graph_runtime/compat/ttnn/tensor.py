@@ -24,7 +24,7 @@ from .memory import DRAM_MEMORY_CONFIG, MemoryConfig, placed, with_spec
 from .names import OPERATIONS, SEAMS
 from .specs import TensorSpec
 from .text import as_text
-from .values import DataType, Layout, Shape, StorageType, Tile, element_size, tiled
+from .values import DEFAULT_TILE, DataType, Layout, Shape, StorageType, Tile, element_size, tiled
 
 __all__ = ["Tensor", "on_device", "on_host", "quantized", "unfilled"]
 
@@ -32,8 +32,8 @@ _numbers = itertools.count(1)
 
 
 class Tensor:
-    """``dtype``, ``layout``, ``shape`` (logical), ``padded_shape``. ``_handle`` the values, ``_config`` and
-    ``_device`` where they are (None: on the host), ``_padding`` what tiles are filled up with."""
+    """``dtype``, ``layout``, ``tile``, ``shape`` (logical), ``padded_shape``. ``_handle`` the values,
+    ``_config`` and ``_device`` where they are (None: on the host), ``_padding`` what fills tiles up."""
 
     _handle: Handle
     dtype: DataType
@@ -41,11 +41,13 @@ class Tensor:
     _config: MemoryConfig | None
     _device: MeshDevice | None
     _padding: float
+    tile: Tile = DEFAULT_TILE
     _more: Shape | None = None  # a padded shape beyond whole tiles
 
     def __init__(self, *args: Any, **kwargs: Any):
         made = SEAMS["construct"](*args, **kwargs)
         self._set(made._handle, made.dtype, made.layout, made._config, made._device, made._padding)
+        self.tile = made.tile
 
     @classmethod
     def of(
@@ -81,16 +83,13 @@ class Tensor:
             return self._more
         if self.layout is not Layout.TILE:
             return self.shape
-        return tiled((1,) * (2 - len(self._handle.shape)) + self._handle.shape)  # a vector is one row
-
-    @property
-    def tile(self) -> Tile:
-        return Tile()
+        one_row = (1,) * (2 - len(self._handle.shape))  # a vector
+        return tiled(one_row + self._handle.shape, self.tile)
 
     @property
     def spec(self) -> Any:
         config = self.memory_config()
-        return TensorSpec(self.shape, self.dtype, self.layout, memory_config=config)
+        return TensorSpec(self.shape, self.dtype, self.layout, memory_config=config, tile=self.tile)
 
     def memory_config(self) -> MemoryConfig:
         return DRAM_MEMORY_CONFIG if self._config is None else self._config
@@ -175,7 +174,7 @@ class Tensor:
         """A copy on the host, itself where it is there."""
         if self._device is None:
             return self
-        return on_host(self._values(), self.dtype, self.layout, self._padding, exact=True)
+        return on_host(self._values(), self.dtype, self.layout, self._padding, exact=True, tile=self.tile)
 
     def to(self, target: Any, mem_config: MemoryConfig | None = None, cq_id: int | None = None) -> Tensor:
         """On a device, or in another layout."""
@@ -237,13 +236,20 @@ def quantized(values: np.ndarray, dtype: DataType) -> np.ndarray:
 
 
 def on_host(
-    values: np.ndarray, dtype: DataType, layout: Layout, padding: float = 0, exact: bool = False
+    values: np.ndarray,
+    dtype: DataType,
+    layout: Layout,
+    padding: float = 0,
+    exact: bool = False,
+    tile: Tile = DEFAULT_TILE,
 ) -> Tensor:
     """A host tensor of the values; ``exact``: they have been of that type before."""
     values = np.asarray(values, dtypes.to_numpy(dtype.stored[0]), order="C")
     if not exact:
         values = quantized(values, dtype)
-    return Tensor.of(array(values, cpu(0)), dtype, layout, padding=padding)
+    made = Tensor.of(array(values, cpu(0)), dtype, layout, padding=padding)
+    made.tile = tile
+    return made
 
 
 def on_device(
@@ -254,24 +260,33 @@ def on_device(
     device: MeshDevice,
     config: MemoryConfig | None = None,
     padding: float = 0,
+    tile: Tile = DEFAULT_TILE,
 ) -> Tensor:
     """A tensor on a device with values from the host, in interleaved DRAM or as ``config`` says.
 
     Raises RuntimeError for a configuration that does not fit, Unsupported, DeviceMemoryError.
     """
-    config, to = _place(op, values.shape, dtype, layout, device, config)
+    config, to = _place(op, values.shape, dtype, layout, device, config, tile)
     values = np.asarray(values, dtypes.to_numpy(dtype.stored[0]), order="C")
     handle = array(values, device.chip, layout=to)
-    return Tensor.of(handle, dtype, layout, config, device, padding)
+    made = Tensor.of(handle, dtype, layout, config, device, padding)
+    made.tile = tile
+    return made
 
 
 def _place(
-    op: str, shape: Any, dtype: DataType, layout: Layout, device: MeshDevice, config: MemoryConfig | None
+    op: str,
+    shape: Any,
+    dtype: DataType,
+    layout: Layout,
+    device: MeshDevice,
+    config: MemoryConfig | None,
+    tile: Tile = DEFAULT_TILE,
 ) -> tuple[MemoryConfig, Placed]:
-    config = with_spec(config or DRAM_MEMORY_CONFIG, shape, layout, None, device.core_grid)
+    config = with_spec(config or DRAM_MEMORY_CONFIG, shape, layout, None, device.core_grid, tile)
     if not math.prod(shape) and config.is_sharded():
         raise Unsupported(f"{op}: a sharded tensor without elements is not supported", op=op)
-    return config, placed(op, shape, dtype, layout, config, device.core_grid)
+    return config, placed(op, shape, dtype, layout, config, device.core_grid, tile)
 
 
 def unfilled(

@@ -12,6 +12,7 @@ from ...base.dtypes import FORMATS
 from .errors import check
 
 __all__ = [
+    "DEFAULT_TILE",
     "TILE_SIZE",
     "BcastOpDim",
     "BcastOpMath",
@@ -259,23 +260,18 @@ class Shape(Sequence[int]):
         return math.prod(self._sizes)
 
 
-def tiled(shape: Sequence[int]) -> Shape:
-    """The shape with the last two dimensions rounded up to whole tiles."""
-    sizes = list(shape)
-    for at in range(max(0, len(sizes) - 2), len(sizes)):
-        sizes[at] = -(-sizes[at] // TILE_SIZE) * TILE_SIZE
-    return Shape(sizes)
-
-
 @dataclass(frozen=True)
 class Tile:
-    """A tile's (rows, columns). Tensors here have tiles of 32x32 only."""
+    """A tile's (rows, columns): it decides padding and what shards are cut into. Memory here holds tiles of
+    32x32, whatever a tensor's own are."""
 
     tile_shape: Sequence[int] = (TILE_SIZE, TILE_SIZE)
     transpose_tile: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "tile_shape", tuple(self.tile_shape))
+        fits = len(self.tile_shape) == 2 and self.tile_shape in _TILES
+        check(fits, "ttnn.Tile", f"Tile shape {self.tile_shape} is not supported by the hardware")
 
     @property
     def face_shape(self) -> tuple[int, int]:
@@ -292,3 +288,16 @@ class Tile:
             bits = 8 if dtype is DataType.BFLOAT8_B else 4
             return elements * bits // 8 + elements // 16
         return elements * element_size(dtype)
+
+
+_TILES = [(rows, cols) for rows in (1, 2, 4, 8, 16, 32) for cols in (16, 32)]
+DEFAULT_TILE = Tile()
+
+
+def tiled(shape: Sequence[int], tile: Tile = DEFAULT_TILE) -> Shape:
+    """The shape with the last two dimensions rounded up to whole tiles."""
+    sizes = list(shape)
+    for at in range(1, 1 + min(2, len(sizes))):
+        step = tile.tile_shape[-at]
+        sizes[-at] = -(-sizes[-at] // step) * step
+    return Shape(sizes)
