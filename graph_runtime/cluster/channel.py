@@ -1,29 +1,32 @@
-"""One end of a connection that carries frames, in asyncio's terms."""
+"""One end of a connection that carries messages, in asyncio's terms."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from ..base.errors import ClusterError
-from .frames import FrameReader, Part, frame
+import numpy as np
+
+from ..base.errors import ClusterError, DocumentError
+from .messages import Message, MessageReader, message_parts
+from .shared_memory import AttachedMemory, SharedMemory
 
 __all__ = ["Channel"]
 
-OnFrame = Callable[["Channel", dict[str, Any], memoryview], None]
+OnMessage = Callable[["Channel", Message], None]
 OnEnd = Callable[["Channel", str], None]
 OnBegin = Callable[["Channel"], None]
 
 
 class Channel(asyncio.BufferedProtocol):
-    """``on_frame(channel, head, data)`` is called for each frame; ``on_begin(channel)`` once, before the
-    first, and ``on_end(channel, cause)`` after the last. A frame that cannot be read ends it."""
+    """``on_message(channel, message)`` is called for each message; ``on_begin(channel)`` once, before the
+    first, and ``on_end(channel, cause)`` after the last. A message that cannot be read ends it."""
 
-    def __init__(self, on_frame: OnFrame, on_end: OnEnd, on_begin: OnBegin = lambda _: None):
-        self._on_frame, self._on_end, self._on_begin = on_frame, on_end, on_begin
-        self._reader = FrameReader()
+    def __init__(self, on_message: OnMessage, on_end: OnEnd, on_begin: OnBegin = lambda _: None):
+        self._on_message, self._on_end, self._on_begin = on_message, on_end, on_begin
+        self._reader = MessageReader()
         self._transport: asyncio.Transport | None = None
         self._cause = "its connection was closed"
 
@@ -33,10 +36,20 @@ class Channel(asyncio.BufferedProtocol):
         found = None if self._transport is None else self._transport.get_extra_info("socket")
         return found is not None and bool(found.family == socket.AF_UNIX)
 
-    def send(self, head: Mapping[str, Any], parts: Sequence[Part] = ()) -> None:
-        """Send a frame; nothing where the channel has ended, which ``on_end`` tells."""
+    def attach(self, memory: AttachedMemory) -> None:
+        """Read tensors of messages from memory that the other end shares."""
+        self._reader.memory = memory
+
+    def send(
+        self,
+        header: Mapping[str, Any],
+        tensors: Mapping[str, np.ndarray] | None = None,
+        memory: SharedMemory | None = None,
+    ) -> None:
+        """Send a message; tensors that lie in ``memory`` are read there. Nothing where the channel has ended,
+        which ``on_end`` tells."""
         if self._transport is not None and not self._transport.is_closing():
-            self._transport.writelines(frame(head, parts))
+            self._transport.writelines(message_parts(header, tensors, memory))
 
     def abort(self, cause: str) -> None:
         """End it at once."""
@@ -57,10 +70,10 @@ class Channel(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         try:
-            for head, data in self._reader.filled(nbytes):
-                self._on_frame(self, head, data)
-        except (ClusterError, KeyError, TypeError, ValueError, IndexError) as error:
-            self.abort(f"it sent a frame that cannot be read: {error}")
+            for message in self._reader.filled(nbytes):
+                self._on_message(self, message)
+        except (ClusterError, DocumentError, KeyError, TypeError, ValueError, IndexError) as error:
+            self.abort(f"it sent a message that cannot be read: {error}")
 
     def connection_lost(self, error: Exception | None) -> None:
         self._on_end(self, self._cause if error is None else f"{self._cause}: {error}")

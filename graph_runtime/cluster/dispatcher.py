@@ -26,7 +26,7 @@ from .batcher import Done, RowBatch
 from .channel import Channel
 from .clocks import ClockOffset, now
 from .doors import Door
-from .frames import pack_arrays, read_arrays
+from .messages import Message
 from .metrics import ServingMetrics
 from .ports import Served
 from .shared_memory import SharedMemory
@@ -127,11 +127,11 @@ class Workers:
         number = next(self._numbers)
         remote.pending[number] = _Pending(batch, done, now())
         memory = self._memory if remote.shares else None
-        names = list(batch.requests[0])
-        rows, parts = pack_arrays([one[name] for one in batch.requests for name in names], memory)
         head = {"type": "run", "number": number, "size": batch.size, "filled": batch.filled}
         head["traced"] = self._observer is not None and self._observer.wants_events()
-        remote.channel.send({**head, "ids": batch.ids, "names": names, "arrays": rows}, parts)
+        head |= {"ids": batch.ids, "names": list(batch.requests[0])}
+        tensors = {f"{at} {name}": x for at, one in enumerate(batch.requests) for name, x in one.items()}
+        remote.channel.send(head, tensors, memory)
 
     def _choose(self, batch: RowBatch) -> Remote | None:
         free = [one for one in self.remotes if one.takes]
@@ -163,8 +163,9 @@ class Workers:
             one.done(WorkerLost(text, worker=str(remote), cause=cause, requests=one.batch.ids))
         self.change()
 
-    def answered(self, remote: Remote, head: Mapping[str, Any], data: memoryview) -> None:
+    def answered(self, remote: Remote, message: Message) -> None:
         """The answer to a batch, or to one that was given up."""
+        head = message.header
         pending = remote.pending.pop(head["number"], None)
         if pending is None:
             return
@@ -173,10 +174,9 @@ class Workers:
             return
         self.metrics.run_seconds.observe(head["seconds"])
         self.metrics.fallbacks.add("", head["fallbacks"])
-        outputs = read_arrays(head["arrays"], data)
         if self._observer is not None:
             self._observer.ran(remote, pending.batch.ids, head, pending.sent)
-        pending.done(dict(zip(head["names"], outputs, strict=True)))
+        pending.done(dict(message.tensors))
 
 
 class Dispatcher:
@@ -219,7 +219,7 @@ class Dispatcher:
     # **************** channels ****************
 
     def _stranger(self) -> Channel:
-        channel = Channel(self._on_frame, self._on_end)
+        channel = Channel(self._on_message, self._on_end)
         self._strangers.add(channel)
         asyncio.get_running_loop().call_later(_HELLO, self._doubt, channel)
         return channel
@@ -228,7 +228,8 @@ class Dispatcher:
         if channel in self._strangers:
             channel.abort("it has not said who it is")
 
-    def _on_frame(self, channel: Channel, head: dict[str, Any], data: memoryview) -> None:
+    def _on_message(self, channel: Channel, message: Message) -> None:
+        head = message.header
         remote = self._remotes.get(channel)
         if remote is None:
             self._greet(channel, head)
@@ -240,7 +241,7 @@ class Dispatcher:
             workers.change()
         match head["type"]:
             case "ran":
-                workers.answered(remote, head, data)
+                workers.answered(remote, message)
             case "pong" if remote.pinged is not None:
                 remote.clock.add(remote.pinged, head["clock"], now())
                 remote.pinged = None
@@ -251,7 +252,7 @@ class Dispatcher:
                 remote.leaving = True
                 workers.change()
 
-    def _greet(self, channel: Channel, head: dict[str, Any]) -> None:
+    def _greet(self, channel: Channel, head: Mapping[str, Any]) -> None:
         self._strangers.discard(channel)
         token = head.get("token")
         known = isinstance(token, str) and hmac.compare_digest(token.encode(), self.door.token.encode())

@@ -18,12 +18,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
+
 from ..base.errors import ClusterError
 from .batcher import RowBatch
 from .channel import Channel
 from .clocks import now
 from .doors import Door
-from .frames import Part, pack_arrays, read_arrays
+from .messages import Message
 from .runner import Reply, Runner
 from .shared_memory import AttachedMemory
 
@@ -40,7 +42,6 @@ class Replica:
     def __init__(self, runner: Runner, door: Door, name: str):
         self.load = 0
         self._runner, self._door, self._name = runner, door, name
-        self._memory: AttachedMemory | None = None
         self._channel: Channel | None = None
         self._ended = asyncio.Event()
         self._running, self._over = 0, False
@@ -77,7 +78,7 @@ class Replica:
         while not self._over:
             self._ended = asyncio.Event()
             with contextlib.suppress(OSError):
-                await self._door.connect(lambda: Channel(self._on_frame, self._on_end, self._on_begin))
+                await self._door.connect(lambda: Channel(self._on_message, self._on_end, self._on_begin))
                 await self._watch()
             if not self._over:
                 await asyncio.sleep(_AGAIN)
@@ -94,7 +95,7 @@ class Replica:
             if time.monotonic() - self._asked > _FORGOTTEN and self._channel is not None:
                 self._channel.abort("the server is silent")
 
-    # **************** frames ****************
+    # **************** messages ****************
 
     def _on_begin(self, channel: Channel) -> None:
         self._channel, self._asked = channel, time.monotonic()
@@ -105,28 +106,22 @@ class Replica:
         self._channel = None
         self._ended.set()
 
-    def _send(self, head: Mapping[str, Any], parts: list[Part] | None = None) -> None:
+    def _send(self, head: Mapping[str, Any]) -> None:
         if self._channel is not None:
-            self._channel.send(head, parts or [])
+            self._channel.send(head)
 
-    def _on_frame(self, channel: Channel, head: dict[str, Any], data: memoryview) -> None:
+    def _on_message(self, channel: Channel, message: Message) -> None:
+        head = message.header
         match head["type"]:
             case "welcome":
-                self._send({"type": "shares", "memory": self._attach(head["memory"])})
+                self._send({"type": "shares", "memory": _attach(channel, head["memory"])})
             case "ping":
                 self._asked, self.load = time.monotonic(), head["load"]
                 self._send({"type": "pong", "clock": now()})
             case "run":
-                batch = _batch(head, data, self._memory)
+                batch = _batch(message)
                 self._running += 1
                 self._worker.submit(self._run, channel, head["number"], batch)
-
-    def _attach(self, memory: Mapping[str, Any] | None) -> bool:
-        self._memory = None
-        if memory is not None:
-            with contextlib.suppress(ClusterError):  # the server is on another machine, or in a container
-                self._memory = AttachedMemory(tuple(memory["name"]), memory["size"])
-        return self._memory is not None
 
     def _run(self, channel: Channel, number: int, batch: RowBatch) -> None:
         """In the thread of runs: an answer, whatever comes of it."""
@@ -135,20 +130,29 @@ class Replica:
             reply = self._runner.run(batch)
         except Exception as error:  # a mistake of this package's, which the request is told of
             reply = Reply({}, f"a replica failed: {error!r}")
-        names = list(reply.outputs)
-        rows, parts = pack_arrays([reply.outputs[name] for name in names])
         head = {"type": "ran", "number": number, "error": reply.error, "kernel": reply.kernel}
         head |= {"seconds": reply.seconds, "fallbacks": reply.fallbacks, "began": begin, "ended": now()}
-        head |= {"names": names, "arrays": rows, "events": reply.events, "zero": reply.zero}
+        head |= {"events": reply.events, "zero": reply.zero}
         with contextlib.suppress(RuntimeError):  # the loop has ended: the server knows
-            self._loop.call_soon_threadsafe(self._answer, channel, head, parts)
+            self._loop.call_soon_threadsafe(self._answer, channel, head, reply.outputs)
 
-    def _answer(self, channel: Channel, head: Mapping[str, Any], parts: list[Part]) -> None:
+    def _answer(self, channel: Channel, head: Mapping[str, Any], outputs: Mapping[str, np.ndarray]) -> None:
         self._running -= 1
-        channel.send(head, parts)
+        channel.send(head, outputs)
 
 
-def _batch(head: Mapping[str, Any], data: memoryview, memory: AttachedMemory | None) -> RowBatch:
-    arrays, names = iter(read_arrays(head["arrays"], data, memory)), head["names"]
-    requests = tuple({name: next(arrays) for name in names} for _ in head["ids"])
+def _attach(channel: Channel, memory: Mapping[str, Any] | None) -> bool:
+    """Whether the server's memory can be read here."""
+    if memory is not None:
+        with contextlib.suppress(ClusterError):  # the server is on another machine, or in a container
+            channel.attach(AttachedMemory.by_name(tuple(memory["name"]), memory["size"]))
+            return True
+    return False
+
+
+def _batch(message: Message) -> RowBatch:
+    head, arrays = message.header, message.tensors
+    requests = tuple(
+        {name: arrays[f"{at} {name}"] for name in head["names"]} for at in range(len(head["ids"]))
+    )
     return RowBatch(tuple(head["ids"]), head["size"], head["filled"], requests, head["traced"])

@@ -1,13 +1,15 @@
 """Memory that processes of one machine share: the bodies of requests, which a server reads into it and its
-replicas read from it.
+replicas read from it; tensors on their way from one machine's worker to another one's process.
 
-    memory = SharedMemory(256 << 20)       the process that writes
-    view = memory.take(602_112)            a writable memoryview, or None where no room is left
-    memory.offset_of(array)                where an array that lies in it begins, None for others
-    AttachedMemory(memory.name, size)      the processes that read
+    memory = SharedMemory(256 << 20)              the process that writes
+    view = memory.take(602_112)                   a writable memoryview, or None where no room is left
+    memory.offset_of(array)                       where an array that lies in it begins, None for others
+    AttachedMemory.by_name(memory.name, size)     the processes that read
+    AttachedMemory.by_file(file, free)            the same by memory.file, where a socket passed it
 
-A region is free again when nothing refers to it: neither a request, nor a batch that a replica still has. So
-a replica never reads values that change under it. The memory has no file: it ends with its processes.
+A region is free again when nothing refers to it: neither a request, nor a batch that a replica still has, nor
+a link whose other end has arrays there. So no process reads values that change under it. The memory has no
+file: it ends with its processes.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import mmap
 import os
 import secrets
 import weakref
+from collections import deque
+from collections.abc import Callable
 
 import numpy as np
 
@@ -26,46 +30,62 @@ __all__ = ["AttachedMemory", "SharedMemory"]
 
 _ALIGN = 4096  # of regions: whole pages, so that there are few sizes of gaps
 _COOKIE = 32  # bytes at the beginning, by which a reader knows that it has opened the right memory
+_WARM = 1 << 30  # bytes at the beginning that stay with a process: pages that are there are faster to write
 
 
 class SharedMemory:
-    """See the module. Not safe across threads. ``size``: bytes; they take memory when they are first used."""
+    """See the module. One thread takes; regions come back in any. ``size``: bytes; they take memory when they
+    are first used. ``file``: its descriptor. Raises OSError where the system has none."""
 
     def __init__(self, size: int):
         self.size = size
-        self._file = os.memfd_create("graph_runtime_requests", os.MFD_CLOEXEC)
-        weakref.finalize(self, os.close, self._file)
-        os.ftruncate(self._file, size)
-        self._map = mmap.mmap(self._file, size)
+        self.file = os.memfd_create("graph_runtime", os.MFD_CLOEXEC)
+        weakref.finalize(self, os.close, self.file)
+        os.ftruncate(self.file, size)
+        self._map = _map(self.file, size, mmap.PROT_READ | mmap.PROT_WRITE)
         self._bytes = np.frombuffer(self._map, np.uint8)
+        self._begin = self._bytes.ctypes.data
         self._bytes[:_COOKIE] = np.frombuffer(secrets.token_bytes(_COOKIE), np.uint8)
         self._free = [(_ALIGN, size)]  # (begin, end), ascending, none next to another
+        self._returned: deque[tuple[int, int]] = deque()  # in any thread, and in the middle of take()
 
     @classmethod
     def where_possible(cls, size: int) -> SharedMemory | None:
-        """None on systems that have no memory without a file."""
-        return cls(size) if hasattr(os, "memfd_create") else None
+        """None on systems that have no memory without a file, or not so much."""
+        try:
+            return cls(size) if hasattr(os, "memfd_create") else None
+        except (OSError, OverflowError):
+            return None
 
     @property
     def name(self) -> tuple[str, str]:
         """What AttachedMemory opens: a path that lasts as long as this process, and the cookie."""
-        return f"/proc/{os.getpid()}/fd/{self._file}", bytes(self._bytes[:_COOKIE]).hex()
+        return f"/proc/{os.getpid()}/fd/{self.file}", bytes(self._bytes[:_COOKIE]).hex()
 
     @property
     def taken(self) -> int:
         """Bytes that are in use."""
+        self._take_back()
         return self.size - _ALIGN - sum(end - begin for begin, end in self._free)
 
     def take(self, nbytes: int) -> memoryview | None:
         """A region of ``nbytes``, None where there is no room for it."""
+        self._take_back()
         wanted = -(-nbytes // _ALIGN) * _ALIGN
         for at, (begin, end) in enumerate(self._free):
             if end - begin >= wanted > 0:
                 self._free[at : at + 1] = [(begin + wanted, end)] if end - begin > wanted else []
                 owner = np.frombuffer(self._map, np.uint8, nbytes, begin)
-                weakref.finalize(owner, self._give_back, begin, begin + wanted).atexit = False
+                weakref.finalize(owner, self._returned.append, (begin, begin + wanted)).atexit = False
                 return owner.data
         return None
+
+    def _take_back(self) -> None:
+        while self._returned:
+            begin, end = self._returned.popleft()
+            if end > _WARM:
+                self._map.madvise(mmap.MADV_REMOVE, begin, end - begin)
+            self._give_back(begin, end)
 
     def _give_back(self, begin: int, end: int) -> None:
         at = next((i for i, (other, _) in enumerate(self._free) if other > begin), len(self._free))
@@ -78,27 +98,54 @@ class SharedMemory:
 
     def offset_of(self, array: np.ndarray) -> int | None:
         """Where a contiguous array lies in it, None for one that does not."""
-        offset = array.ctypes.data - self._bytes.ctypes.data
+        offset = array.ctypes.data - self._begin
         inside = 0 <= offset and offset + array.nbytes <= self.size
         return offset if inside and array.flags.c_contiguous else None
 
 
 class AttachedMemory:
-    """The same bytes in another process, which cannot write them. Raises ClusterError where it is another
-    machine, user or container that has them."""
+    """The same bytes in another process. ``size``: of all; ``free`` is called, in any thread, with the offset
+    of an array that nothing refers to any more."""
 
-    def __init__(self, name: tuple[str, str], size: int):
+    def __init__(self, mapped: mmap.mmap, size: int, free: Callable[[int], None] | None = None):
+        self.size, self._map, self._free = size, mapped, free
+
+    @classmethod
+    def by_name(cls, name: tuple[str, str], size: int) -> AttachedMemory:
+        """To be read. Raises ClusterError where it is another machine, user or container that has it."""
         path, cookie = name
         try:
             with contextlib.ExitStack() as stack:
                 file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 stack.callback(os.close, file)
-                self._map = mmap.mmap(file, size, prot=mmap.PROT_READ)
+                mapped = _map(file, size, mmap.PROT_READ)
         except (OSError, ValueError) as error:
             raise ClusterError(f"{path} cannot be shared: {error}", got=path) from None
-        if bytes(self._map[:_COOKIE]).hex() != cookie:
+        if bytes(mapped[:_COOKIE]).hex() != cookie:
             raise ClusterError(f"{path} is the memory of another process", got=path)
+        return cls(mapped, size)
+
+    @classmethod
+    def by_file(cls, file: int, free: Callable[[int], None]) -> AttachedMemory:
+        """By a descriptor that came over a socket, which is closed. A session may write its inputs there.
+        Raises OSError."""
+        try:
+            size = os.fstat(file).st_size
+            return cls(_map(file, size, mmap.PROT_READ | mmap.PROT_WRITE), size, free)
+        finally:
+            os.close(file)
 
     def array(self, dtype: np.dtype, shape: tuple[int, ...], offset: int) -> np.ndarray:
         """An array that lies at ``offset``."""
-        return np.ndarray(shape, dtype, self._map, offset)
+        array = np.ndarray(shape, dtype, self._map, offset)
+        if self._free is not None:
+            weakref.finalize(array, self._free, offset).atexit = False
+        return array
+
+
+def _map(file: int, size: int, access: int) -> mmap.mmap:
+    """In large pages where the system has them: copying into small ones takes twice as long."""
+    mapped = mmap.mmap(file, size, prot=access)
+    with contextlib.suppress(OSError):  # a kernel without them
+        mapped.madvise(mmap.MADV_HUGEPAGE)
+    return mapped

@@ -1,4 +1,4 @@
-"""What a server and its replicas send each other: shared memory, frames, clocks, and batches to replicas that
+"""What a server and its replicas send each other: shared memory, clocks, and batches to replicas that
 end, leave, or are silent. No Ray."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from graph_runtime.cluster.batcher import Batcher, RowBatch
 from graph_runtime.cluster.clocks import ClockOffset
 from graph_runtime.cluster.dispatcher import Dispatcher
 from graph_runtime.cluster.doors import Door
-from graph_runtime.cluster.frames import FrameReader, frame, pack_arrays, read_arrays
+from graph_runtime.cluster.messages import write_message
 from graph_runtime.cluster.ports import OPEN, Port, Served
 from graph_runtime.cluster.replica import Replica
 from graph_runtime.cluster.runner import Reply
@@ -74,60 +74,16 @@ def test_another_process_reads_it_and_cannot_write():
     offset = memory.offset_of(np.frombuffer(view, np.uint8))
     program = (
         "import sys, numpy as np; from graph_runtime.cluster.shared_memory import AttachedMemory as A\n"
-        f"a = A({memory.name!r}, {memory.size}).array(np.dtype(np.int32), (2, 2), {offset})\n"
+        f"a = A.by_name({memory.name!r}, {memory.size}).array(np.dtype(np.int32), (2, 2), {offset})\n"
         "print(a.tolist(), a.flags.writeable)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout.strip() == "[[0, 1], [2, 3]] False", done.stderr
     path, cookie = memory.name
     with pytest.raises(gr.ClusterError, match="another process"):
-        AttachedMemory((path, "00" + cookie[2:]), memory.size)
+        AttachedMemory.by_name((path, "00" + cookie[2:]), memory.size)
     with pytest.raises(gr.ClusterError, match="cannot be shared"):
-        AttachedMemory((path + "9", cookie), memory.size)
-
-
-# **************** frames ****************
-
-
-def read(pieces) -> list:
-    reader, found = FrameReader(), []
-    for piece in pieces:
-        while piece:
-            into = reader.buffer()
-            count = min(len(into), len(piece))
-            into[:count] = piece[:count]
-            piece = piece[count:]
-            found += [(head, bytes(data)) for head, data in reader.filled(count)]
-    return found
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_frames_are_read_in_any_pieces(seed):
-    rng = random.Random(seed)
-    sent = [({"n": n, "t": "é" * n}, rng.randbytes(rng.choice((0, 1, 70_000, 200_000)))) for n in range(6)]
-    text = b"".join(b"".join(frame(head, [data[:10], data[10:]])) for head, data in sent)
-    ends = sorted(rng.sample(range(len(text)), 5))
-    assert read([text[a:b] for a, b in zip([0, *ends], [*ends, len(text)], strict=True)]) == sent
-
-
-def test_arrays_travel_with_their_dtypes_and_shapes():
-    arrays = [np.arange(6).reshape(2, 3), np.zeros((0, 4), np.float16), np.array(True), np.arange(9)[::2]]
-    rows, parts = pack_arrays(arrays)
-    found = read_arrays(rows, memoryview(b"".join(parts)))
-    for got, wanted in zip(found, arrays, strict=True):
-        assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
-        np.testing.assert_array_equal(got, wanted)
-
-
-@pytest.mark.parametrize(
-    "text", [b"\xff" * 12, b"\1\0\0\0" + b"\0" * 8 + b"{", b"\2\0\0\0" + b"\0" * 8 + b"[]"]
-)
-def test_what_is_no_frame_is_a_typed_error(text):
-    with pytest.raises(gr.ClusterError, match="frame"):
-        read([text])
-    for rows in ([["int64", [2], -1]], [["int64", [2], 0]]):
-        with pytest.raises(gr.ClusterError, match="frame"):
-            read_arrays(rows, memoryview(b"12345678"))
+        AttachedMemory.by_name((path + "9", cookie), memory.size)
 
 
 # **************** clocks ****************
@@ -326,7 +282,7 @@ def test_a_stranger_gets_no_batch(tmp_path, monkeypatch):
 
     async def test(batcher, workers, replicas):
         path = replicas[0]._door.path
-        for text in (b"", b"GET / HTTP/1.1\r\n\r\n", *(b"".join(frame({**hello, **own})) for own in STRANGE)):
+        for text in (b"", b"GET / HTTP/1.1\r\n\r\n", *(write_message({**hello, **own}) for own in STRANGE)):
             reader, writer = await asyncio.open_unix_connection(path)
             writer.write(text)
             with contextlib.suppress(ConnectionError):

@@ -1,4 +1,4 @@
-"""Messages between machines: their bytes, sockets and shared memory, and what is let in."""
+"""Links between machines: sockets and shared memory, what is let in, and where messages wait."""
 
 from __future__ import annotations
 
@@ -7,76 +7,21 @@ import os
 import queue
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from graph_runtime.base.errors import DocumentError, RunCancelledError, WaitTimeoutError
+from graph_runtime.base.errors import RunCancelledError, WaitTimeoutError
+from graph_runtime.cluster import shared_memory
+from graph_runtime.cluster.graphs import endpoint as endpoints
 from graph_runtime.cluster.graphs.endpoint import Endpoint, LinkLost
-from graph_runtime.cluster.graphs.machine_messages import Message, read_message, write_message
 from graph_runtime.cluster.graphs.mailbox import Key, Mailbox
+from graph_runtime.cluster.messages import Message
+from graph_runtime.cluster.shared_memory import SharedMemory
 
 KEY = bytes(range(32))
-ARRAYS = {
-    "x": np.arange(12, dtype=np.float32).reshape(3, 4),
-    "none": np.zeros((0, 2), np.int64),
-    "one": np.array(7),
-}
-
-# **************** bytes ****************
-
-
-def test_a_message_comes_back_as_it_was() -> None:
-    arrays = {**ARRAYS, "turned": np.arange(6).reshape(2, 3).T, "wide": np.ones((5, 7), np.uint8)}
-    back = read_message(write_message({"do": "run", "run": 3}, arrays))
-    assert back.header == {"do": "run", "run": 3}
-    assert list(back.tensors) == list(arrays)
-    for name, array in arrays.items():
-        np.testing.assert_array_equal(back.tensors[name], array)
-        assert back.tensors[name].dtype == array.dtype
-        assert back.tensors[name].ctypes.data % 64 == 0 or not array.size
-
-
-@settings(max_examples=300, deadline=None)
-@given(st.data())
-def test_other_bytes_are_a_document_error(data: st.DataObject) -> None:
-    good = bytearray(write_message({"do": "run"}, ARRAYS))
-    for _ in range(data.draw(st.integers(1, 4))):
-        at = data.draw(st.integers(0, len(good) - 1))
-        good[at] = data.draw(st.integers(0, 255))
-    cut = data.draw(st.integers(0, len(good)))
-    for piece in (bytes(good), bytes(good[:cut])):
-        try:
-            message = read_message(piece)
-        except DocumentError:
-            continue
-        assert all(isinstance(value, np.ndarray) for value in message.tensors.values())
-
-
-@pytest.mark.parametrize(
-    ("tensors", "says"),
-    [
-        ({}, "lists its tensors"),
-        ([["x", "float32"]], r"\[name, dtype, shape\]"),
-        ([["x", "object", [1]]], "of dtype 'object'"),
-        ([["x", "float32", [-1]]], "list of sizes"),
-        ([["x", "float32", [1 << 50]]], "list of sizes"),
-        ([["x", "float32", [4]]], "take 64 bytes, it has 0"),
-    ],
-)
-def test_a_header_that_lies_about_tensors(tensors: Any, says: str) -> None:
-    import orjson
-
-    text = orjson.dumps({"tensors": tensors})
-    data = b"GRM1" + len(text).to_bytes(4, "little") + bytes(8) + text
-    with pytest.raises(DocumentError, match=says):
-        read_message(data)
-
-
 # **************** the mailbox ****************
 
 
@@ -133,23 +78,69 @@ def test_tensors_arrive(pair: Pair, size: int) -> None:
         np.testing.assert_array_equal(got.tensors["y"], x[::2])
 
 
+def link_of(pair: Pair) -> Any:
+    return next(iter(pair.a._out.values()))
+
+
+def wait_until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 10
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
 def test_what_arrived_does_not_change_while_it_is_held() -> None:
     pair = Pair(far=False)
-    held = [pair.send({"x": np.full(1 << 16, i, np.float32)}) for i in range(4)]
+    held = [pair.send({"x": np.full(1 << 16, i, np.float32), "few": np.ones(3)}) for i in range(4)]
     assert [float(message.tensors["x"][5]) for message in held] == [0, 1, 2, 3]
-    segments = next(iter(pair.a._out.values()))._segments
-    assert segments is not None
-    assert len(segments._segments) == 4
+    link = link_of(pair)
+    assert link._memory.taken == 4 << 18  # small ones go over the socket
+    kept = held[1].tensors["x"][7:9]
     held.clear()
     gc.collect()
-    for i in range(20):  # memory is used again, once the word that it is free has come back
-        end = time.monotonic() + 10
-        while all(s.busy for s in segments._segments.values()) and time.monotonic() < end:
-            time.sleep(0.001)
+    wait_until(lambda: link._memory.taken == 1 << 18)  # once the word that it is free has come back
+    for i in range(20):  # memory is used again
         assert pair.send({"x": np.full(1 << 16, i, np.float32)}).tensors["x"][0] == i
-    assert len(segments._segments) <= 5
+    assert kept.tolist() == [1, 1]
+    del kept
+    wait_until(lambda: link._memory.taken == 0)
     pair.a.close()
     pair.b.close()
+
+
+def test_memory_that_is_free_again_goes_back_to_the_system(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_memory, "_WARM", 1 << 19)
+    memory = SharedMemory(1 << 30)
+
+    def used() -> int:
+        return os.stat(memory.file).st_blocks * 512
+
+    views = [memory.take(1 << 18) for _ in range(8)]
+    for view in views:
+        view[:] = bytes(1 << 18)
+    before = used()
+    assert before >= 2 << 20
+    del view
+    views.clear()
+    assert memory.taken == 0
+    assert used() <= before - (3 << 19)
+    assert memory.take(1 << 20) is not None
+
+
+def test_a_tensor_goes_over_the_socket_where_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoints, "_SHARED", 1 << 19)
+    pair = Pair(far=False)
+    held = [pair.send({"x": np.full(1 << 16, i, np.float32)}) for i in range(3)]
+    assert link_of(pair)._memory.taken == 1 << 18
+    assert [float(message.tensors["x"][-1]) for message in held] == [0, 1, 2]
+    monkeypatch.setattr(SharedMemory, "where_possible", lambda size: None)
+    pair.a.close()
+    again = Pair(far=False)
+    assert again.send({"x": np.full(1 << 16, 5, np.float32)}).tensors["x"][0] == 5
+    assert link_of(again)._memory is None
+    for one in (pair, again):
+        one.a.close()
+        one.b.close()
 
 
 @pytest.mark.parametrize("far", [False, True])

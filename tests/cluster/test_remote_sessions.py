@@ -15,9 +15,9 @@ import graph_runtime as gr
 from graph_runtime.base.config import config
 from graph_runtime.cluster.graphs.connecting import Cluster
 from graph_runtime.cluster.graphs.fleet import ThreadFleet
-from graph_runtime.cluster.graphs.machine_messages import read_message, write_message
 from graph_runtime.cluster.graphs.remote_session import RemoteSession
 from graph_runtime.cluster.graphs.remote_tensor import RemoteTensor
+from graph_runtime.cluster.messages import read_message, write_message
 from graph_runtime.ir.model import Model
 
 pytestmark = pytest.mark.slow

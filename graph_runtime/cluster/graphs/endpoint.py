@@ -1,5 +1,5 @@
-"""A process's end of the links to others: messages of machine_messages.py over sockets, tensors in shared
-memory where both are on one machine.
+"""A process's end of the links to others: messages over sockets, tensors in shared memory where both are on
+one machine.
 
     endpoint = Endpoint("node0", key, deliver)     deliver(message), in the thread of the connection
     endpoint.send(other.address, header, tensors, end)
@@ -7,6 +7,10 @@ memory where both are on one machine.
 Both sides of a connection prove that they have the cluster's ``key`` (proofs.py). On one machine a Unix
 socket in a folder of this user's is used, and no port is opened. Between machines it is TCP to the node's own
 address, with TLS where Ray has it.
+
+Where memory is shared, the sender copies a tensor once, into memory whose descriptor it passes over the
+socket before it is first used; the receiver's arrays are that memory. When one is gone the receiver says
+where it was, in 8 bytes, and the sender may write there again.
 """
 
 from __future__ import annotations
@@ -28,20 +32,21 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ClusterError, DocumentError, WaitTimeoutError
-from ...run.tensors.host_values import aligned_empty
-from .machine_messages import PREFIX, Message, pack, read_head, sizes
-from .proofs import greet, received, welcome
-from .shared_segments import ReceivedSegments, SentSegments
+from ..messages import Message, MessageReader, Part, message_parts
+from ..shared_memory import AttachedMemory, SharedMemory
+from .proofs import greet, welcome
 
 __all__ = ["Address", "Endpoint", "LinkLost", "Tls", "machine_id"]
 
 Address = Mapping[str, Any]
 Deliver = Callable[[Message], None]
 Tls = tuple[str, str, str]  # certificate, its key, the authority that signed those of all
-_INLINE = 1 << 16  # bytes below which shared memory is not worth a segment
+_INLINE = 1 << 16  # bytes below which a tensor goes over the socket
+_SHARED = 1 << 36  # bytes of a link's shared memory: addresses, not memory, until they are used
 _HELLO_SECONDS = 10.0
 _SILENT_MS = 15_000  # after which TCP gives up what is not acknowledged
 _CHUNK = 1 << 20
+_DESCRIPTOR = socket.CMSG_SPACE(array.array("i", [0]).itemsize)
 
 
 class LinkLost(ClusterError):
@@ -141,11 +146,11 @@ class Endpoint:
             self._open.add(connection)
         incoming = _Incoming(connection)
         try:
-            while True:
-                self._deliver(incoming.message())
-        except (OSError, DocumentError, KeyError, ValueError, EOFError):
+            incoming.read(self._deliver)
+        except (OSError, ClusterError, DocumentError, KeyError, TypeError, ValueError):
             pass  # the other side is gone, or is none of ours
         finally:
+            incoming.close()
             with self._lock:
                 self._open.discard(connection)
             _end(connection)
@@ -155,44 +160,40 @@ class _Incoming:
     """The messages of one connection."""
 
     def __init__(self, connection: socket.socket):
-        self._socket, self._fds = connection, list[int]()
+        self._socket, self._files = connection, list[int]()
         self._sending = threading.RLock()  # the garbage collector may come in between
-        self._segments = ReceivedSegments(self._free)
+        self._reader = MessageReader()
 
-    def message(self) -> Message:
-        """The next one. Raises EOFError where the other side is gone, DocumentError for what is none."""
-        while True:
-            header, nbytes = sizes(self._prefix())
-            head = read_head(bytes(received(self._socket, np.empty(header, np.uint8))), nbytes)
-            said = dict(head.header)
-            if "drop" in said:
-                self._segments.drop(said["drop"])
-                continue
-            segment = said.pop("segment", None)
-            if said.pop("mapped", False):
-                if not self._fds:
-                    raise DocumentError("a message says that a segment is passed, and none is")
-                self._segments.map(segment, self._fds.pop(0))
-            if segment is None:
-                memory = received(self._socket, aligned_empty((nbytes,), "uint8"))
-            else:
-                memory = self._segments.memory(segment, nbytes)
-            return Message(said, head.views(memory))
+    def read(self, deliver: Deliver) -> None:
+        """Deliver what comes, until the other side is gone. Raises as MessageReader, and OSError."""
+        while count := self._receive(self._reader.buffer()):
+            for message in self._reader.filled(count):
+                if "shares" not in message.header:
+                    deliver(message)
+                elif not self._files:
+                    raise DocumentError("a message says that memory is passed, and none is")
+                else:
+                    self._reader.memory = AttachedMemory.by_file(self._files.pop(0), self._free)
+                del message  # while the next one is waited for, its memory may be free
 
-    def _prefix(self) -> bytes:
-        """The bytes that say how long a message is; descriptors come with them."""
+    def close(self) -> None:
+        """Give back descriptors that no message spoke of."""
+        while self._files:
+            os.close(self._files.pop())
+
+    def _receive(self, into: memoryview) -> int:
+        """Bytes that came; descriptors come with them."""
         if self._socket.family != socket.AF_UNIX:
-            return bytes(received(self._socket, np.empty(PREFIX.size, np.uint8)))
-        data, fds, _, _ = socket.recv_fds(self._socket, PREFIX.size, 1)
-        self._fds += fds
-        if not data:
-            raise EOFError
-        rest = received(self._socket, np.empty(PREFIX.size - len(data), np.uint8))
-        return data + bytes(rest)
+            return self._socket.recv_into(into)
+        count, passed, _, _ = self._socket.recvmsg_into([into], _DESCRIPTOR)
+        for level, kind, data in passed:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+                self._files += array.array("i", data[: len(data) // 4 * 4])
+        return count
 
-    def _free(self, number: int) -> None:
+    def _free(self, offset: int) -> None:
         with contextlib.suppress(OSError), self._sending:
-            self._socket.sendall(number.to_bytes(8, "little"))
+            self._socket.sendall(offset.to_bytes(8, "little"))
 
 
 # **************** the side that sends ****************
@@ -205,7 +206,9 @@ class _Outgoing:
         self._endpoint, self._to = endpoint, to
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._segments: SentSegments | None = None
+        self._shares = False
+        self._memory: SharedMemory | None = None
+        self._held: dict[int, memoryview] = {}  # regions that the other side reads, by their offsets
 
     def send(self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], end: float) -> None:
         if not self._lock.acquire(timeout=max(0.0, end - time.monotonic())):
@@ -238,39 +241,32 @@ class _Outgoing:
             self._socket = self._connect(end)
         connection = self._socket
         connection.settimeout(max(0.001, end - time.monotonic()))
-        if self._segments is not None and sum(value.nbytes for value in tensors.values()) >= _INLINE:
-            self._send_shared(connection, self._segments, header, tensors)
-            return
-        head, pieces, nbytes = pack(header, tensors)
-        connection.sendall(head)
-        at = 0
-        for begin, piece in pieces:
-            _send_bytes(connection, bytes(begin - at))
-            _send_bytes(connection, piece)
-            at = begin + len(piece)
-        _send_bytes(connection, bytes(nbytes - at))
+        if self._shares:
+            tensors = {name: self._moved(connection, value) for name, value in tensors.items()}
+        _send_parts(connection, message_parts(header, tensors, self._memory))
 
-    def _send_shared(
-        self,
-        connection: socket.socket,
-        segments: SentSegments,
-        header: Mapping[str, Any],
-        tensors: Mapping[str, np.ndarray],
-    ) -> None:
-        """The header over the socket, the tensors into memory that the other side maps."""
-        _, pieces, nbytes = pack({}, tensors)
-        segment = segments.take(nbytes)
-        for at, piece in pieces:
-            np.copyto(segment.memory[at : at + len(piece)], piece)
-        fresh, segment.passed = not segment.passed, True
-        said = {**header, "segment": segment.number, **({"mapped": True} if fresh else {})}
-        head, _, _ = pack(said, tensors)
-        if not fresh:
-            connection.sendall(head)
-            return
-        passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [segment.fd]))]
-        sent = connection.sendmsg([head], passed)
-        connection.sendall(head[sent:])
+    def _moved(self, connection: socket.socket, value: np.ndarray) -> np.ndarray:
+        """A copy of a large tensor in the memory that the other side maps; the tensor itself where there is
+        no room, or it is small."""
+        if value.nbytes < _INLINE or not value.dtype.isnative:
+            return value
+        if self._memory is None:
+            self._memory = SharedMemory.where_possible(_SHARED)
+            if self._memory is None:
+                self._shares = False
+                return value
+            passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [self._memory.file]))]
+            text = b"".join(message_parts({"shares": True}))
+            connection.sendall(text[connection.sendmsg([text], passed) :])
+        view = self._memory.take(value.nbytes)
+        if view is None:
+            return value
+        moved = np.frombuffer(view, value.dtype).reshape(value.shape)
+        np.copyto(moved, value)
+        offset = self._memory.offset_of(moved)
+        assert offset is not None, "it lies in that memory"
+        self._held[offset] = view
+        return moved
 
     def _connect(self, end: float) -> socket.socket:
         to, near = self._to, self._to["machine"] == self._endpoint.address["machine"]
@@ -290,21 +286,20 @@ class _Outgoing:
         except BaseException:
             connection.close()
             raise
-        self._segments = SentSegments() if near else None
+        self._shares, self._held = near, {}
         if near:
-            _thread(_take_back, connection, self._segments, self._lock, name="gr-segments")
+            _thread(_take_back, connection, self._held, name="gr-memory")
         return connection
 
     def _break(self) -> None:
         if self._socket is not None:
             _end(self._socket)
-        if self._segments is not None:
-            self._segments.close()
-        self._socket = self._segments = None
+        self._held.clear()
+        self._socket = self._memory = None
 
 
-def _take_back(connection: socket.socket, segments: SentSegments, sending: threading.Lock) -> None:
-    """The numbers of segments that the other side needs no more, 8 bytes each."""
+def _take_back(connection: socket.socket, held: dict[int, memoryview]) -> None:
+    """Let go of regions that the other side needs no more: it sends their offsets, 8 bytes each."""
     came, waiting = b"", select.poll()
     waiting.register(connection, select.POLLIN)  # timeouts of the socket are for those that send
     with contextlib.suppress(OSError, ValueError):
@@ -315,10 +310,8 @@ def _take_back(connection: socket.socket, segments: SentSegments, sending: threa
                 return
             came += data
             while len(came) >= 8:
-                number, came = int.from_bytes(came[:8], "little"), came[8:]
-                for dropped in segments.free(number):
-                    with sending:
-                        connection.sendall(pack({"drop": dropped}, {})[0])
+                offset, came = int.from_bytes(came[:8], "little"), came[8:]
+                held.pop(offset, None)
 
 
 # **************** sockets ****************
@@ -348,10 +341,14 @@ def _context(tls: Tls, purpose: ssl.Purpose) -> ssl.SSLContext:
     return context
 
 
-def _send_bytes(connection: socket.socket, data: Any) -> None:
-    view = memoryview(data)
-    for at in range(0, len(view), _CHUNK):  # each has the whole timeout
-        connection.sendall(view[at : at + _CHUNK])
+def _send_parts(connection: socket.socket, parts: list[Part]) -> None:
+    if sum(map(len, parts)) <= _INLINE:
+        connection.sendall(b"".join(parts))
+        return
+    for part in parts:
+        view = memoryview(part)
+        for at in range(0, len(view), _CHUNK):  # each has the whole timeout
+            connection.sendall(view[at : at + _CHUNK])
 
 
 def _end(connection: socket.socket) -> None:

@@ -22,9 +22,9 @@ import numpy as np
 
 from ...base.errors import ClusterError, DeviceError, WorkerLost, did_you_mean
 from ..installation import this_installation
+from ..messages import Message, read_message, write_message
 from .cut import CALLER
 from .endpoint import Address, Tls
-from .machine_messages import Message, read_message, write_message
 from .worker import Worker, decode_error
 
 __all__ = ["SECONDS", "Fleet", "FleetMember", "ThreadFleet", "WorkerGone"]

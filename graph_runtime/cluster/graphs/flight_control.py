@@ -19,10 +19,10 @@ from weakref import finalize
 import numpy as np
 
 from ...base.errors import GraphRuntimeError, WaitTimeoutError, WorkerLost
+from ..messages import Message, write_message
 from .endpoint import LinkLost
 from .fleet import Fleet, FleetMember, WorkerGone, answer_of
 from .flights import Flight, wait_for
-from .machine_messages import Message, write_message
 from .opened_part import INLINE, SET, STATE
 from .part_opening import PartOpener, RemotePart
 from .recovery import recover

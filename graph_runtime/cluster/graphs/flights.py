@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.errors import WaitTimeoutError
 from ...run.queues.buffer import check_timeout
-from .machine_messages import Message
+from ..messages import Message
 from .remote_tensor import RemoteTensor
 
 __all__ = ["Flight", "RemoteRun"]

@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 from ...base.errors import RunCancelledError, WaitTimeoutError
-from .machine_messages import Message
+from ..messages import Message
 
 __all__ = ["Key", "Mailbox"]
 

@@ -20,7 +20,7 @@ from ...run.loading import open_program, read_runnable
 from ...run.module import GraphModule
 from ...run.tensors.arrays import borrow
 from ...run.tensors.tensor import Tensor
-from .machine_messages import Message
+from ..messages import Message
 from .sheets import Sheet, StageSheet
 
 __all__ = ["INLINE", "SET", "STATE", "OpenedPart", "open_part"]

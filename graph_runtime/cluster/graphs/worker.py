@@ -27,9 +27,9 @@ from ...base.errors import (
     WaitTimeoutError,
 )
 from ..installation import this_installation
+from ..messages import Message, read_message, write_message
 from ..travel import content_hash, unpack
 from .endpoint import Endpoint, LinkLost, Tls
-from .machine_messages import Message, read_message, write_message
 from .mailbox import Key, Mailbox
 from .opened_part import OpenedPart, open_part
 from .sheets import read_sheet
