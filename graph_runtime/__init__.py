@@ -200,6 +200,7 @@ providers.provide(
         "bundle parameters": lambda: import_module(".build.parameters", __name__).read_bundle_params,
         "cluster": lambda: import_module(".cluster.graphs.connecting", __name__).connected(),
         "cluster to join": lambda: import_module(".cluster.graphs.connecting", __name__).connect,
+        "error bound": lambda: import_module(".testing.bounding", __name__).bounded,
         "version": lambda: __version__,
         "circular buffers": lambda: import_module(".run.circular", __name__),
         "packing": lambda: import_module(".run.packing", __name__),

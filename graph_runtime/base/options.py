@@ -24,6 +24,7 @@ _EXAMPLES = {
     "numerics": "{'tt': {'fidelity': 'HiFi2'}}",
     "dims": "{'batch': 4}",
     "values": "{'sr': 16000}",
+    "bound_inputs": "{'x': array}",
 }
 _NONE: Mapping[Any, Any] = MappingProxyType({})
 
@@ -64,14 +65,19 @@ class Options:
     names; "auto" among them: as many of the largest weights as make the rest fit, where that is faster than
     what else fits.
 
+    ``error_bound``: "pcc=0.999", or another measure of docs/accuracy.md: devices and formats of nodes are
+    chosen so that the predicted time is least while all outputs keep to it, which runs on ``bound_inputs``
+    prove, {input: array or .npy file}; what these leave out is drawn from a seed (docs/placement.md).
+
     Storing and computing. ``formats``: device or kind -> format of its floats; of a host, of its products'
     weights (docs/cpu.md). ``layouts``: glob -> layout of what those nodes make, as
-    "l1/tile/bf16/height[8x1]" (plan/wishes.py). ``numerics``: device or kind -> {"fidelity",
-    "dst", "numerics"} of nodes that do not say. ``policy``: how ops are cut onto the cores of buda boards
-    (BALANCER_POLICIES); None: as the file says, else each kernel cuts its own. ``reuse``: how
-    memory is shared, "serial", "safe" or "off" (docs/memory.md); None: "safe" for what may run on queues,
-    else "serial". ``order``: the order of the nodes, a function of a LaidOutGraph; ``packer``: what looks for
-    offsets; both as functions or "package.module:function"; None: this package's (docs/extending.md).
+    "l1/tile/bf16/height[8x1]" (plan/wishes.py); of nodes on a host the format of their weights.
+    ``numerics``: device or kind -> {"fidelity", "dst", "numerics"} of nodes that do not say. ``policy``: how
+    ops are cut onto the cores of buda boards (BALANCER_POLICIES); None: as the file says, else each kernel
+    cuts its own. ``reuse``: how memory is shared, "serial", "safe" or "off" (docs/memory.md); None: "safe"
+    for what may run on queues, else "serial". ``order``: the order of the nodes, a function of a
+    LaidOutGraph; ``packer``: what looks for offsets; both as functions or "package.module:function"; None:
+    this package's (docs/extending.md).
 
     Running. ``threads``: size of the intra-op pool; None: as it is. ``queues``: "threads" lets run() use the
     devices' queues, "inline" does not. ``max_in_flight``: queued runs that hold memory at once; the next one
@@ -96,6 +102,8 @@ class Options:
     topology: Any = None
     interconnect: Any = None
     stream: tuple[str, ...] = ()
+    error_bound: str | None = None
+    bound_inputs: Mapping[str, Any] = _mapping()
     formats: Mapping[str, str] = _mapping()
     layouts: Mapping[str, str] = _mapping()
     numerics: Mapping[str, Mapping[str, str]] = _mapping()
@@ -115,8 +123,9 @@ class Options:
             value = getattr(self, name)
             _require_mapping(name, value, _EXAMPLES[name])
             object.__setattr__(self, name, MappingProxyType(dict(value)))
-        plain = {name: _listed(value) for name, value in self.values.items()}
-        object.__setattr__(self, "values", MappingProxyType(plain))
+        for name in ("values", "bound_inputs"):
+            plain = {key: _listed(value) for key, value in getattr(self, name).items()}
+            object.__setattr__(self, name, MappingProxyType(plain))
         if isinstance(self.rules, str) or not isinstance(self.rules, Sequence):
             text = (
                 f"rules is a list of functions, or of names as 'package.module:function'; got {self.rules!r}"

@@ -12,7 +12,7 @@ import contextlib
 import os
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["Prepared", "begin_onnx", "prepare", "read_model"]
 
 _POLICY = "mincut"
+_OF_NODES = ("formats", "layouts", "numerics", "policy")  # options that say how nodes compute
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +48,15 @@ class Prepared:
     """A model on its way to a run: ``source`` as it was imported, ``model`` after the rewrites, with the
     constants that the plan's graph wants, the ``plan``, and the ``options`` that led there: what the caller
     left open is decided in them. ``compiles``: whether C is to be generated and compiled for kernels that the
-    installed ones do more slowly."""
+    installed ones do more slowly. ``of_tensors``: the options' words of how nodes compute, without those of
+    hosts' weights, which are in the model by then."""
 
     source: Model
     model: Model
     plan: Plan
     options: Options
     compiles: bool = False
+    of_tensors: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def notes(self) -> tuple[Note, ...]:
@@ -82,6 +85,9 @@ def prepare(
     thoroughly, and runs on several devices may be queued. ``measure`` times the kernels of ops that have
     several (tuning.Tuner); by default a rule chooses. ``tell`` hears of steps that take long.
 
+    With ``options.error_bound`` the model is run as often as it takes to keep to it
+    (testing/bounding.py).
+
     Raises what the front-end, the rewrites and plan raise: DocumentError, GraphError, UnsupportedOpError,
     PlanError, DeviceError, InputError.
     """
@@ -89,8 +95,12 @@ def prepare(
     imported = _with_params(_model_of(source, options, tell), params)
     options = _decided(source, imported, devices, options, kept)
     compiles = _compiles(source, imported, options)
+    if options.error_bound is not None and not isinstance(source, Plan):
+        words = {"kept": kept, "measure": measure, "tell": tell}
+        found: Prepared = provided("error bound")(imported, devices, options, libraries, **words)
+        return replace(found, compiles=compiles)
     if isinstance(source, Plan):
-        return Prepared(imported, imported, source, options, compiles)
+        return Prepared(imported, imported, source, options, compiles, _of_tensors(options))
     from ..plan import plan as make_plan  # what is read from a bundle is planned
 
     packing = provided("packing")
@@ -102,14 +112,15 @@ def prepare(
     }
     model, asked = imported, options
     if options.fuse:
-        from ..rewrite.store_weights import split_formats
+        from ..rewrite.store_weights import split_formats, split_layouts
         from ..rewrite.target import target
 
         weights, tensors = split_formats(parse_list(devices), options.formats)
         asked = replace(options, formats=tensors)
-        model, placement = _rewritten(imported, devices, asked, own["kernels"], tell)
-        model, own["placed"] = target(model, placement, measure, weights)
-        asked = replace(asked, place={})  # it has been followed
+        model, placement = _rewritten(imported, devices, asked, own["kernels"], weights, tell)
+        stored, layouts = split_layouts(placement, weights, options.layouts)
+        model, own["placed"] = target(model, placement, measure, stored)
+        asked = replace(asked, place={}, layouts=layouts)  # the rest has been followed
     tell("planning", 0, 0)
     try:
         planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
@@ -121,7 +132,11 @@ def prepare(
         model = replace(model, graph=replace(graph, hints=replace(graph.hints, aliases=())))
         own.pop("placed", None)
         planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
-    return Prepared(imported, model, planned, options, compiles)
+    return Prepared(imported, model, planned, options, compiles, _of_tensors(asked))
+
+
+def _of_tensors(options: Options) -> dict[str, Any]:
+    return {name: getattr(options, name) for name in _OF_NODES}
 
 
 def _decided(
@@ -133,6 +148,12 @@ def _decided(
 ) -> Options:
     """The options, with a decision in place of each None that means "as the source is"."""
     rewritable = _is_model(source) or bool(options.rules) if options.fuse is None else options.fuse
+    if options.error_bound is not None and not rewritable and not isinstance(source, Plan):
+        raise InputError(
+            f"error_bound={options.error_bound!r} chooses formats while a model is rewritten, and this is "
+            "run as it is written: give fuse=True (--fuse)",
+            got=options.error_bound,
+        )
     if options.rules and not rewritable:
         raise InputError(
             "rules rewrite nodes, and fuse=False says that none may be: leave one of the two out"
@@ -168,9 +189,11 @@ def _rewritten(
     devices: str | Device | Sequence[str | Device],
     options: Options,
     kernels: Mapping[str, Collection[str]],
+    weights: Mapping[str, str],
     tell: Tell,
 ) -> tuple[Model, Placement]:
-    """The model, simplified and fused, and where its nodes are placed."""
+    """The model, simplified and fused, and where its nodes are placed. ``weights``: host -> format of the
+    weights of its products."""
     from .. import rewrite  # rewrites are loaded where nodes may be rewritten only
     from ..plan import placement as placing
 
@@ -199,6 +222,7 @@ def _rewritten(
         layouts=options.layouts,
         numerics=options.numerics,
         constants=model.constants,
+        weights=weights,
     )
 
 

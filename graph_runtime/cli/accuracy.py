@@ -24,7 +24,7 @@ from ..views.exactness import accuracy_page, found_text, models_text, sweeps_tex
 from . import options as opt
 from .progress import progress
 from .sources import OpenedProgram, is_bundle, open_program
-from .values import read_input
+from .values import pairs, read_input
 
 if TYPE_CHECKING:
     from ..testing.precision import Precision
@@ -123,7 +123,7 @@ def accuracy(
         with progress(not json) as tell:
             program = open_program(Path(what[0]), device, library, params, options, tell)
             program, options = _on_devices(program, device, options)
-            question = _question(program, options, opt.pairs(input, "--input"), seed)
+            question = _question(program, options, pairs(input, "--input"), seed)
             document, missed = _model(question, precisions or [Precision()], limits, tell)
             found = asked.found(question, precisions, tell)
         if found is not None:

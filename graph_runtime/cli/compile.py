@@ -15,6 +15,7 @@ from . import options as opt
 from .pictures import Html, page_of_problem, write_prepared_page
 from .progress import progress
 from .sources import open_program
+from .values import pairs
 
 if TYPE_CHECKING:
     from ..run.flows.flow_module import FlowModule
@@ -87,7 +88,7 @@ def compile_(
                 raise
             from .flows import compile_flow  # needs onnx, which few commands do
 
-            given = opt.pairs(input, "--input")
+            given = pairs(input, "--input")
             flow = compile_flow(graph, output, device, options, given, error, closed, tell)
             _say_flow(flow, output, closed, json)
             return

@@ -15,7 +15,7 @@ import typer
 
 from ..base.errors import InputError, did_you_mean
 from ..base.options import Options
-from .values import constants
+from .values import constants, pairs, sizes
 
 if TYPE_CHECKING:
     from ..ir.model import Note
@@ -124,6 +124,21 @@ Stream = Annotated[
         "as many weights as have no room; repeatable.",
     ),
 ]
+Bound = Annotated[
+    str | None,
+    typer.Option(
+        "--error-bound",
+        help="Choose devices and formats of nodes so that the predicted time is least while every output "
+        "reaches pcc=0.999 (or cosine, nmse, max_abs, max_rel, max_ulp, p99_ulp), proved by runs.",
+    ),
+]
+BoundInputs = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--bound-input",
+        help="A value of an input for the runs of --error-bound: x=x.npy; repeatable; others are random.",
+    ),
+]
 Order = Annotated[
     str | None, typer.Option("--order", help="An order of nodes of your own: package.module:function.")
 ]
@@ -218,31 +233,6 @@ Inputs = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Seed of random inputs.")]
 
 
-_SHOWN = {
-    "--fidelity": "tt=HiFi2",
-    "--dst": "tt=bf16",
-    "--numerics": "tt=exact",
-    "--format": "tt=bf16",
-    "--layout": "'conv1=l1'",
-    "--place": "'conv*=tt:0'",
-    "--dim": "batch=4",
-    "--value": "sr=16000",
-}
-
-
-def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
-    """{left: right} of left=right texts. Raises InputError for one without an equals sign."""
-    found = {}
-    for item in items or ():
-        left, equals, right = item.partition("=")
-        if not (left and equals and right):
-            raise InputError(
-                f"{option} {item!r}: write {option} {_SHOWN.get(option, 'NAME=VALUE')}", got=item
-            )
-        found[left] = right
-    return found
-
-
 # every flag that says something of Options: parameter of the command -> (its type, its default)
 _FLAGS: dict[str, tuple[Any, Any]] = {
     "dim": (Dims, None),
@@ -259,6 +249,8 @@ _FLAGS: dict[str, tuple[Any, Any]] = {
     "topology": (Cabled, None),
     "interconnect": (Connected, None),
     "stream": (Stream, None),
+    "error_bound": (Bound, None),
+    "bound_input": (BoundInputs, None),
     "map": (Map, None),
     "strict": (Strict, False),
     "format": (Formats, None),
@@ -313,6 +305,7 @@ def read_options(
     dst: Sequence[str] | None = None,
     numerics: Sequence[str] | None = None,
     stream: Sequence[str] | None = None,
+    bound_input: Sequence[str] | None = None,
     policy: str | None = None,
     placement: str | None = None,
     **others: Any,
@@ -333,6 +326,7 @@ def read_options(
         layouts=pairs(layout, "--layout"),
         numerics=words,
         stream=tuple(stream or ()),
+        bound_inputs=pairs(bound_input, "--bound-input"),
         policy=policy,
         placement=placement,
         **others,
@@ -363,20 +357,6 @@ def policies(policy: str | None, placement: str | None) -> tuple[str | None, str
             f"--policy {policy} and --placement {placement} both place nodes: give one", got=policy
         )
     return None, policy
-
-
-def sizes(dims: Sequence[str] | None) -> dict[str, int | tuple[int, ...]]:
-    """{dimension: size, input: sizes, dimension: buckets} of --dim batch=4, x=1x3x224, batch=1,8,32. Raises
-    InputError for a size that is no positive number."""
-    found: dict[str, int | tuple[int, ...]] = {}
-    for name, text in pairs(dims, "--dim").items():
-        parts = text.split("," if "," in text else "x")
-        if not all(part.isdecimal() and 0 < int(part) < 1 << 31 for part in parts):
-            raise InputError(
-                f"--dim {name}={text}: a size is a positive number, as in --dim batch=4", got=text
-            )
-        found[name] = int(text) if len(parts) == 1 else tuple(map(int, parts))
-    return found
 
 
 def notes_json(notes: Sequence[Note]) -> list[dict[str, Any]]:

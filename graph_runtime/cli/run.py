@@ -33,7 +33,7 @@ from .pictures import (
 from .progress import progress
 from .sources import OpenedProgram, is_bundle, open_program
 from .trace import timed_run
-from .values import random_array, read_input
+from .values import pairs, random_array, read_input
 
 if TYPE_CHECKING:
     from ..run.flows.flow_module import FlowModule
@@ -138,7 +138,7 @@ def run(
         _finish(made, output, expected if expect else None, rtol, atol, json)
         return
     fill, rng = compare or against is not None, np.random.default_rng(seed)
-    _set_inputs(module, opt.pairs(input, "--input"), expected, fill, rng)
+    _set_inputs(module, pairs(input, "--input"), expected, fill, rng)
     start = time.perf_counter()
     timeline = timed_run(module, record=bool(trace or html))
     seconds = time.perf_counter() - start
@@ -178,7 +178,7 @@ def _bound(path: Path, options: Options, given: list[str] | None) -> Options:
         return options
     from .flows import dims_of_inputs
 
-    return replace(options, dims=dims_of_inputs(path, options, opt.pairs(given, "--input")))
+    return replace(options, dims=dims_of_inputs(path, options, pairs(given, "--input")))
 
 
 def _open_flow(
@@ -198,7 +198,7 @@ def _run_flow(
 ) -> FlowRun:
     from .flows import run_flow
 
-    return run_flow(flow, opt.pairs(given, "--input"), expected, options.dims, seed)
+    return run_flow(flow, pairs(given, "--input"), expected, options.dims, seed)
 
 
 def _set_inputs(

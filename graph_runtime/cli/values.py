@@ -1,8 +1,8 @@
-"""Values that commands are given for inputs: numbers, .npy files, random ones."""
+"""Values that commands are given: names with texts, sizes, and of inputs numbers, .npy files, random ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,47 @@ from ..base.mapped import map_file
 from ..ir.documents.tensor_files import read_npy
 from ..ir.graph import TensorType
 
-__all__ = ["constants", "random_array", "read_input", "read_texts"]
+__all__ = ["constants", "pairs", "random_array", "read_input", "read_texts", "sizes"]
 
 _INPUT = "--input takes a .npy file or the word random"
+_SHOWN = {
+    "--fidelity": "tt=HiFi2",
+    "--dst": "tt=bf16",
+    "--numerics": "tt=exact",
+    "--format": "tt=bf16",
+    "--layout": "'conv1=l1'",
+    "--place": "'conv*=tt:0'",
+    "--dim": "batch=4",
+    "--value": "sr=16000",
+    "--bound-input": "x=x.npy",
+}
+
+
+def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
+    """{left: right} of left=right texts. Raises InputError for one without an equals sign."""
+    found = {}
+    for item in items or ():
+        left, equals, right = item.partition("=")
+        if not (left and equals and right):
+            raise InputError(
+                f"{option} {item!r}: write {option} {_SHOWN.get(option, 'NAME=VALUE')}", got=item
+            )
+        found[left] = right
+    return found
+
+
+def sizes(dims: Sequence[str] | None) -> dict[str, int | tuple[int, ...]]:
+    """{dimension: size, input: sizes, dimension: buckets} of --dim batch=4, x=1x3x224, batch=1,8,32. Raises
+    InputError for a size that is no positive number."""
+    found: dict[str, int | tuple[int, ...]] = {}
+    for name, text in pairs(dims, "--dim").items():
+        parts = text.split("," if "," in text else "x")
+        if not all(part.isdecimal() and 0 < int(part) < 1 << 31 for part in parts):
+            raise InputError(
+                f"--dim {name}={text}: a size is a positive number, as in --dim batch=4", got=text
+            )
+        found[name] = int(text) if len(parts) == 1 else tuple(map(int, parts))
+    return found
 
 
 def constants(values: Mapping[str, str]) -> dict[str, Any]:

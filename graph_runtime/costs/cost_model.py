@@ -61,6 +61,7 @@ class CostModel:
         fidelity: str = "",
         constant_weight: bool | None = None,
         from_memory: bool = False,
+        stored: str = "",
     ) -> Cost | float:
         """ns of a node once it runs on ``device``; the arguments are costs.node_cost's."""
         return node_cost(
@@ -72,6 +73,7 @@ class CostModel:
             fidelity=fidelity,
             constant_weight=constant_weight,
             from_memory=from_memory,
+            stored=stored,
         )
 
     def copy(

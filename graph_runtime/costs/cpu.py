@@ -10,7 +10,8 @@ from typing import Any
 from ..base import dtypes
 from ..ir.graph import Func, TensorType
 from ..ir.ops import registry, steps
-from ..ir.ops.targets import attrs_to_come
+from ..ir.ops.packed import PAIRED
+from ..ir.ops.targets import attrs_to_come, pairs_to_come
 from .types import Cost
 from .weights_file import load
 
@@ -29,6 +30,7 @@ class Machine:
     """What a host can do, all threads together. In 1e9 flops a second: ``product_gflops`` of matmul and
     conv2d in float32, ``packed_gflops`` of those whose weights are in panels, ``depthwise_gflops`` of
     convolutions among them of one channel a group, ``quantized_gflops`` of products of bytes,
+    ``paired_gflops`` of those whose panels are bf16,
     ``simple_gflops`` of other arithmetic, ``function_gflops`` of exp and its like. In 1e9 bytes a second:
     ``gb_per_s`` of what kernels and copies read and write, ``weight_gb_per_s`` of weights that come from
     memory, ``cached_gb_per_s`` of those that stay in a cache between runs, which they do where the graph's
@@ -51,6 +53,7 @@ class Machine:
     packed_gflops: float = 100.0
     depthwise_gflops: float = 30.0
     quantized_gflops: float = 400.0
+    paired_gflops: float = 108.0
     weight_gb_per_s: float = 25.0
     cached_gb_per_s: float = 60.0
     cache_bytes: float = 8e6
@@ -76,10 +79,12 @@ def cpu_node_cost(
     host: Machine | None = None,
     constant_weight: bool | None = None,
     from_memory: bool = False,
+    stored: str = "",
 ) -> Cost:
     """ns of a kernel on the host. A function that only a library knows is taken to move its tensors once.
 
     ``from_memory``: whether weights come from memory in each run, because caches cannot keep them all.
+    ``stored``: "bf16" where rewrite.target is to store the panels so, if the node's can be (pairs_to_come).
 
     ``constant_weight``: None where the node runs as it is; else rewrite.target is to choose its kernel
     yet, and whether its weight, input 1, is a constant then.
@@ -94,10 +99,13 @@ def cpu_node_cost(
     attrs = func.attrs
     if constant_weight is not None:
         attrs = {**attrs, **attrs_to_come(op, inputs, outputs, attrs, constant_weight)}
-    work = _work_ns(op, func, inputs, outputs, attrs, host) / _width(outputs[0].dtype)
     weighted = 1 in op.weights and op.panels is not None
     weight = inputs[1].nbytes if weighted or attrs.get("packed") else 0
     traffic = (_traffic(op, inputs, outputs) - weight) / host.gb_per_s
+    paired = bool(attrs.get("packed")) and inputs[1].dtype == PAIRED
+    if stored == "bf16" and pairs_to_come(inputs, attrs):
+        paired, weight = True, weight // 2
+    work = _work_ns(op, func, inputs, outputs, attrs, host, paired) / _width(outputs[0].dtype)
     traffic += weight / (host.weight_gb_per_s if from_memory else host.cached_gb_per_s)
     if pace_of(op.name) is None:
         return Cost(host.call_ns + max(work, traffic), "assumed", "an op from outside: as simple arithmetic")
@@ -120,6 +128,7 @@ def _work_ns(
     outputs: tuple[TensorType, ...],
     attrs: Mapping[str, Any],
     host: Machine,
+    paired: bool,
 ) -> float:
     """ns of arithmetic in float32, by the kernel that ``attrs`` decide; that of a program step by step, as
     fast as each op alone."""
@@ -129,17 +138,18 @@ def _work_ns(
         own = steps.flops([step], outputs[0])
         flops -= own
         total += own / getattr(host, pace_of(step[0]) or _OUTSIDE)
-    return total + flops / _rate(op, attrs, host)
+    return total + flops / _rate(op, attrs, host, paired)
 
 
-def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine) -> float:
-    """Flops a ns of the kernel that serves a node. Panels compute whole vectors of 16 columns; flops are
-    those of the op, of which Winograd's tiles spare some."""
+def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine, paired: bool) -> float:
+    """Flops a ns of the kernel that serves a node; ``paired``: of panels of bf16. Panels compute whole
+    vectors of 16 columns; flops are those of the op, of which Winograd's tiles spare some."""
     packed = attrs.get("packed")
     if attrs.get("winograd"):
         return host.packed_gflops * _TILES_GAIN
     if packed and attrs.get("group", 1) == 1:
-        fast = host.quantized_gflops if op.pace["cpu"] == "quantized" else host.packed_gflops
+        fast = host.paired_gflops if paired else host.packed_gflops
+        fast = host.quantized_gflops if op.pace["cpu"] == "quantized" else fast
         return fast * packed / (-(-packed // _COLUMNS) * _COLUMNS)
     if attrs.get("kernel") in _ON_PANELS:
         return host.packed_gflops

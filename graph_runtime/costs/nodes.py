@@ -31,20 +31,21 @@ def node_cost(
     fidelity: str = "",
     constant_weight: bool | None = None,
     from_memory: bool = False,
+    stored: str = "",
 ) -> Cost:
     """ns that a node takes on ``device`` once it runs, without dispatch (dispatch_ns).
 
     ``layouts``: of the node's inputs, then of its outputs. ``host``: constants of the machine, None: the
     packaged ones. ``fidelity``: of a node that names none, "": the device's default.
-    ``constant_weight``, ``from_memory`` (weights_from_memory): see cpu_node_cost. Inputs of the graph and
-    reshapes cost nothing; copies are copy_cost's.
+    ``constant_weight``, ``from_memory`` (weights_from_memory), ``stored``: see cpu_node_cost. Inputs of the
+    graph and reshapes cost nothing; copies are copy_cost's.
     """
     node = graph.node(nid)
     if node.func is None or node.func.name == NOP or node.func.name == COPY:
         return Cost(0.0, "measured", "no kernel of its own")
     if device.descriptor.on_host or not device.descriptor.arch:
         return cpu_node_cost(
-            node.func, node.input_types, node.output_types, host, constant_weight, from_memory
+            node.func, node.input_types, node.output_types, host, constant_weight, from_memory, stored
         )
     if not all(t.size for t in (*node.input_types, *node.output_types)):
         return Cost(0.0, "measured", "a tensor without elements")

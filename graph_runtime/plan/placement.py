@@ -52,6 +52,7 @@ def place(
     stream: Sequence[str] = (),
     layouts: Mapping[str, str] | None = None,
     numerics: Mapping[str, Mapping[str, str]] | None = None,
+    weights: Mapping[str, str] | None = None,
 ) -> Placement:
     """Give each node a device of ``devices``.
 
@@ -68,7 +69,8 @@ def place(
     machines are connected, by path or as a Interconnect; ``constants``, inputs that rewrite.target, which
     follows, knows. ``stream``: globs over the inputs that stay on the host and that every run copies, or
     "auto" (streaming.py). ``layouts``, names -> layout, and ``numerics``, device -> arithmetic, as the plan
-    will have them: they say what lies in L1, and what kernels take of it.
+    will have them: they say what lies in L1, and what kernels take of it. ``weights``: host -> format of
+    the weights of its products, which rewrite.target gives them.
 
     Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, for
     a policy's answer that is no placement, and under ``strict``; CapacityError where a policy finds nothing
@@ -94,7 +96,7 @@ def place(
 
         costs = find_costs(costs, topology, interconnect)
     pricing = Pricing(
-        tuple(inputs), formats, kernels, costs, objective, constants, streamed, layouts, numerics
+        tuple(inputs), formats, kernels, costs, objective, constants, streamed, layouts, numerics, weights
     )
     if placement is not None:
         from .placing.shortages import (

@@ -46,7 +46,7 @@ _MOST_MEMORIES = 16  # of a device
 class Pricing:
     """What the times of a placement stand on, words of make_problem: ``inputs`` that every run sets anew,
     ``formats``, ``kernels``, the model of ``costs``, the ``objective``, ``constants``, ``streamed``,
-    ``layouts`` and ``numerics``."""
+    ``layouts``, ``numerics`` and ``weights``."""
 
     inputs: tuple[str, ...] = ()
     formats: Mapping[str, str] | None = None
@@ -57,6 +57,7 @@ class Pricing:
     streamed: tuple[str, ...] = ()
     layouts: Mapping[str, str] | None = None
     numerics: Mapping[str, Mapping[str, str]] | None = None
+    weights: Mapping[str, str] | None = None
 
     def problem(self, graph: Graph, devices: tuple[Device, ...], pin: np.ndarray | None) -> PlacementProblem:
         """What a policy decides about. ``pin`` int32 [nodes]: the device that is asked for, -1: any."""
@@ -75,6 +76,7 @@ class Pricing:
             streamed=self.streamed,
             layouts=self.layouts,
             numerics=self.numerics,
+            weights=self.weights,
         )
 
 

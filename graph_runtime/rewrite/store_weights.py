@@ -1,5 +1,5 @@
 """The rule that stores packed weights of a host in bfloat16, where the caller asks for it: ``--format
-cpu=bf16``.
+cpu=bf16``, and for single nodes ``--layout 'conv1=bf16'``.
 
     dense(x, panels, packed=n)   ->  dense(x, pairs of panels, packed=n)
     conv2d(x, panels, packed=n)  ->  conv2d(x, pairs of panels, packed=n)      of one group
@@ -12,13 +12,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from ..base.errors import PlanError, did_you_mean
 from ..base.machine.devices import HOST_KERNELS, Device, kernels_of
 from ..ir.model import Constant
 from ..ir.ops.packed import pair, paired_type
+from ..ir.ops.targets import pairs_to_come
+from ..plan.globs import matching
+from ..plan.types import Placement
+from ..plan.wish import read_wishes
 from .net import Net, NetNode, NetValue
 
-__all__ = ["split_formats", "store_weights"]
+__all__ = ["split_formats", "split_layouts", "store_weights"]
 
 _FORMAT = "bf16"
 _FORMATS = ("f32", _FORMAT)
@@ -48,12 +54,41 @@ def split_formats(
     return {name: fmt for name, fmt in chosen.items() if fmt}, rest
 
 
+def split_layouts(
+    placement: Placement, formats: Mapping[str, str], layouts: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The format in which each node on a host keeps its weight, by name, of ``formats`` (host -> format)
+    and of the ``layouts`` that name such nodes by a format alone, the last of which wins; and the layouts
+    that say something of other nodes.
+
+    Raises PlanError for a glob that names nothing.
+    """
+    graph, devices = placement.graph, placement.devices
+    on_host = np.array([kernels_of(d.kind) == HOST_KERNELS for d in devices])[placement.did]
+    calls = graph.func_id >= 0
+    of_device = [formats.get(str(device)) for device in devices]
+    found = {
+        graph.names[nid]: fmt
+        for nid in np.flatnonzero(on_host & calls).tolist()
+        if (fmt := of_device[placement.did[nid]])
+    }
+    rest = {}
+    for glob, wish in read_wishes(layouts).items():
+        hit = matching(graph, glob, "layout") & calls if wish.text in _FORMATS else np.zeros(len(calls), bool)
+        found |= dict.fromkeys(
+            (graph.names[nid] for nid in np.flatnonzero(hit & on_host).tolist()), wish.text
+        )
+        if not hit.any() or (hit & ~on_host).any():
+            rest[glob] = layouts[glob]
+    return found, rest
+
+
 def store_weights(net: Net, formats: Mapping[str, str]) -> None:
-    """Weights in panels on the hosts whose format is bf16, in pairs of bfloat16. ``formats``: host ->
-    format."""
+    """Weights in panels of the nodes whose format is bf16, in pairs of bfloat16. ``formats``: name -> format,
+    of nodes as they were placed."""
     stored, made = list[NetNode](), dict[NetValue, NetValue]()
     for node in net.nodes("dense", "conv2d"):
-        if formats.get(node.device or "") == _FORMAT and _takes_pairs(node):
+        if formats.get(node.name) == _FORMAT and _takes_pairs(node):
             panels = node.inputs[1]
             if panels not in made:
                 made[panels] = _pairs(net, node, panels)
@@ -66,16 +101,10 @@ def store_weights(net: Net, formats: Mapping[str, str]) -> None:
 
 
 def _takes_pairs(node: NetNode) -> bool:
-    """A product of one group, not by Winograd's tiles, whose weight is constant panels of float32."""
-    weight, attrs = node.inputs[1], node.attrs
-    return bool(
-        attrs["packed"]
-        and attrs.get("group", 1) == 1
-        and not attrs.get("winograd")
-        and weight.constant is not None
-        and weight.dtype == "float32"
-        and len(weight.shape) == 3
-    )
+    """A product that can have its weight so, and whose weight is constant panels."""
+    weight = node.inputs[1]
+    packed = weight.constant is not None and len(weight.shape) == 3
+    return packed and pairs_to_come(node.input_types, node.attrs)
 
 
 def _pairs(net: Net, node: NetNode, panels: NetValue) -> NetValue:

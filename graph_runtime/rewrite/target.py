@@ -40,7 +40,7 @@ def target(
     """The model and its placement as the devices want them.
 
     ``placement``: one of ``model.graph``. ``measure``: times kernels where an op has several; None: by rule.
-    ``formats``: host -> format of the weights of its products (split_formats), by default float32.
+    ``formats``: node on a host -> format of its weight (split_layouts), by default float32.
     Both come back as they were where there is nothing to do.
     """
     names = [str(device) for device in placement.devices]

@@ -72,6 +72,8 @@ def create(
     topology: Any = None,
     interconnect: Any = None,
     stream: Sequence[str] | None = None,
+    error_bound: str | None = None,
+    bound_inputs: Mapping[str, Any] | None = None,
     formats: Mapping[str, str] | None = None,
     layouts: Mapping[str, str] | None = None,
     numerics: Mapping[str, Mapping[str, str]] | None = None,
@@ -119,6 +121,8 @@ def create(
         topology=topology,
         interconnect=interconnect,
         stream=stream,
+        error_bound=error_bound,
+        bound_inputs=bound_inputs,
         formats=formats,
         layouts=layouts,
         numerics=numerics,
@@ -136,21 +140,27 @@ def create(
     if is_afar(devices):
         return _create_afar(graph, library, devices, params, chosen, name or _name_of(graph))
     with gc_paused():
-        libraries = _libraries(library)
-        if is_stablehlo(graph):
-            from ..frontends.stablehlo.op_stages import stays_open
-            from ..frontends.stablehlo.source import read_source  # few sources are such texts
+        return _created(graph, _libraries(library), devices, params, chosen, name)
 
-            name, graph = name or _name_of(graph), read_source(graph)
-            if params is None and not libraries and stays_open(graph):
-                return cast("GraphModule", create_flow(graph, devices, chosen, name))
-        elif is_onnx(graph) and params is None and not (libraries or chosen.batch):
-            name, graph = name or _name_of(graph), begin_onnx(graph, chosen)
-            if not isinstance(graph, Model):
-                return cast("GraphModule", create_flow(graph, devices, chosen, name))
-            chosen = replace(chosen, dims=graph.dims)
-        prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
-        return _open_warned(graph, prepared, libraries, name or _name_of(graph))
+
+def _created(
+    graph: Any, libraries: list[Library], devices: Any, params: Any, chosen: Options, name: str | None
+) -> GraphModule:
+    """As create, on devices of this machine."""
+    if is_stablehlo(graph):
+        from ..frontends.stablehlo.op_stages import stays_open
+        from ..frontends.stablehlo.source import read_source  # few sources are such texts
+
+        name, graph = name or _name_of(graph), read_source(graph)
+        if params is None and not libraries and stays_open(graph):
+            return cast("GraphModule", create_flow(graph, devices, chosen, name))
+    elif is_onnx(graph) and params is None and not (libraries or chosen.batch):
+        name, graph = name or _name_of(graph), begin_onnx(graph, chosen)
+        if not isinstance(graph, Model):
+            return cast("GraphModule", create_flow(graph, devices, chosen, name))
+        chosen = replace(chosen, dims=graph.dims)
+    prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
+    return _open_warned(graph, prepared, libraries, name or _name_of(graph))
 
 
 def _open_warned(source: Any, prepared: Prepared, libraries: list[Library], name: str) -> GraphModule:

@@ -3,8 +3,9 @@
 Read: interpreter (numpy alone), rearrange (the same graph in other ways), ulp and differences (how far),
 compare (devices with the interpreter), against (outputs with another runtime's); precision (ways to
 compute), sweeping (an op over all bf16 numbers), side_by_side (a model in several precisions), thresholds,
-coarsening and searching (which nodes may be coarser); graphs, accuracy and placing make random cases. plugin
-is pytest's: the fixture ``check_graph``.
+coarsening and searching (which nodes may be coarser), ways and bounding (where and in which format nodes run
+within an error bound); graphs, accuracy and placing make random cases. plugin is pytest's: the fixture
+``check_graph``.
 """
 
 from __future__ import annotations

@@ -17,7 +17,6 @@ from ..ir.ops import registry
 from ..ir.ops.inputs import nmse
 from ..plan.globs import EXACTLY
 from ..run import factory
-from .compare import OF_NODES
 from .differences import EntryDifference
 from .interpreter import interpret
 from .precision import Precision
@@ -40,7 +39,7 @@ class Coarsening:
         self.question, self.base = question, base
         self.graph = as_placed(base.model.graph, base.plan)
         self._nid = {name: nid for nid, name in enumerate(base.plan.graph.names)}
-        options = {name: getattr(base.options, name) for name in OF_NODES}
+        options = dict(base.of_tensors)
         self._layouts: dict[str, str] = dict(options.pop("layouts"))
         self._options: dict[str, Any] = options
 

@@ -27,7 +27,6 @@ from .interpreter import heads, interpret
 from .rearrange import as_placed, cut, keep_all, permuted, replanned
 
 __all__ = [
-    "OF_NODES",
     "compare",
     "compare_arrangements",
     "compare_prepared",
@@ -36,7 +35,6 @@ __all__ = [
     "random_inputs",
 ]
 
-OF_NODES = ("formats", "layouts", "numerics", "policy")  # options that say how nodes compute
 _SAME = 1e-3  # nmse up to which a rewritten value is taken to be the source's, in the source's form
 
 
@@ -98,7 +96,7 @@ def compare_prepared(
         heads(source.graph, original),
         library,
         prepared.plan.devices,
-        {name: getattr(prepared.options, name) for name in OF_NODES},
+        prepared.of_tensors,
     )
     return case.report(_run(made, arrays), arrays, bound, nodes)
 

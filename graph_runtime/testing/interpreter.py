@@ -13,7 +13,7 @@ from ..base.errors import GraphError, InputError, UnsupportedOpError, did_you_me
 from ..ir.graph import COPY, NOP, Graph, NodeView, TensorType
 from ..ir.ops import require
 
-__all__ = ["heads", "interpret"]
+__all__ = ["call_node", "heads", "interpret"]
 
 Inputs = Mapping[str, np.ndarray] | Sequence[np.ndarray]
 
@@ -47,7 +47,7 @@ def interpret(
                     f"node {node.name!r} is no graph input and no function makes it", node=node.name
                 )
             continue
-        made = _call(node, [values[e] for e in node.inputs], functions or {})
+        made = call_node(node, [values[e] for e in node.inputs], functions or {})
         for eid, type_, array in zip(node.outputs, node.output_types, made, strict=True):
             values[eid] = _checked(node, type_, array)
             if settle is not None:
@@ -89,9 +89,10 @@ def _ordered(graph: Graph, inputs: Inputs) -> list[np.ndarray]:
     return arrays
 
 
-def _call(
+def call_node(
     node: NodeView, arrays: list[np.ndarray], functions: Mapping[str, Callable[..., Any]]
 ) -> Sequence[np.ndarray]:
+    """What a node makes of arrays, as its function's numpy reference computes it. Raises as interpret."""
     func = node.callee
     if func.name == NOP:
         return [_nop(node, arrays[0])]

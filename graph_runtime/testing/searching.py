@@ -53,6 +53,9 @@ class Goal:
             )
         return cls(name, limit)
 
+    def __str__(self) -> str:
+        return f"{self.measure}={self.limit:g}"
+
     def worst(self, outputs: Sequence[EntryDifference]) -> float:
         """The value of the output that is farthest from the goal; NaN where an output is not finite."""
         values = [measure(one, self.measure) for one in outputs]

@@ -45,6 +45,7 @@ def test_the_keywords_of_create_are_the_fields_and_none_of_them_has_a_default_of
 def test_every_flag_of_the_commands_says_a_field():
     renamed = {"dim": "dims", "map": "device_map", "format": "formats", "layout": "layouts"}
     renamed |= {"fidelity": "numerics", "dst": "numerics", "rule": "rules", "value": "values"}
+    renamed |= {"bound_input": "bound_inputs"}
     shown = {renamed.get(name, name) for name in flags._FLAGS}
     assert shown == NAMES - {
         "queues",

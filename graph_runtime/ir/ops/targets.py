@@ -7,7 +7,7 @@ from typing import Any
 
 from .registry import KERNEL, Attrs, Op, Types
 
-__all__ = ["attrs_to_come", "by_tiles", "kernel_by_rule", "panel_columns"]
+__all__ = ["attrs_to_come", "by_tiles", "kernel_by_rule", "pairs_to_come", "panel_columns"]
 
 
 def kernel_by_rule(op: Op, inputs: Types, attrs: Attrs) -> str | None:
@@ -24,6 +24,19 @@ def panel_columns(op: Op, inputs: Types, outputs: Types, attrs: Attrs) -> int:
 def by_tiles(op: Op, inputs: Types, outputs: Types, attrs: Attrs) -> bool:
     """Whether Winograd's tiles make a node whose weight is put into panels."""
     return op.tiles is not None and op.tiles(inputs, outputs, attrs)
+
+
+def pairs_to_come(inputs: Types, attrs: Attrs) -> bool:
+    """Whether a product whose weight is in panels can have it in bfloat16: one of one group, not by
+    Winograd's tiles, of float32."""
+    return bool(
+        attrs.get("packed")
+        and attrs.get("group", 1) == 1
+        and not attrs.get("winograd")
+        and not attrs.get("levels")
+        and inputs[0].dtype == "float32"
+        and inputs[1].dtype == "float32"
+    )
 
 
 def attrs_to_come(

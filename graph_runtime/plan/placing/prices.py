@@ -131,8 +131,15 @@ class Prices:
             held,
             constant_weight=None if self.known is None else bool(self.known[nid]),
             from_memory=self.from_memory,
+            **self._stored(nid, did),
         )
         return round(cost.cycles) + self._dispatch(device), opened
+
+    def _stored(self, nid: int, did: int) -> dict[str, str]:
+        """The format of its weight to come, as a word of CostModel.node, where it is one of its own."""
+        made = self.graph.row_ptr[nid]
+        stored = self.kinds.stored[self.kinds.of[made]][did] if made < self.graph.row_ptr[nid + 1] else ""
+        return {"stored": stored} if stored and self.known is not None else {}
 
     def _circular(self, nid: int, did: int, layouts: tuple[Layout, ...]) -> int:
         device, key = self.devices[did], (nid, self._equal[did], layouts)

@@ -118,6 +118,7 @@ def make_problem(
     layouts: Mapping[str, str] | None = None,
     numerics: Mapping[str, Mapping[str, str]] | None = None,
     circular: Circular | None = None,
+    weights: Mapping[str, str] | None = None,
 ) -> PlacementProblem:
     """The problem of a graph and a device list.
 
@@ -129,6 +130,8 @@ def make_problem(
     brings from that host, as those set anew, and that a device holds only while they are read. ``layouts``
     and ``numerics``: as assign_layouts and assign_numerics. ``circular`` says what circular buffers a node
     opens, None: its kernel is asked (run/circular.of_node), or where the compiled core is absent, none.
+    ``weights``: host -> format of the weights of its products; a wish of ``layouts`` says another of single
+    nodes.
 
     Raises InputError for an input that the graph does not have; PlanError for layouts and numerics that
     cannot be.
@@ -138,7 +141,7 @@ def make_problem(
     afar = bool(len(set_anew)) and not any(d.is_callers_host for d in devices)
     devices = (*devices, parse("cpu:0")) if afar else devices
     model = find_costs(costs)
-    kinds = find_kinds(graph, devices, formats, layouts)
+    kinds = find_kinds(graph, devices, formats, layouts, weights)
     opens = circular or _asked_of_kernels()
     arithmetic = device_numerics(graph, devices, numerics)
     known = _known(graph, constants)

@@ -27,11 +27,13 @@ _SAYS_NOTHING = -1
 @dataclass(frozen=True, slots=True, eq=False)
 class Kinds:
     """``of`` int64 [entries]: the kind of each. ``types`` [kinds]; ``layouts`` [kinds][devices]: the layout
-    there, or a sentence that says why that device cannot hold it so."""
+    there, or a sentence that says why that device cannot hold it so. ``stored`` [kinds][devices]: the format
+    in which a host keeps the weight of a product that makes it, "": its own."""
 
     of: np.ndarray
     types: tuple[TensorType, ...]
     layouts: list[list[Layout | str]]
+    stored: list[list[str]]
 
 
 def find_kinds(
@@ -39,8 +41,10 @@ def find_kinds(
     devices: Sequence[Device],
     formats: Mapping[str, str] | None = None,
     wishes: Mapping[str, str] | None = None,
+    weights: Mapping[str, str] | None = None,
 ) -> Kinds:
     """``formats`` and ``wishes`` as assign_layouts. A glob that names nothing is left to that to refuse.
+    ``weights``: host -> format of the weights of its products, where no wish says another.
 
     Raises PlanError for a wish that means nothing, and for one that none of the devices can follow.
     """
@@ -53,8 +57,8 @@ def find_kinds(
         of = types
     else:
         column = graph.hints.device_type
-        asked = np.full(len(said), -1) if column is None else np.asarray(column, np.int64)
-        keys = np.stack([types, wish, said, np.where(said < 0, -1, asked)], 1)
+        device_types = np.full(len(said), -1) if column is None else np.asarray(column, np.int64)
+        keys = np.stack([types, wish, said, np.where(said < 0, -1, device_types)], 1)
         distinct, of = np.unique(keys, axis=0, return_inverse=True)
         rows, of = [tuple(row) for row in distinct.tolist()], of.reshape(-1)
     layouts = [
@@ -64,7 +68,17 @@ def find_kinds(
         ]
         for row in rows
     ]
-    kinds = Kinds(of, tuple(graph.types[row[0]] for row in rows), layouts)
+    asked = [wish.format for wish in words.values()]
+    stored = [
+        [
+            ((asked[row[1]] if row[1] >= 0 else None) or (weights or {}).get(str(device)) or "")
+            if device.descriptor.on_host
+            else ""
+            for device in devices
+        ]
+        for row in rows
+    ]
+    kinds = Kinds(of, tuple(graph.types[row[0]] for row in rows), layouts, stored)
     _require_followed(graph, devices, kinds, rows, list(words))
     return kinds
 
