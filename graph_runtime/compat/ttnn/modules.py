@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-import enum
 import sys
 from types import ModuleType
 from typing import Any
 
-from . import chips, conversion, cores, devices, golden, memory, reports, values, windows
+from . import (
+    chips,
+    conversion,
+    cores,
+    devices,
+    golden,
+    graph_text,
+    graph_views,
+    graphs,
+    memory,
+    reports,
+    values,
+    windows,
+)
 from .errors import Unsupported
 from .names import OPERATIONS
 
@@ -56,6 +68,7 @@ def submodules() -> dict[str, ModuleType]:
         "database", "reports: none are kept", SQLITE_CONNECTION=None, DEVICE_IDS_IN_DATABASE=set()
     )
     made.update(_unserved())
+    made.update(_graph())
     kept = _module("_ttnn.reports", "what lies where", get_buffer_pages=reports.get_buffer_pages)
     operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
     deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
@@ -70,6 +83,8 @@ def submodules() -> dict[str, ModuleType]:
         "operations", "the operations", pool=pool, **{k: v for k, v in OPERATIONS.items() if "." not in k}
     )
     made["operations.pool"] = pool
+    moreh = {k.removeprefix("moreh_"): v for k, v in OPERATIONS.items() if k.startswith("moreh_")}
+    made["operations.moreh"] = made["operations"].moreh = _module("operations.moreh", "older forms", **moreh)
     made["operations.conv2d"] = _module("operations.conv2d", "convolutions", **_public(windows))
     made["operations.activations"] = _module(
         "operations.activations",
@@ -99,19 +114,21 @@ def _unserved() -> dict[str, ModuleType]:
     made["tracer"] = _module(
         "tracer", "declined", **tracing, disable_tracing=lambda: None, is_tracing_enabled=lambda: False
     )
-    graph = (
-        "begin_graph_capture end_graph_capture end_graph_capture_to_file extract_calltrace "
-        "extract_levelized_graph extract_peak_L1_memory_usage extract_output_info extract_output_tensors "
-        "extract_resource_usage_per_core count_intermediate_and_output_tensors pretty_print visualize"
-    ).split()
-    made["graph"] = _module(
-        "graph",
-        "declined",
-        RunMode=enum.Enum("RunMode", ["NORMAL", "NO_DISPATCH"]),
-        is_graph_capture_active=lambda: False,
-        **{name: _declined(f"graph.{name}") for name in graph},
-    )
     return made
+
+
+def _graph() -> dict[str, ModuleType]:
+    detailed = [False]
+    flags = {
+        "enable_detailed_buffer_tracing": lambda: detailed.__setitem__(0, True),
+        "disable_detailed_buffer_tracing": lambda: detailed.__setitem__(0, False),
+        "is_detailed_buffer_tracing_enabled": lambda: detailed[0],
+    }
+    read = type("GraphTracerUtils", (), {"serialize_graph": staticmethod(graph_text.serialize_graph)})
+    return {
+        "graph": _module("graph", "what was called", **_public(graphs, graph_views), **flags),
+        "graph_tracer_utils": _module("graph_tracer_utils", "text of graphs", GraphTracerUtils=read),
+    }
 
 
 def _preprocessing() -> ModuleType:

@@ -13,6 +13,7 @@ from .settings import SETTINGS
 from .tensor import Tensor
 
 __all__ = [
+    "WATCHERS",
     "Operation",
     "declined",
     "operation",
@@ -20,6 +21,7 @@ __all__ = [
     "register_pre_operation_hook",
 ]
 
+WATCHERS: list[Any] = []  # graph captures: the last one is told of each call (graphs.py)
 _before: list[Callable[..., Any]] = []
 _after: list[Callable[..., Any]] = []
 _depth = [0]
@@ -64,12 +66,18 @@ class Operation:
         hooked = not SETTINGS.enable_fast_runtime_mode and not _depth[0]
         if hooked:
             _told(_before, "Pre", self, args, kwargs)
+        watcher = WATCHERS[-1] if WATCHERS and not _depth[0] else None
+        if watcher is not None:
+            watcher.started(self.name, args, kwargs)
         _depth[0] += 1
+        made = None
         try:
             with guarded(name):
                 made = self.function(*args, **kwargs)
         finally:
             _depth[0] -= 1
+            if watcher is not None:
+                watcher.ended(made)
         if not _depth[0]:
             _count(self.name, args, kwargs)
         if hooked:

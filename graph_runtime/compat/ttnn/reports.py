@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from ...base.machine.layout import DRAM, pages, unit_bytes, unit_places
 from .devices import MeshDevice
 from .tensor import Tensor
 from .values import BufferType
 
-__all__ = ["BufferPage", "get_buffer_pages"]
+__all__ = ["BufferPage", "buffer_size", "get_buffer_pages"]
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,27 @@ def get_buffer_pages(device: MeshDevice) -> list[BufferPage]:
             seen.add(key)
             found += _pages(device, tensor)
     return found
+
+
+def buffer_size(tensor: Tensor) -> dict[str, Any]:
+    """Of a tensor on a device: bytes in all, of a page, of the fullest bank; cores, 0 where interleaved."""
+    assert tensor._device is not None
+    layout, shape = tensor._handle.layout, tensor._handle.shape
+    page, cores = pages(layout, shape), 0
+    if layout.is_sharded:
+        banks, _, room = unit_places(layout, shape, tensor._device.core_grid.x)
+        cores, most = len(set(banks.tolist())), room * unit_bytes(layout)
+    else:
+        banks = tensor._device.chip.descriptor.memory(layout.memory).banks
+        most = -(-page.count // banks) * page.nbytes
+    return {
+        "size": page.count * page.nbytes,
+        "type": "DRAM" if layout.memory == DRAM else "L1",
+        "layout": tensor.memory_config().memory_layout.name,
+        "page_size": page.nbytes,
+        "num_cores": cores,
+        "max_size_per_bank": most,
+    }
 
 
 def _pages(device: MeshDevice, tensor: Tensor) -> list[BufferPage]:

@@ -1,0 +1,163 @@
+"""What is read from a captured graph (graphs.py): its calls, tensors and sizes, as text and as a picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import Unsupported
+
+__all__ = [
+    "TensorInfo",
+    "count_intermediate_and_output_tensors",
+    "extract_calltrace",
+    "extract_levelized_graph",
+    "extract_output_info",
+    "extract_output_tensors",
+    "extract_peak_L1_memory_usage",
+    "extract_resource_usage_per_core",
+    "pretty_format",
+    "pretty_print",
+    "visualize",
+]
+
+Node = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """A tensor that a graph ends with: ``size`` in bytes, ``type`` the memory."""
+
+    shape: Any
+    size: int
+    type: str
+
+
+def extract_calltrace(trace: list[Node]) -> list[str]:
+    """The names of functions in the order of their calls."""
+    return [node["params"]["name"] for node in trace if node["node_type"] == "function_start"]
+
+
+def _made(trace: list[Node], end: Node) -> list[Node]:
+    return [trace[at] for at in end["connections"] if trace[at]["node_type"] == "tensor"]
+
+
+def _calls(trace: list[Node]) -> Iterator[tuple[Node, Node]]:
+    """(start, end) of each function."""
+    open_ = []
+    for node in trace:
+        if node["node_type"] == "function_start":
+            open_.append(node)
+        elif node["node_type"] == "function_end":
+            yield open_.pop(), node
+
+
+def extract_levelized_graph(trace: list[Node], max_level: int = 1) -> list[Node]:
+    """The functions down to a level, each with those whose tensors it takes and those that take its own."""
+    calls = [(s, e) for s, e in _calls(trace) if s["stacking_level"] <= max_level]
+    calls.sort(key=lambda call: call[0]["counter"])
+    numbers = {start["counter"]: at for at, (start, _) in enumerate(calls)}
+    makers: dict[Any, int] = {}
+    made: list[Node] = []
+    for at, (start, end) in enumerate(calls):
+        taken = {trace[n]["params"]["tensor_id"] for n in start["input_tensors"]}
+        outputs = _made(trace, end)
+        inner = [numbers[n] for n in start["connections"] if n in numbers]
+        made.append(
+            {
+                "counter": at,
+                "stacking_level": start["stacking_level"],
+                "name": start["params"]["name"],
+                "in_edges": sorted({makers[t] for t in taken if t in makers}),
+                "out_edges": [],
+                "internals": inner if start["stacking_level"] < max_level else [],
+                "output_shape": [node["params"]["shape"] for node in outputs],
+            }
+        )
+        makers |= {node["params"]["tensor_id"]: at for node in outputs}
+    for vertex in made:
+        for maker in vertex["in_edges"]:
+            made[maker]["out_edges"].append(vertex["counter"])
+    return made
+
+
+def _outputs(trace: list[Node]) -> list[Node]:
+    """The tensors of the last function of the first level."""
+    ends = [e for s, e in _calls(trace) if s["stacking_level"] == 1]
+    return _made(trace, ends[-1]) if ends else []
+
+
+def count_intermediate_and_output_tensors(trace: list[Node]) -> tuple[int, int]:
+    """(tensors between the first and the last function, tensors of the last one)."""
+    last = {node["params"]["tensor_id"] for node in _outputs(trace)}
+    made = {n["params"]["tensor_id"] for s, e in _calls(trace) for n in _made(trace, e)}
+    return len(made - last), len(last)
+
+
+def extract_output_tensors(trace: list[Node]) -> list[Node]:
+    return _outputs(trace)
+
+
+def extract_output_info(trace: list[Node]) -> list[TensorInfo]:
+    """Shape, bytes and memory of the tensors that a graph ends with."""
+    kinds = {0: "DRAM", 1: "L1"}
+    return [
+        TensorInfo(p["shape"], p["size"], kinds.get(p.get("buffer_type", -1), "HOST"))
+        for p in (node["params"] for node in _outputs(trace))
+    ]
+
+
+def _declined(name: str) -> Callable[..., Any]:
+    def refuse(*_: Any, **__: Any) -> Any:
+        text = f"ttnn.graph.{name} is not supported: circular buffers are not among the nodes of a capture"
+        raise Unsupported(text, op=f"ttnn.graph.{name}")
+
+    return refuse
+
+
+extract_peak_L1_memory_usage = _declined("extract_peak_L1_memory_usage")
+extract_resource_usage_per_core = _declined("extract_resource_usage_per_core")
+
+_TITLES = {
+    "capture_start": "Capture Start",
+    "capture_end": "Capture End",
+    "buffer": "Add Device Buffer",
+    "buffer_allocate": "Allocate Device Buffer",
+    "buffer_deallocate": "Deallocate Device Buffer",
+    "function_start": "Function Start: {name}",
+    "function_end": "Function End:   {name}",
+    "tensor": "Add Tensor: {tensor_id}",
+}
+
+
+def pretty_format(captured_graph: list[Node]) -> str:
+    """A line a node, those of a function further in."""
+    lines, depth = [], 0
+    for node in captured_graph:
+        depth -= node["node_type"] == "function_end"
+        lines.append("    " * depth + _TITLES[node["node_type"]].format(**node["params"]))
+        depth += node["node_type"] == "function_start"
+    return "".join(f"{line}\n" for line in lines)
+
+
+def pretty_print(captured_graph: list[Node]) -> None:
+    print(pretty_format(captured_graph))
+
+
+def visualize(captured_graph: list[Node], *, file_name: Any = None, **_: Any) -> Any:
+    """A graphviz.Digraph of the nodes, drawn to a .svg, .png or .pdf file where one is named."""
+    import graphviz
+
+    made = graphviz.Digraph(graph_attr={"rankdir": "TB"}, node_attr={"shape": "box", "fontsize": "10"})
+    for node in captured_graph:
+        made.node(f"node_{node['counter']}", _TITLES[node["node_type"]].format(**node["params"]))
+        for after in node["connections"]:
+            made.edge(f"node_{node['counter']}", f"node_{after}")
+    if file_name is not None:
+        path = Path(file_name)
+        if path.suffix not in (".svg", ".png", ".pdf"):
+            raise ValueError(f"file_name must have a .svg, .png or .pdf suffix, not {path.suffix}")
+        made.render(path.with_suffix(""), format=path.suffix[1:])
+    return made
