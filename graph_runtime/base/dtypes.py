@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any
 
@@ -126,12 +126,18 @@ def is_extension(dtype: Any) -> bool:
 
 def from_numpy(dtype: Any) -> str:
     """The canonical name of a numpy dtype. Raises DocumentError where there is none."""
-    name = as_numpy(dtype).name
+    return _name_of(as_numpy(dtype))
+
+
+@lru_cache(64)
+def _name_of(dtype: np.dtype) -> str:
+    """As from_numpy; numpy makes the name of a dtype anew each time."""
+    name = dtype.name
     if name not in BY_DTYPE:
         raise DocumentError(
             f"numpy dtype {name!r} is not supported; use one of {', '.join(BY_DTYPE)}", got=name
         )
-    return name
+    return str(name)
 
 
 def format_of(dtype: str) -> Format | None:

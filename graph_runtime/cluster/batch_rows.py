@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 
 import numpy as np
 
@@ -22,6 +23,8 @@ def choose_rows(waiting: int, rows: Sequence[int], seconds: Sequence[float] = ()
     there: the one that takes least time for a row that is asked for. ``seconds``: of a run of each; without
     them a run takes as long as one row of it more. A larger one may take a little longer: runs have costs
     that are not in their times."""
+    if len(rows) == 1:
+        return rows[0]
     taken = seconds or [1.0 + size for size in rows]
     each = {size: time / min(size, waiting) for size, time in zip(rows, taken, strict=True)}
     return max(size for size in rows if each[size] <= _NEARLY * min(each.values()))
@@ -53,5 +56,4 @@ def _stacked(arrays: Sequence[np.ndarray], size: int, into: np.ndarray | None) -
 
 def split(array: np.ndarray, counts: Sequence[int]) -> list[np.ndarray]:
     """The rows of each request; those of padding, behind them, are left out."""
-    ends = np.cumsum(counts)
-    return [array[end - count : end] for count, end in zip(counts, ends.tolist(), strict=True)]
+    return [array[end - count : end] for count, end in zip(counts, accumulate(counts), strict=True)]

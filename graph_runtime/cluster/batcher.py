@@ -235,6 +235,8 @@ class Batcher:
             wanted = most * self.limits.queued
             text = f"the request has {rows} rows, at most {wanted} are taken: send parts of it"
             raise RequestError(text, status=413, got=rows, wanted=wanted)
+        if rows <= most:
+            return [(inputs, rows)]
         return [
             ({name: array[at : at + most] for name, array in inputs.items()}, min(most, rows - at))
             for at in range(0, rows, most)
@@ -341,7 +343,7 @@ class Batcher:
         self._advance()
 
     def _answer(self, items: list[_Item], outputs: Outputs) -> None:
-        if len(items) == 1 and not items[0].rows:
+        if len(items) == 1:  # workers leave out what rows were filled up with
             _set(items[0], outputs)
             return
         counts = [item.rows for item in items]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote
 
 from ..base.errors import RequestError
@@ -17,6 +18,7 @@ __all__ = ["MOST_HEAD", "Head", "parse_head"]
 
 MOST_HEAD = 64 << 10  # bytes
 _MOST_LINES = 200
+_SHORT = 1 << 10  # bytes of a head that is remembered
 _REQUEST = re.compile(rb"([A-Z]{1,20}) (/[!-~]{0,8000}|\*) HTTP/1\.([01])\Z")
 _LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\0\r\n]*?)[ \t]*\Z")
 _ONCE = (b"content-length", b"host", b"authorization", b"inference-header-content-length")
@@ -35,6 +37,16 @@ class Head:
 
 def parse_head(text: bytes) -> Head:
     """``text``: the lines, without the empty one. Raises RequestError: 400, 411, 431, 501."""
+    return _parsed_again(text) if len(text) <= _SHORT else _parsed(text)
+
+
+@lru_cache(256)
+def _parsed_again(text: bytes) -> Head:
+    """A client sends the same head again and again."""
+    return _parsed(text)
+
+
+def _parsed(text: bytes) -> Head:
     first, *lines = text.split(b"\r\n")
     found = _REQUEST.match(first)
     if found is None:

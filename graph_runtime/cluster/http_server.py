@@ -54,6 +54,7 @@ _CONNECTIONS = 1024
 _SCRATCH = 64 << 10
 _SKIPPED = 4 << 20  # bytes of a body that was refused which are read over, so that the connection goes on
 _FOREVER = float("inf")
+_STATUS_LINES = {int(status): f"HTTP/1.1 {int(status)} {status.phrase}" for status in HTTPStatus}
 _log = logging.getLogger("graph_runtime.cluster")
 
 
@@ -283,11 +284,11 @@ class _Connection(asyncio.BufferedProtocol):
         if self._over():
             return
         assert self._transport is not None, "it is not closing"
-        rows = [*response.headers, ("Content-Length", str(response.nbytes))]
+        lines = [_STATUS_LINES[response.status], *(f"{name}: {value}" for name, value in response.headers)]
+        lines.append(f"Content-Length: {response.nbytes}")
         if self._last:
-            rows.append(("Connection", "close"))
-        lines = [f"HTTP/1.1 {response.status} {HTTPStatus(response.status).phrase}"]
-        text = "\r\n".join([*lines, *(f"{name}: {value}" for name, value in rows), "", ""])
+            lines.append("Connection: close")
+        text = "\r\n".join([*lines, "", ""])
         self._transport.writelines([text.encode("latin-1"), *(() if self._only_head else response.body)])
 
     def _refuse(self, error: RequestError) -> None:

@@ -46,6 +46,13 @@ _OWN = {
     # seconds between two reports of replicas by which --replicas auto decides; Ray's own are ten
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
     "RAY_worker_niceness": "0",  # Ray's own is 15: replicas would starve beside other work
+    # what nobody reads here takes a twentieth of a core: counters of Ray, events of its tasks, statistics of
+    # its loops; the controller looks at replicas three times a second instead of ten
+    "RAY_enable_metrics_collection": "0",
+    "RAY_task_events_report_interval_ms": "0",
+    "RAY_event_stats": "0",
+    "RAY_SERVE_METRICS_EXPORT_INTERVAL_MS": "5000",
+    "RAY_SERVE_CONTROL_LOOP_INTERVAL_S": "0.3",
 }
 _TLS = ("RAY_TLS_SERVER_CERT", "RAY_TLS_SERVER_KEY", "RAY_TLS_CA_CERT")
 _HOW = (

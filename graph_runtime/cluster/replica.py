@@ -15,7 +15,7 @@ import platform
 import threading
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from .batcher import RowBatch
 from .channel import Channel
 from .clocks import now
 from .doors import Door
+from .event_loops import new_event_loop
 from .messages import Message
 from .runner import Reply, Runner
 from .shared_memory import AttachedMemory
@@ -46,10 +47,11 @@ class Replica:
         self._ended = asyncio.Event()
         self._running, self._over = 0, False
         self._asked = time.monotonic()
-        self._worker = ThreadPoolExecutor(1, "gr-replica-run")  # one batch at a time, in their order
-        self._loop = asyncio.new_event_loop()
+        self._batches: SimpleQueue[tuple[Channel, int, RowBatch] | None] = SimpleQueue()  # None: the end
+        self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._live, name="gr-replica", daemon=True)
         self._thread.start()
+        threading.Thread(target=self._run_batches, name="gr-replica-run", daemon=True).start()
 
     def leave(self, seconds: float) -> None:
         """Ask for no more batches, answer those that are here, for ``seconds`` at most, and end."""
@@ -71,7 +73,7 @@ class Replica:
         try:
             self._loop.run_until_complete(self._connect_again_and_again())
         finally:
-            self._worker.shutdown(wait=False)
+            self._batches.put(None)
             self._loop.close()
 
     async def _connect_again_and_again(self) -> None:
@@ -121,10 +123,17 @@ class Replica:
             case "run":
                 batch = _batch(message)
                 self._running += 1
-                self._worker.submit(self._run, channel, head["number"], batch)
+                self._batches.put((channel, head["number"], batch))
+
+    # **************** the thread of runs ****************
+
+    def _run_batches(self) -> None:
+        """One at a time, in their order."""
+        while (found := self._batches.get()) is not None:
+            self._run(*found)
 
     def _run(self, channel: Channel, number: int, batch: RowBatch) -> None:
-        """In the thread of runs: an answer, whatever comes of it."""
+        """An answer, whatever comes of it."""
         begin = now()
         try:
             reply = self._runner.run(batch)

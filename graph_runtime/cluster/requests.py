@@ -53,6 +53,34 @@ class Request:
     timeout: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Tensor:
+    """An input as the JSON part has it. ``array``: of its data, None where its values are binary; ``path``:
+    of what says so."""
+
+    port: Port
+    shape: tuple[int, ...]
+    array: np.ndarray | None
+    path: Sequence[str | int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A request as its JSON part says it. ``served``: the model that it is for."""
+
+    served: Served
+    id: str
+    tensors: tuple[_Tensor, ...]
+    outputs: tuple[Asked, ...]
+    timeout: float | None
+
+
+# what short texts said whose values are all binary: a client sends the same one again and again. By the text
+# and the identity of the model, which lives as long as its row here
+_known: dict[tuple[bytes, int], _Said] = {}
+_MOST_KNOWN, _SHORT = 256, 4 << 10
+
+
 def parse_request(body: bytes | bytearray | memoryview, header_length: int | None, served: Served) -> Request:
     """A Request for a model. ``header_length``: the value of ``Inference-Header-Content-Length``, None where
     the body is JSON alone. Raises RequestError with status 400, 413."""
@@ -62,26 +90,48 @@ def parse_request(body: bytes | bytearray | memoryview, header_length: int | Non
     if size > _MOST_JSON:
         text = f"the JSON part has {size} bytes, at most {_MOST_JSON} are read: send tensors as binary data"
         raise RequestError(text, status=413, got=size, wanted=_MOST_JSON)
+    view = memoryview(body)
+    text, rest = bytes(view[:size]), view[size:]
+    said = _known.get((text, id(served)))
+    if said is None:
+        said = _read(text, served)
+        if size <= _SHORT and all(one.array is None for one in said.tensors):
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            _known[text, id(served)] = said
+    return Request(said.id, _values_of(said.tensors, rest), said.outputs, said.timeout)
+
+
+def _read(text: bytes, served: Served) -> _Said:
     try:
-        raw = _parsed(bytes(memoryview(body)[:size]))
+        raw = _parsed(text)
     except DocumentError as error:
         raise RequestError(str(error), **error.fields) from None
     if not isinstance(raw, dict):
         _refuse(f"a request is a JSON object, this is {_kind(raw)}", path="$")
     parameters = _parameters(raw, [])
-    named, binary = _tensors(raw, memoryview(body)[size:], served)
-    if binary != len(body) - size:
-        _refuse(
-            f"{len(body) - size} bytes follow the JSON part, binary_data_size are {binary} in all",
-            got=len(body) - size,
-            wanted=binary,
-        )
-    return Request(
+    return _Said(
+        served,
         _id(raw),
-        named,
+        _tensors(raw, served),
         _outputs(raw, served, parameters.get("binary_data_output", False) is True),
         _timeout(parameters),
     )
+
+
+def _values_of(tensors: Sequence[_Tensor], rest: memoryview) -> dict[str, np.ndarray]:
+    """The inputs by name; ``rest``: the bytes behind the JSON part."""
+    found, taken = {}, 0
+    for one in tensors:
+        array = one.array
+        if array is None:
+            array = _binary(one, rest[taken:])
+            taken += array.nbytes
+        found[one.port.name] = array
+    if taken != len(rest):
+        text = f"{len(rest)} bytes follow the JSON part, binary_data_size are {taken} in all"
+        _refuse(text, got=len(rest), wanted=taken)
+    return found
 
 
 def _parsed(text: bytes) -> Any:
@@ -154,9 +204,9 @@ def _outputs(raw: Mapping[str, Any], served: Served, binary: bool) -> tuple[Aske
 # **************** tensors ****************
 
 
-def _tensors(raw: Mapping[str, Any], rest: memoryview, served: Served) -> tuple[dict[str, np.ndarray], int]:
-    """The inputs by name, and how many bytes of ``rest`` they took."""
-    ports, found, taken = served.input_named(), {}, 0
+def _tensors(raw: Mapping[str, Any], served: Served) -> tuple[_Tensor, ...]:
+    """The inputs, in the order of the request."""
+    ports, found = served.input_named(), dict[str, _Tensor]()
     for one, path in _rows(raw, "inputs", len(ports)):
         name = one["name"]
         if name not in ports:
@@ -164,18 +214,18 @@ def _tensors(raw: Mapping[str, Any], rest: memoryview, served: Served) -> tuple[
             _refuse(text, path=json_path([*path, "name"]))
         shape = _shape(one, path, ports[name])
         size = _parameters(one, path).get("binary_data_size")
-        if size is None:
-            found[name] = _values(one, path, ports[name], shape)
-        else:
-            found[name] = _binary(
-                size, [*path, "parameters", "binary_data_size"], rest[taken:], ports[name], shape
-            )
-            taken += found[name].nbytes
         if size is not None and "data" in one:
             _refuse("it has data and binary_data_size: give one of them", path=json_path(path))
+        array = None
+        if size is None:
+            array = _values(one, path, ports[name], shape)
+        else:
+            path = [*path, "parameters", "binary_data_size"]
+            _require_size(size, path, ports[name], shape)
+        found[name] = _Tensor(ports[name], shape, array, path)
     if missing := [name for name in ports if name not in found]:
         _refuse(f"inputs without a value: {', '.join(missing)}", path="$.inputs", wanted=missing)
-    return found, taken
+    return tuple(found.values())
 
 
 def _shape(one: Mapping[str, Any], path: Sequence[str | int], port: Port) -> tuple[int, ...]:
@@ -198,19 +248,21 @@ def _is_size(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MOST_SIZE
 
 
-def _binary(
-    size: object, path: Sequence[str | int], rest: memoryview, port: Port, shape: tuple[int, ...]
-) -> np.ndarray:
-    dtype = dtypes.to_numpy(port.dtype)
-    wanted = math.prod(shape) * dtype.itemsize
+def _require_size(size: object, path: Sequence[str | int], port: Port, shape: tuple[int, ...]) -> None:
+    wanted = math.prod(shape) * dtypes.to_numpy(port.dtype).itemsize
     if isinstance(size, bool) or not isinstance(size, int) or size != wanted:
         text = f"{DATATYPES[port.dtype]} {list(shape)} has {wanted} bytes, binary_data_size is {brief(size)}"
         _refuse(text, path=json_path(path), got=brief(size), wanted=wanted)
+
+
+def _binary(one: _Tensor, rest: memoryview) -> np.ndarray:
+    dtype, shape = dtypes.to_numpy(one.port.dtype), one.shape
+    size = math.prod(shape) * dtype.itemsize
     if size > len(rest):
         text = f"{size} bytes are said to follow, {len(rest)} do"
-        _refuse(text, path=json_path(path), got=len(rest), wanted=size)
-    if port.dtype == "bool" and size and np.frombuffer(rest[:size], np.uint8).max() > 1:
-        _refuse("a BOOL is a byte 0 or 1", path=json_path(path))
+        _refuse(text, path=json_path(one.path), got=len(rest), wanted=size)
+    if one.port.dtype == "bool" and size and np.frombuffer(rest[:size], np.uint8).max() > 1:
+        _refuse("a BOOL is a byte 0 or 1", path=json_path(one.path))
     return np.frombuffer(rest[:size], dtype).reshape(shape)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import itertools
 import logging
 import os
@@ -32,6 +31,7 @@ from .batcher import Batcher, Limits
 from .catalog import Catalog, ServedModel
 from .dispatcher import Dispatcher, Workers
 from .doors import Door
+from .event_loops import new_event_loop
 from .front import DEADLINE, Front
 from .http_server import HttpServer, listen
 from .metrics import ServingMetrics
@@ -119,18 +119,12 @@ def serve_models(
         cores = 2 * serving.most_replicas * serving.replica_threads * len(models)
         ray = rays.join(serving.address, cores)
         try:
-            with tempfile.TemporaryDirectory(prefix="graph_runtime_door_") as folder, _event_loop() as loop:
+            with tempfile.TemporaryDirectory(prefix="graph_runtime_door_") as folder:
                 door = Door.new(Path(folder), rays.own_address() if serving.address != rays.LOCAL else "")
-                loop.run(_Server(ray, door, models, serving, tell).run(sources, listening))
+                with asyncio.Runner(loop_factory=new_event_loop) as loop:
+                    loop.run(_Server(ray, door, models, serving, tell).run(sources, listening))
         finally:
             rays.leave()
-
-
-def _event_loop() -> asyncio.Runner:
-    """uvloop's, where it is installed, as it is with Ray Serve: it takes half of the time of asyncio's."""
-    with contextlib.suppress(ImportError):
-        return asyncio.Runner(loop_factory=importlib.import_module("uvloop").new_event_loop)
-    return asyncio.Runner()
 
 
 class _Server:

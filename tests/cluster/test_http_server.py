@@ -176,6 +176,11 @@ def test_heads():
     assert (found.path, found.headers[b"accept"], found.keeps) == ("/a b", b"x,y", False)
     assert not parse_head(b"GET / HTTP/1.0").keeps
     assert parse_head(b"GET / HTTP/1.0\r\nConnection: keep-alive").keeps
+    for token in (b"a", b"b", b"a"):  # heads that come again are remembered
+        assert parse_head(b"GET / HTTP/1.1\r\nAuthorization: " + token).headers[b"authorization"] == token
+    for _ in range(2):
+        with pytest.raises(gr.RequestError):
+            parse_head(b"GET / HTTP/1.1\r\n Authorization: a")
 
 
 def test_a_body_that_does_not_arrive_is_a_408():

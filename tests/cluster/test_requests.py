@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.cluster import requests
 from graph_runtime.cluster.datatypes import BY_DATATYPE, DATATYPES
 from graph_runtime.cluster.ports import OPEN, Port, Served
 from graph_runtime.cluster.requests import Asked, parse_request
@@ -118,7 +119,7 @@ def test_datatypes_are_the_protocols():
         ({"inputs": [one()], "outputs": [{"name": "w"}]}, "$.outputs[0].name", "no output"),
         ({"inputs": [one()], "outputs": [{"name": "y"}, {"name": "y"}]}, "$.outputs[1].name", "twice"),
         ({"inputs": [one(parameters={"shared_memory_region": "r"})]}, None, "shared memory"),
-        ({"inputs": [one(parameters={"binary_data_size": 8})]}, None, "follow"),
+        ({"inputs": [one(parameters={"binary_data_size": 8})]}, "$.inputs[0]", "one of them"),
     ],
 )
 def test_what_is_refused_says_where_and_why(raw, path, text):
@@ -144,6 +145,37 @@ def test_bytes_that_nothing_takes_and_bytes_that_lack():
             parse(raw, tail)
     with pytest.raises(gr.RequestError, match="data and binary"):
         parse({"inputs": [one(parameters={"binary_data_size": 8})]}, b"12345678")
+
+
+def test_a_text_that_comes_again_is_read_for_its_own_model_and_bytes():
+    other = Served(X.inputs, X.outputs[:1], (1, 4), ())
+    narrow = served_of(Port("x", "float32", (OPEN, 1)))
+    raw = {"inputs": [one(parameters={"binary_data_size": 8})]}
+    del raw["inputs"][0]["data"]
+    for value in (1.0, 2.0):
+        tail = np.full(2, value, np.float32).tobytes()
+        assert parse(raw, tail).inputs["x"].tolist() == [[value, value]]
+        assert [asked.name for asked in parse(raw, tail, other).outputs] == ["y"]
+        assert [asked.name for asked in parse(raw, tail).outputs] == ["y", "z"]
+        with pytest.raises(gr.RequestError, match="is \\[-1, 1\\]"):
+            parse(raw, tail, narrow)
+        with pytest.raises(gr.RequestError, match="bytes follow"):
+            parse(raw, tail + b"1")
+        with pytest.raises(gr.RequestError, match="are said to follow"):
+            parse(raw, tail[:-1])
+
+
+def test_texts_that_are_remembered_are_bounded(monkeypatch):
+    monkeypatch.setattr(requests, "_known", {})
+    for at in range(1000):
+        raw = {"id": str(at), "inputs": [one(parameters={"binary_data_size": 8})]}
+        del raw["inputs"][0]["data"]
+        assert parse(raw, b"12345678").id == str(at)
+    assert 0 < len(requests._known) <= 256
+    monkeypatch.setattr(requests, "_known", {})
+    parse({"inputs": [one()]})
+    parse({**raw, "id": "", "parameters": {"note": "a" * 5000}}, b"12345678")
+    assert not requests._known, "values in JSON and long texts are read anew"
 
 
 def test_header_lengths_beyond_the_body():
