@@ -100,6 +100,24 @@ def test_runs_in_flight(cluster: Cluster) -> None:
     assert all(run.done() for run in runs)
 
 
+@pytest.mark.parametrize("width", [64, 1 << 19])  # run in the asking thread, and queued
+def test_what_a_run_is_given_holds_for_that_run(cluster: Cluster, width: int) -> None:
+    builder = gr.GraphBuilder()
+    x, y = builder.input("x", (width,)), builder.input("y", (width,))
+    builder.output(builder.op("subtract", x, y))
+    module = cluster.create(builder, ["node0/cpu:0"], fuse=False, compile=False)
+    value = np.ones(width, np.float32)
+    module.set_input(x=value, y=value)
+    for i in range(3):
+        runs = [module.run_async(x=value + i), module.run_async(y=value - 1), module.run_async()]
+        for run, more in zip(runs, (i, 1, 0), strict=True):
+            np.testing.assert_array_equal(run.outputs[0].numpy(), np.full(width, more, np.float32))
+    with pytest.raises(gr.InputError):
+        module.run_async(x=value[:3])
+    module.run()
+    assert not module.get_output(0).numpy().any()
+
+
 def test_the_callers_own_devices_are_a_machine(cluster: Cluster) -> None:
     place = {"*": "cpu:0", "matmul_1": "node1/tt:0", "tanh_1": "node1/tt:0"}
     module = cluster.create(layers(), ["cpu:0", "node1/tt:0"], place=place, fuse=False, compile=False)

@@ -206,7 +206,7 @@ class _Outgoing:
         self._endpoint, self._to = endpoint, to
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._shares = False
+        self._shares = self._closed = False
         self._memory: SharedMemory | None = None
         self._held: dict[int, memoryview] = {}  # regions that the other side reads, by their offsets
 
@@ -234,9 +234,12 @@ class _Outgoing:
 
     def close(self) -> None:
         with self._lock:
+            self._closed = True
             self._break()
 
     def _send(self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray], end: float) -> None:
+        if self._closed:
+            raise LinkLost(f"the links of {self._endpoint.name} are closed")
         if self._socket is None:
             self._socket = self._connect(end)
         connection = self._socket

@@ -23,7 +23,8 @@ from ..messages import Message, write_message
 from .endpoint import LinkLost
 from .fleet import Fleet, FleetMember, WorkerGone, answer_of
 from .flights import Flight, wait_for
-from .opened_part import INLINE, SET, STATE
+from .opened_part import SET, STATE
+from .opened_stage import INLINE
 from .part_opening import PartOpener, RemotePart
 from .recovery import recover
 

@@ -18,14 +18,12 @@ import numpy as np
 from ...base.errors import HandleError, InputError, RunCancelledError, WaitTimeoutError
 from ...run.loading import open_program, read_runnable
 from ...run.module import GraphModule
-from ...run.tensors.arrays import borrow
-from ...run.tensors.tensor import Tensor
 from ..messages import Message
-from .sheets import Sheet, StageSheet
+from .opened_stage import INLINE, OpenedStage, as_array
+from .sheets import Sheet
 
-__all__ = ["INLINE", "SET", "STATE", "OpenedPart", "open_part"]
+__all__ = ["SET", "STATE", "OpenedPart", "open_part"]
 
-INLINE = 1 << 16  # bytes of outputs that come with the answer to a run
 STATE, SET = "state:", "set:"  # before the names of what a checkpoint has, of inputs for all later runs
 
 Take = Callable[[str, int], Message]
@@ -67,7 +65,8 @@ class OpenedPart:
     all later runs it was opened with."""
 
     def __init__(self, sheet: Sheet, modules: Sequence[GraphModule], first: int = 0, known: int = -1):
-        self.sheet, self._modules, self._known = sheet, modules, known
+        self.sheet, self._known = sheet, known
+        self._stages = [OpenedStage(*one) for one in zip(sheet.stages, modules, strict=True)]
         self._state_names = {stage.given[name] for stage in sheet.stages for name in stage.state}
         self._turn = threading.Condition()
         self._next, self._skipped = first, set[int]()
@@ -81,9 +80,9 @@ class OpenedPart:
     def inputs(self) -> dict[str, list[Any]]:
         """{the caller's input: [dtype, shape]}"""
         found: dict[str, list[Any]] = {}
-        for stage, module in zip(self.sheet.stages, self._modules, strict=True):
-            shapes, dtypes = module.get_input_info()
-            for name, of in stage.given.items():
+        for stage in self._stages:
+            shapes, dtypes = stage.module.get_input_info()
+            for name, of in stage.sheet.given.items():
                 found.setdefault(of, [dtypes[name], list(shapes[name])])
         return found
 
@@ -91,9 +90,9 @@ class OpenedPart:
     def outputs(self) -> dict[str, list[Any]]:
         """{value: [dtype, shape]} of what the caller may fetch."""
         found = {}
-        for stage, module in zip(self.sheet.stages, self._modules, strict=True):
-            graph = module.session.graph
-            for value, eid in zip(stage.makes, graph.outputs.tolist(), strict=True):
+        for stage in self._stages:
+            graph = stage.module.session.graph
+            for value, eid in zip(stage.sheet.makes, graph.outputs.tolist(), strict=True):
                 type_ = graph.entry_type(eid)
                 found[value] = [type_.dtype, list(type_.shape)]
         return {value: found[value] for value in self.sheet.outputs}
@@ -124,18 +123,18 @@ class OpenedPart:
                 for name in fixed.keys() - self._state_names:
                     self.set_input(name, fixed[name])
             snapshot: dict[str, np.ndarray] = {}
-            for number, (stage, module) in enumerate(zip(self.sheet.stages, self._modules, strict=True)):
-                for source, sent in stage.needs:
+            for number, stage in enumerate(self._stages):
+                for source, sent in stage.sheet.needs:
                     table |= take(source, sent).tensors
-                if not stage.state:
-                    table |= self._submit(stage, module, inputs, table, end)
+                if not stage.sheet.state:
+                    table |= stage.run(inputs, table, end)
                 else:
-                    made, left = self._in_turn(run, stage, module, inputs, fixed, table, end, checkpoint)
+                    made, left = self._in_turn(run, stage, inputs, fixed, table, end, checkpoint)
                     table |= made
                     snapshot |= left
                 if number == self._last_state:
                     self._passes(run)  # the next run may begin while this one's results are sent
-                for to, values in stage.sends.items():
+                for to, values in stage.sheet.sends.items():
                     send(to, number, {name: as_array(table[value]) for value, name in values.items()})
         finally:
             self._passes(run)
@@ -152,8 +151,7 @@ class OpenedPart:
     def _in_turn(
         self,
         run: int,
-        stage: StageSheet,
-        module: GraphModule,
+        stage: OpenedStage,
         inputs: Mapping[str, Any],
         fixed: Mapping[str, np.ndarray],
         table: Table,
@@ -167,52 +165,27 @@ class OpenedPart:
                 if not self._turn.wait(max(0.0, end - time.monotonic())):
                     text = f"run {self._next}, which comes before, did not end before the deadline"
                     raise WaitTimeoutError(text)
-            known = self._made.get(run, {}).get(stage.program)
+            known = self._made.get(run, {}).get(stage.sheet.program)
             if known is None:
                 if run < self._next:
                     raise RunCancelledError(f"run {run} was given up, and later ones have changed the state")
-                for name in stage.state:
-                    if stage.given[name] in fixed:
-                        module.set_input(name, fixed[stage.given[name]])
-                made = self._submit(stage, module, inputs, table, end)
-                made |= self._copies_of_state(stage, module, made)
-                known = made, self._state_of(stage, module) if checkpoint else {}
-                self._made.setdefault(run, {})[stage.program] = known
+                for name in stage.sheet.state:
+                    if stage.sheet.given[name] in fixed:
+                        stage.set_input(name, fixed[stage.sheet.given[name]])
+                made = stage.run(inputs, table, end)
+                made |= self._copies_of_state(stage, made)
+                known = made, _state_of(stage) if checkpoint else {}
+                self._made.setdefault(run, {})[stage.sheet.program] = known
             return known
 
-    def _copies_of_state(self, stage: StageSheet, module: GraphModule, made: Table) -> Table:
+    def _copies_of_state(self, stage: OpenedStage, made: Table) -> Table:
         """Outputs that are the state itself, as this run leaves it: later runs write there. Not of large ones
         that nothing but the caller may read: they show the state as it is then."""
         read = {value for other in self.sheet.stages for value in other.reads.values()}
-        read |= {value for of in stage.sends.values() for value in of}
-        values = {stage.makes[output] for output, _ in module.session.plan.aliases}
+        read |= {value for of in stage.sheet.sends.values() for value in of}
+        values = {stage.sheet.makes[output] for output, _ in stage.module.session.plan.aliases}
         chosen = [value for value in values if value in read or made[value].nbytes <= INLINE]
         return {value: as_array(made[value]).copy() for value in chosen}
-
-    def _submit(
-        self, stage: StageSheet, module: GraphModule, inputs: Mapping[str, Any], table: Table, end: float
-    ) -> Table:
-        asked = {name: inputs[of] for name, of in stage.given.items() if of in inputs}
-        asked |= {name: table[value] for name, value in stage.reads.items()}
-        fitted = {name: self._fitted(stage, module, name, value) for name, value in asked.items()}
-        run = module.run_async(**fitted)
-        run.wait(max(0.001, end - time.monotonic()))
-        return dict(zip(stage.makes, run.outputs, strict=True))
-
-    def _fitted(self, stage: StageSheet, module: GraphModule, name: str, value: Any) -> Any:
-        """The value in the input's shape; where the input is on the host, read where it lies."""
-        graph, index = module.session.graph, module.get_input_index(name)
-        type_ = graph.entry_type(int(graph.input_eids[index]))
-        if isinstance(value, Tensor):
-            return value if value.shape == type_.shape else as_array(value).reshape(type_.shape)
-        if value.size != type_.size:
-            raise InputError(f"input {name!r} is {type_}, got {value.dtype}{list(value.shape)}", got=name)
-        shaped = value.reshape(type_.shape)
-        plan = module.session.plan
-        on_host = plan.devices[int(plan.did[graph.inputs[index]])].descriptor.on_host
-        if not on_host or name in stage.state or not shaped.size or shaped.dtype.name != type_.dtype:
-            return shaped
-        return borrow(shaped)
 
     def skip(self, run: int) -> None:
         """A run failed elsewhere: those after it are not to wait for it."""
@@ -233,11 +206,11 @@ class OpenedPart:
     def set_input(self, name: str, value: np.ndarray) -> None:
         """Set an input of the caller's for all runs to come, in each stage that reads it."""
         known = False
-        for stage, module in zip(self.sheet.stages, self._modules, strict=True):
-            for own, of in stage.given.items():
+        for stage in self._stages:
+            for own, of in stage.sheet.given.items():
                 if of == name:
                     known = True
-                    module.set_input(own, self._fitted(stage, module, own, value))
+                    stage.set_input(own, value)
         if not known:
             raise InputError(f"the part of {self.sheet.machine} has no input {name!r}", got=name)
 
@@ -245,12 +218,9 @@ class OpenedPart:
         """What runs left in the inputs that they write, when all that came are through."""
         with self._turn:
             found: dict[str, np.ndarray] = {}
-            for stage, module in zip(self.sheet.stages, self._modules, strict=True):
-                found |= self._state_of(stage, module)
+            for stage in self._stages:
+                found |= _state_of(stage)
             return found
-
-    def _state_of(self, stage: StageSheet, module: GraphModule) -> dict[str, np.ndarray]:
-        return {stage.given[name]: module.get_input(name).numpy().copy() for name in stage.state}
 
     def _kept_value(self, run: int, value: str) -> Any:
         with self._lock:
@@ -275,6 +245,6 @@ class OpenedPart:
                 del self._made[number]
 
 
-def as_array(value: Any) -> np.ndarray:
-    """The values on the host."""
-    return value.numpy() if isinstance(value, Tensor) else np.asarray(value)
+def _state_of(stage: OpenedStage) -> dict[str, np.ndarray]:
+    given, module = stage.sheet.given, stage.module
+    return {given[name]: module.get_input(name).numpy().copy() for name in stage.sheet.state}

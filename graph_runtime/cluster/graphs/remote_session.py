@@ -25,7 +25,7 @@ from .fleet import SECONDS, Fleet
 from .flight_control import Flights
 from .flights import Flight, RemoteRun, wait_for
 from .mailbox import Key
-from .opened_part import INLINE
+from .opened_stage import INLINE
 from .part_opening import RemotePart
 from .remote_tensor import RemoteTensor
 
@@ -55,6 +55,9 @@ class RemoteSession:
         folder: Path | None = None,
     ):
         self.graph, self.plan, self.name = graph, plan, name
+        self._names = graph.input_names
+        self._types = [graph.entry_type(eid) for eid in graph.input_eids.tolist()]
+        self._made = [graph.entry_type(eid) for eid in graph.outputs.tolist()]
         self._parts, self._outputs = parts, outputs
         self._constants = frozenset(constants)
         self._pending: dict[str, np.ndarray] = {}  # set, and not known to the machines yet
@@ -99,16 +102,16 @@ class RemoteSession:
 
     def set_input(self, index: int, value: Any) -> None:
         """Set a graph input for all runs to come; it is sent with the next run. Raises InputError."""
-        name = self.graph.input_names[index]
+        name = self._names[index]
         self._pending[name] = self._flights.fixed[name] = self._array(name, value)
         self._flights.lost_state.pop(name, None)
 
     def input(self, index: int) -> Tensor:
         """A copy of a graph input's value; of one that runs write, what the last run left there."""
-        name = self.graph.input_names[index]
+        name = self._names[index]
         if name in self._flights.state and name not in self._pending:
             self._flights.drain()
-            self._require({other for other in self.graph.input_names if other != name})
+            self._require({other for other in self._names if other != name})
             machine = self._flights.state[name]
             said = self._flights.ask(machine, {"do": "state"})
             return make_tensor(said.tensors[name])
@@ -148,7 +151,7 @@ class RemoteSession:
         """(arrays, outputs of this session that the machine which reads them has) by name."""
         given: dict[str, np.ndarray] = {}
         kept: dict[str, RemoteTensor] = {}
-        names = self.graph.input_names
+        names = self._names
         for key, value in inputs.items():
             if isinstance(key, str) and key not in names:
                 raise InputError(f"the graph has no input {key!r}{did_you_mean(key, names)}", got=key)
@@ -165,7 +168,7 @@ class RemoteSession:
         value.ready()  # raises what its run raised
         if value.is_here:
             return False
-        wanted = self.graph.entry_type(int(self.graph.input_eids[self.graph.input_names.index(name)]))
+        wanted = self._types[self._names.index(name)]
         readers = [machine for machine, part in self._parts.items() if name in part.inputs]
         return readers == [value.machine] and value.type == wanted
 
@@ -173,7 +176,7 @@ class RemoteSession:
         """A copy of an input's value, checked."""
         if name in self._constants:
             raise InputError(f"input {name!r} is a constant of the parts: it cannot be set", got=name)
-        type_ = self.graph.entry_type(int(self.graph.input_eids[self.graph.input_names.index(name)]))
+        type_ = self._types[self._names.index(name)]
         plain = value.numpy() if isinstance(value, RemoteTensor) else value
         staged = as_array(plain, type_, f"input {name!r}")
         return np.array(staged, copy=True, order="C").reshape(type_.shape)
@@ -186,16 +189,15 @@ class RemoteSession:
             text = f"state {', '.join(map(repr, gone))} was lost ({why}): set it before the next run"
             raise WorkerLost(text, worker=self._flights.state[gone[0]], cause=why)
         known = {*given, *self._flights.fixed, *self._constants}
-        if lacking := [name for name in self.graph.input_names if name not in known]:
+        if lacking := [name for name in self._names if name not in known]:
             names = ", ".join(map(repr, lacking[:10]))
             raise InputError(f"input {names} of {self.name} was never set", got=lacking)
 
     def _handles(self, flight: Flight) -> tuple[RemoteTensor, ...]:
         token = _Token()
         finalize(token, self._flights.dropped.append, flight.number).atexit = False
-        types = [self.graph.entry_type(int(eid)) for eid in self.graph.outputs]
         found = []
-        for (machine, value), type_ in zip(self._outputs, types, strict=True):
+        for (machine, value), type_ in zip(self._outputs, self._made, strict=True):
             tensor = RemoteTensor(self, machine, (flight.number, value), type_, flight, token)
             if machine is None:
                 held = flight.given.get(value, self._flights.fixed.get(value))
