@@ -20,7 +20,7 @@ from ..ir.ops.shape import exactly
 from ..ir.ops.targets import by_tiles, panel_columns
 from .matching import only_reader
 from .net import Net, NetNode, NetValue
-from .neutral import permutation
+from .neutral import permutation, source_of_channels
 from .pack_bytes import packed_bytes_convolution
 from .pack_weights import is_host, packed_convolution, without_defaults
 
@@ -114,11 +114,9 @@ class _Images:
 
     def with_channels_last(self, value: NetValue, node: NetNode) -> NetValue:
         if value not in self.last:
-            made, perm = value.producer, _behind(len(value.shape))
-            if made is not None and made.op == "transpose" and list(permutation(made)) == _before(len(perm)):
-                self.last[value] = made.inputs[0]  # it was turned to what this undoes
-            else:
-                self.last[value] = self.net.add("transpose", [value], before=node, perm=perm)
+            perm = _behind(len(value.shape))
+            found = source_of_channels(self.net, value, node)
+            self.last[value] = found or self.net.add("transpose", [value], before=node, perm=perm)
         return self.last[value]
 
     def reshaped(self, value: NetValue, shape: Sequence[int], node: NetNode) -> NetValue:

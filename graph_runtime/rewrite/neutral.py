@@ -118,6 +118,23 @@ def transposes(net: Net) -> None:
             net.replace(node.output, reshaped(net, x, node.output.shape, node))
 
 
+def source_of_channels(net: Net, value: NetValue, node: NetNode) -> NetValue | None:
+    """``value`` [n, c, ..] with its channels last where a transpose of that made it, [n, l, c] -> [n, c, l],
+    behind which maybe a reshape to [n, c, h, w] is, as between tokens and a convolution; else None. A
+    reshape is added before ``node``."""
+    made, (n, c, *rest) = value.producer, value.shape
+    if made is None or made.op is None:
+        return None
+    source, last = made.inputs[0], (n, *rest, c)
+    if made.op == "transpose":
+        ndim = len(value.shape)
+        return source if permutation(made) == (0, ndim - 1, *range(1, ndim - 1)) else None
+    if len(source.shape) < 3 or source.shape[:2] != (n, c) or not registry.require(made.op).is_nop:
+        return None
+    tokens = source_of_channels(net, source, node)
+    return None if tokens is None else reshaped(net, tokens, last, node)
+
+
 # ---------------------------------------------------------------- equal nodes
 
 

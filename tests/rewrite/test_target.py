@@ -92,6 +92,21 @@ def test_a_norm_of_a_whole_image_keeps_channels_last(whole):
     assert perms_of(made) == (wanted if whole else [wanted[0], wanted[1], *wanted])
 
 
+@pytest.mark.parametrize("split", [(6, 5), (30,), (2, 3, 5)])
+def test_tokens_become_an_image_without_a_transpose(split):
+    """[n, l, c] -> [n, c, l] -> [n, c, h, w] is only another shape where channels are last. Other numbers of
+    dimensions than an image's, and reshapes that take channels apart, stay as they are."""
+    b = GraphBuilder()
+    y = b.op("transpose", b.input("x", (2, 30, 8)), perm=(0, 2, 1))
+    y = b.op("reshape", y, shape=(2, 8, *split) if len(split) == 2 else (2, 4, 2 * split[0], -1))
+    c = y.shape[1]
+    y = b.op("conv2d", y, b.param("w", array(c, 1, 3, 3)), pads=(1, 1, 1, 1), group=c)
+    y = b.op("transpose", b.op("reshape", y, shape=(2, c, -1)), perm=(0, 2, 1))
+    b.output(y)
+    made, _ = agree(b, {"x": array(2, 30, 8)})
+    assert len(perms_of(made)) == (0 if len(split) == 2 else 2)
+
+
 def image_network(pool="max_pool2d", between=()):
     b = GraphBuilder()
     x = b.input("x", (2, 3, 12, 10))

@@ -8,56 +8,13 @@
  * defines: gr_cpu_attention_panels__f32
  */
 #include "cpu/planes.h"
-#include "cpu/softmax_row.h"
+#include "cpu/softmax_rows.h"
 
 #ifndef GR_CPU_ATTENTION_PANELS_H
 #define GR_CPU_ATTENTION_PANELS_H
 
 #define GR_STRIP 128                           /* queries: attention.py, _STRIP */
 #define GR_SLOTS 16                            /* attention.py, _SLOTS */
-
-typedef struct gr_scores {
-  float *scores;
-  int64_t row, keys, t;                        /* floats from row to row; those that are seen, and all */
-  const float *bias;                           /* NULL or of the row */
-  int64_t bias_step;
-  float scale;
-} gr_scores;
-
-/* Scores of one query -> weights that add up to 1; 0 for keys that are not seen. `fused`: softmax_row.h. */
-GR_INLINE void gr_weigh(const gr_scores *s, int fused) {
-  float *x = s->scores;
-  int64_t n = s->keys;
-  if (s->bias) {
-    GR_INDEPENDENT
-    for (int64_t j = 0; j < n; ++j) x[j] = x[j] * s->scale + s->bias[j * s->bias_step];
-  } else {
-    GR_INDEPENDENT
-    for (int64_t j = 0; j < n; ++j) x[j] *= s->scale;
-  }
-  gr_softmax_row(x, x, n, 0, fused);
-  for (int64_t j = n; j < s->t; ++j) x[j] = 0;
-}
-
-static void gr_weigh_any(const gr_scores *s) { gr_weigh(s, 0); }
-#if defined(__x86_64__)
-static __attribute__((target("avx2,fma"))) void gr_weigh_avx2(const gr_scores *s) { gr_weigh(s, 1); }
-static __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,fma"))) void gr_weigh_avx512(const gr_scores *s) {
-  gr_weigh(s, 1);
-}
-#elif defined(__aarch64__)
-static void gr_weigh_neon(const gr_scores *s) { gr_weigh(s, 1); }
-#endif
-
-static void (*gr_weigher(void))(const gr_scores *) {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq")) return gr_weigh_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return gr_weigh_avx2;
-#elif defined(__aarch64__)
-  if (GR_NEON) return gr_weigh_neon;
-#endif
-  return gr_weigh_any;
-}
 
 typedef struct gr_strips {
   gr_heads heads;
@@ -75,15 +32,12 @@ static void gr_attend_strip(const gr_strips *x, int64_t q, int64_t head, const f
   int64_t row = t_panels * GR_PANEL, rows = last - first;
   gr_panels p = {.rows = rows, .n = h->t, .k = h->d, .a = x->q + (q * h->s + first) * h->d, .a_row = h->d,
                  .b = keys, .c = scores, .c_row = row};
-  void (*weigh)(const gr_scores *) = gr_weigher();
   gr_panels_serial(&p);
-  for (int64_t i = 0; i < rows; ++i) {
-    int64_t seen = h->causal ? gr_min(h->t, first + i + 1) : h->t;
-    gr_scores s = {scores + i * row, row, seen, h->t,
-                   bias ? bias + (first + i) * h->bias_step[h->batch] : NULL, h->bias_step[h->batch + 1],
-                   (float)h->scale};
-    weigh(&s);
-  }
+  const gr_softmax weights = {.x = scores, .out = scores, .x_row = row, .out_row = row, .rows = rows, .n = h->t,
+                              .seen = h->causal ? first + 1 : h->t, .more = h->causal, .scale = (float)h->scale,
+                              .bias = bias ? bias + first * h->bias_step[h->batch] : NULL,
+                              .bias_row = h->bias_step[h->batch], .bias_step = h->bias_step[h->batch + 1]};
+  gr_softmax_rows_chosen()(&weights);
   gr_panels o = {.rows = rows, .n = h->e, .k = h->t, .a = scores, .a_row = row, .b = values,
                  .c = x->out + (head * h->s + first) * h->e, .c_row = h->e};
   gr_panels_serial(&o);

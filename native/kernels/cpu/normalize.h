@@ -1,5 +1,5 @@
 /* normalize.h: softmax log_softmax layer_norm rms_norm lrn of floats. Template. Sums are in double, but for softmax of
- * float32 (softmax_row.h). Out may be x, which is read for the last time before it is written, but not of lrn; it may
+ * float32 (softmax_rows.h). Out may be x, which is read for the last time before it is written, but not of lrn; it may
  * not be a scale or bias.
  *
  * Attribute words: graph_runtime/ir/ops/normalize.py.
@@ -7,13 +7,13 @@
  * defines: gr_cpu_{softmax log_softmax layer_norm rms_norm lrn}__<suffix>
  */
 #include "cpu/broadcast.h"
-#include "cpu/softmax_row.h"
+#include "cpu/softmax_rows.h"
 
 /* ---------------------------------------------------------------- softmax log_softmax */
 
 /* Neighbouring columns that walk down the axis together. */
 #ifdef GR_IS_F32
-#define GR_CHUNK(inner) ((inner) < GR_FEW_COLUMNS ? (inner) : GR_SUMS)
+#define GR_CHUNK(inner) gr_min(inner, GR_FEW_COLUMNS)
 #else
 #define GR_CHUNK_MOST 16
 #define GR_CHUNK(inner) gr_min(inner, GR_CHUNK_MOST)
@@ -30,8 +30,9 @@ typedef struct GR_FN(columns) {
 
 #ifdef GR_IS_F32
 static void GR_FN(softmax_rows)(const GR_FN(columns) *p, int64_t first, int64_t last) {
-  void (*row)(const float *, float *, int64_t, int) = gr_softmax_row_chosen();
-  for (int64_t i = first; i < last; i++) row(p->x + i * p->n, p->out + i * p->n, p->n, p->logs);
+  const gr_softmax s = {.x = p->x + first * p->n, .out = p->out + first * p->n, .x_row = p->n, .out_row = p->n,
+                        .rows = last - first, .n = p->n, .seen = p->n, .logs = p->logs, .scale = 1};
+  gr_softmax_rows_chosen()(&s);
 }
 
 GR_INLINE void GR_FN(softmax_chunk)(const GR_T *x, GR_T *out, int64_t n, int64_t inner, int64_t width, int logs) {
