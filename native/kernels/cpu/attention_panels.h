@@ -14,6 +14,7 @@
 #define GR_CPU_ATTENTION_PANELS_H
 
 #define GR_STRIP 128                           /* queries: attention.py, _STRIP */
+#define GR_SCORES 8                            /* their number is a multiple: a vector, of most instruction sets */
 #define GR_SLOTS 16                            /* attention.py, _SLOTS */
 
 typedef struct gr_strips {
@@ -30,8 +31,9 @@ static void gr_attend_strip(const gr_strips *x, int64_t q, int64_t head, const f
   int64_t t_panels = gr_ceil_div(h->t, GR_PANEL), e_panels = gr_ceil_div(h->e, GR_PANEL);
   float *keys = slot, *values = keys + t_panels * h->d * GR_PANEL, *scores = values + e_panels * h->t * GR_PANEL;
   int64_t row = t_panels * GR_PANEL, rows = last - first;
-  gr_panels p = {.rows = rows, .n = h->t, .k = h->d, .a = x->q + (q * h->s + first) * h->d, .a_row = h->d,
-                 .b = keys, .c = scores, .c_row = row};
+  /* whole vectors of scores, though no key is behind the last: panels have zeros there, and softmax does not look */
+  gr_panels p = {.rows = rows, .n = gr_ceil_div(h->t, GR_SCORES) * GR_SCORES, .k = h->d,
+                 .a = x->q + (q * h->s + first) * h->d, .a_row = h->d, .b = keys, .c = scores, .c_row = row};
   gr_panels_serial(&p);
   const gr_softmax weights = {.x = scores, .out = scores, .x_row = row, .out_row = row, .rows = rows, .n = h->t,
                               .seen = h->causal ? first + 1 : h->t, .more = h->causal, .scale = (float)h->scale,

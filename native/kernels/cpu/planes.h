@@ -6,6 +6,7 @@
 #ifndef GR_CPU_PLANES_H
 #define GR_CPU_PLANES_H
 
+#include "cpu/fours.h"
 #include "cpu/heads.h"
 #include "panels.h"
 
@@ -18,8 +19,13 @@ static void gr_pack_panel(const float *b, int64_t k, int64_t row, int64_t step, 
   }
   /* 16 rows of b at a time: their lines stay in the cache while they are walked down */
   for (int64_t p0 = 0; p0 < k; p0 += 16) {
-    int64_t end = gr_min(k, p0 + 16);
-    for (int64_t j = 0; j < columns; ++j)
+    int64_t end = gr_min(k, p0 + 16), j = 0, whole = end & ~(int64_t)3;
+    for (; j + 4 <= columns; j += 4) {
+      for (int64_t p = p0; p < whole; p += 4) gr_turn_four(to + p * GR_PANEL + j, GR_PANEL, b + p + j * step, step);
+      for (int64_t p = whole; p < end; ++p)
+        for (int64_t i = j; i < j + 4; ++i) to[p * GR_PANEL + i] = b[p + i * step];
+    }
+    for (; j < columns; ++j)
       for (int64_t p = p0; p < end; ++p) to[p * GR_PANEL + j] = b[p + j * step];
   }
 }

@@ -1,0 +1,42 @@
+/* fours.h: four by four elements of four bytes, turned.
+ *
+ * Included by: movement.h, planes.h. Thread: any.
+ * defines: gr_turn_four
+ */
+#ifndef GR_CPU_FOURS_H
+#define GR_CPU_FOURS_H
+
+#include "cpu/common.h"
+
+typedef uint32_t gr_four __attribute__((vector_size(16), aligned(4), may_alias));
+
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define GR_SHUFFLES 1
+#endif
+#endif
+#ifndef GR_SHUFFLES
+#define GR_SHUFFLES 0
+#endif
+
+/* Four elements of four bytes of each of four rows of x, ``step`` elements apart -> the same of out, turned. */
+GR_INLINE void gr_turn_four(void *out, int64_t out_step, const void *x, int64_t step) {
+  const uint32_t *from = x;
+  uint32_t *to = out;
+#if GR_SHUFFLES
+  gr_four a = *(const gr_four *)from, b = *(const gr_four *)(from + step);
+  gr_four c = *(const gr_four *)(from + 2 * step), d = *(const gr_four *)(from + 3 * step);
+  gr_four ab = __builtin_shufflevector(a, b, 0, 4, 1, 5), cd = __builtin_shufflevector(c, d, 0, 4, 1, 5);
+  *(gr_four *)to = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+  *(gr_four *)(to + out_step) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+  ab = __builtin_shufflevector(a, b, 2, 6, 3, 7);
+  cd = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+  *(gr_four *)(to + 2 * out_step) = __builtin_shufflevector(ab, cd, 0, 1, 4, 5);
+  *(gr_four *)(to + 3 * out_step) = __builtin_shufflevector(ab, cd, 2, 3, 6, 7);
+#else
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 4; ++j) to[i * out_step + j] = from[i + j * step];
+#endif
+}
+
+#endif
