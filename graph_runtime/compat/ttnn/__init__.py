@@ -48,8 +48,10 @@ from . import (
     operation,
     operators,
     padding,
+    plain_products,
     pooling,
     products,
+    quantization,
     reduction,
     resizing,
     settings,
@@ -85,8 +87,10 @@ _OPERATIONS = (
     moving,
     normalization,
     padding,
+    plain_products,
     pooling,
     products,
+    quantization,
     reduction,
     resizing,
     shapes,
@@ -96,7 +100,7 @@ _OPERATIONS = (
 )
 for _module in (activations, chips, cores, devices, distributed, fallback, golden, kernel_configs, memory):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
-for _module in (operators, settings, specs, text, traces, values, windows):
+for _module in (operators, plain_products, settings, specs, text, traces, values, windows):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
 
 Operation = operation.Operation

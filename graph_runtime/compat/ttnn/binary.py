@@ -131,7 +131,7 @@ def _function(name: str, body: Body, served: str, doc: str, in_place: bool) -> O
             a = chain(a, input_tensor_a_activations)
         if input_tensor_b_activations and isinstance(b, Tensor):
             b = chain(b, input_tensor_b_activations)
-        into = a if in_place else output_tensor
+        into = input_tensor_a if in_place else output_tensor
         pair = Pair(full, a, b)
         if dtype is None and into is None:
             dtype = _quotient_type(name, pair, args, given)

@@ -41,21 +41,19 @@ DECLINED: dict[str, str] = {
         "CBDescriptor CBFormatDescriptor SemaphoreDescriptor"
     ),
     "no kernel serves it": (
-        "nextafter cdist index_fill indexed_fill sampling ema quantize "
-        "dequantize requantize complex_tensor real imag angle conj polar is_real is_imag "
+        "nextafter cdist index_fill indexed_fill sampling ema "
+        "complex_tensor real imag angle conj polar is_real is_imag "
         "alt_complex_rotate90 grid_sample rotate intimg experimental.slice_write "
         "experimental.padded_slice isin interleaved_to_sharded_partial sharded_to_interleaved_partial "
         "sparse_matmul tosa_gather tosa_scatter fill_ones_rm fill_rm manual_seed moe "
         "moe_expert_token_remap moe_routing_remap fused_rms_minimal prepare_grid_sample_grid "
-        "create_group_norm_reciprocals "
-        ""
     ),
     "convolutions of volumes are not served": ("experimental.conv3d"),
     "no kernel serves it in this form": (
         "transformer.windowed_scaled_dot_product_attention "
         "transformer.flash_multi_latent_attention_decode "
         "transformer.paged_flash_multi_latent_attention_decode transformer.chunked_flash_mla_prefill "
-        "experimental.create_qkv_heads experimental.minimal_matmul kv_cache.zero_cache_range "
+        "experimental.create_qkv_heads kv_cache.zero_cache_range "
         "experimental.rotary_embedding_llama_fused_qk experimental.nlp_kv_cache_load_slice"
     ),
     "complex numbers are not served": ("angle_bw conj_bw real_bw imag_bw polar_bw"),
@@ -75,9 +73,9 @@ DECLINED: dict[str, str] = {
         "experimental.convert_to_chw experimental.convert_to_hwc "
         "experimental.create_qkv_heads_from_separate_tensors experimental.deepseek_grouped_gate "
         "experimental.deepseek_moe_fast_reduce_nc experimental.dit_layernorm_post_allgather "
-        "experimental.dit_layernorm_pre_allgather experimental.dit_minimal_matmul_addcmul_fused "
+        "experimental.dit_layernorm_pre_allgather "
         "experimental.group_attn_matmul experimental.hc_sum_reduce experimental.intimg "
-        "experimental.isin experimental.minimal_matmul_split experimental.moe_compute "
+        "experimental.isin experimental.moe_compute "
         "experimental.moe_gpt experimental.nlp_concat_heads_boltz "
         "experimental.nlp_create_qkv_heads_boltz experimental.nlp_create_qkv_heads_falcon7b "
         "experimental.nlp_create_qkv_heads_segformer experimental.nlp_create_qkv_heads_vit "

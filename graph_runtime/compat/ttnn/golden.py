@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .errors import Unsupported
 from .golden_backward import backward_of
 from .golden_images import IMAGES
 
@@ -115,6 +116,12 @@ _ROWS: dict[str, Golden] = {
     ),
     "addmm": lambda t, f, a, b, c, alpha=1.0, beta=1.0, **k: t.addmm(a, b, c, alpha=alpha, beta=beta),
     "softmax": lambda t, f, a, dim=-1, **k: t.softmax(a, dim),
+    "softmax_in_place": lambda t, f, a, dim=-1, **k: t.softmax(a, dim),
+    "scale_mask_softmax": lambda t, f, a, scale=None, mask=None, **k: _scaled(t, a, scale, mask),
+    "scale_mask_softmax_in_place": lambda t, f, a, scale=None, mask=None, **k: _scaled(t, a, scale, mask),
+    "full_like": lambda t, f, a, fill_value, **k: t.full_like(a, fill_value),
+    "ones_like": lambda t, f, a, **k: t.ones_like(a),
+    "zeros_like": lambda t, f, a, **k: t.zeros_like(a),
     "layer_norm": lambda t, f, a, weight=None, bias=None, residual_input_tensor=None, epsilon=1e-12, **k: (
         f.layer_norm(
             a if residual_input_tensor is None else a + residual_input_tensor,
@@ -257,6 +264,11 @@ def _split_heads(
     return q, k.transpose(-1, -2) if turned else k, v
 
 
+def _scaled(t: Any, a: Any, scale: Any, mask: Any) -> Any:
+    x = a if scale is None else a * scale
+    return t.softmax(x if mask is None else x + mask, -1)
+
+
 def _attention(t: Any, a: Any, head_size: int | None, mask: Any) -> Any:
     x = a if head_size is None else a / head_size**0.5
     return t.softmax(x if mask is None else x + mask, -1)
@@ -276,6 +288,9 @@ def _bound(row: Golden) -> Golden:
     return golden
 
 
+_MOVES = (
+    "interleaved_to_sharded sharded_to_interleaved reshard reallocate tilize to_layout to_dtype"
+).split()
 _IGNORED = (
     "memory_config output_tensor dtype device layout fast_and_approximate_mode sub_core_grids activations "
     "use_legacy compute_kernel_config queue_id program_config core_grid vector_mode mode"
@@ -313,12 +328,15 @@ def golden_of(name: str) -> Golden | None:
             return _bound(row)
         if known in _SAME:
             return _same(known)
-    return None
+    return (lambda a, *_, **__: a) if name in _MOVES else None
 
 
 def get_golden_function(operation: Any) -> Golden:
-    """Raises RuntimeError for an operation that has none."""
+    """Raises RuntimeError for an operation that has none, Unsupported for one that is declined."""
     found = operation.golden_function
+    if found is None and operation.reason:
+        name = operation.python_fully_qualified_name
+        raise Unsupported(f"{name} is not supported: {operation.reason}", op=name)
     if found is None:
         raise RuntimeError(f"{operation} does not have a golden function")
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,7 +144,7 @@ def pretty_format(captured_graph: list[Node]) -> str:
 
 
 def pretty_print(captured_graph: list[Node]) -> None:
-    print(pretty_format(captured_graph))
+    sys.stdout.write(pretty_format(captured_graph))
 
 
 def visualize(captured_graph: list[Node], *, file_name: Any = None, **_: Any) -> Any:

@@ -52,6 +52,8 @@ def group_norm(
     x = device_tensor(op, input_tensor)
     n, _one, rows, channels = x.shape.to_rank(4)
     check(channels % num_groups == 0, op, f"{channels} channels cannot be cut into {num_groups} groups")
+    if core_grid is not None and not x.is_sharded():
+        _check_grid(op, core_grid, n, num_groups, channels)
     w = Wide(x._handle.device)
     cut = w.reshape(w.rows(x._handle), (n, rows * _one, num_groups, channels // num_groups))
     middle = w("mean", cut, axes=(1, 3), keepdims=True)
@@ -66,6 +68,25 @@ def group_norm(
     place = memory_config or DRAM_MEMORY_CONFIG
     kind, layout = dtype or DataType.BFLOAT16, output_layout or Layout.TILE
     return target(op, x, place, None, kind, layout).wrap(made)
+
+
+def _across(grid: CoreGrid, groups: int, channels: int) -> int:
+    """Among how many columns of cores the channels are cut."""
+    tiles = up(channels, TILE_SIZE) // TILE_SIZE
+    fits = (k for k in range(min(tiles, grid.x), 0, -1) if tiles % k == 0 and groups % k == 0)
+    return next(fits, 1)
+
+
+def _check_grid(op: str, grid: CoreGrid, n: int, groups: int, channels: int) -> None:
+    """Raise RuntimeError for cores of which batches cannot have equal numbers."""
+    across = _across(grid, groups, channels)
+    down = grid.x // across * grid.y
+    check(
+        down < n or down % n == 0,
+        op,
+        f"The core grid (x={grid.x}, y={grid.y}) produces num_virtual_rows={down} which is not divisible by "
+        f"num_batches={n}: give another core_grid",
+    )
 
 
 def _shares(x: Tensor, channels: int, core_grid: CoreGrid | None) -> Iterator[int]:
@@ -136,6 +157,19 @@ def _mask(name: str, inside: float) -> None:
 
 _mask("create_group_norm_input_mask", 1.0)
 _mask("create_group_norm_input_negative_mask", 0.0)
+
+
+@operation("create_group_norm_reciprocals")
+def create_group_norm_reciprocals(
+    N: int, C: int, H: int, W: int, num_groups: int, core_grid: CoreGrid
+) -> Any:
+    """1 / 1, 1 / 2 .. for each core, of torch: group_norm takes it, and does not need it."""
+    import torch
+
+    across = _across(core_grid, num_groups, C)
+    down = core_grid.x // across * core_grid.y
+    count = C // num_groups * -(-H * W // TILE_SIZE) // (1 if down <= N else down // N)
+    return (1 / torch.arange(1, count + 1, dtype=torch.float32)).repeat(core_grid.num_cores, 1)
 
 
 @operation("get_group_norm_cores_across_channel")

@@ -89,6 +89,9 @@ def _applied(op: str, pairs: Any, inputs: Sequence[Tensor], to: Placed | None) -
     try:
         return apply(op, pairs, *inputs, to=to)
     except Refused as refused:
+        if op == "attention" and isinstance(refused.error, DeviceMemoryError):
+            text = f"op {op}: keys so long do not fit: {refused.reason}"  # silicon's kernel cuts them
+            raise Unsupported(text, op=op) from refused
         if isinstance(refused.error, (DeviceMemoryError, KernelError)):
             raise refused.error from None
         raise Unsupported(f"op {op}: {refused.reason}", op=op) from refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from . import kernels
@@ -64,6 +65,22 @@ def to_memory_config(
     return moved("ttnn.to_memory_config", tensor, memory_config, dtype)
 
 
+def _in_two(x: Tensor, spec: Any) -> bool:
+    """Whether ND shards are blocks of the tensor's matrix, one a core."""
+    whole = list(x.padded_shape if x.layout is Layout.TILE else x.shape)
+    cut = [1] * (len(whole) - len(spec.shard_shape)) + list(spec.shard_shape)
+    counts = [-(-a // b) for a, b in zip(whole, cut, strict=True)]
+    first = next((at for at, size in enumerate(cut[:-1]) if size > 1), len(cut) - 2)
+    down, across = math.prod(counts[:-1]), counts[-1]
+    block = all(count == 1 for count in counts[first + 1 : -1])
+    box = spec.grid.bounding_box().grid_size()
+    return (
+        block
+        and down * across <= spec.num_cores()
+        and (1 in (down, across) or (down, across) == (box.y, box.x))
+    )
+
+
 @operation("interleaved_to_sharded", "copy")
 def interleaved_to_sharded(
     input_tensor: Tensor,
@@ -89,6 +106,12 @@ def interleaved_to_sharded(
         sharded_memory_config = MemoryConfig(scheme, BufferType.L1, ShardSpec(grid, shape, orientation))
     check(not input_tensor.is_sharded(), name, "Input tensor must be Interleaved")
     check(sharded_memory_config.is_sharded(), name, "Output memory config must be sharded")
+    spec = sharded_memory_config.nd_shard_spec
+    if spec is not None:
+        text = (
+            f"{name}: ND shards {spec.shard_shape} of {input_tensor.shape} cannot be told as a 2D shard spec"
+        )
+        check(_in_two(input_tensor, spec), name, text)
     if preallocated_output is not None:
         return target(name, input_tensor, None, preallocated_output).wrap(input_tensor._handle)
     return moved(name, input_tensor, sharded_memory_config, output_dtype)

@@ -53,7 +53,8 @@ def softmax(
     goal = target("ttnn.softmax", x, memory_config)
     if not x.shape.rank:
         return goal.wrap(w("add", w("multiply", x._handle, 0.0), 1.0))
-    return goal.wrap(soft(w, x._handle, axis, numeric_stable, x.dtype))
+    stable = numeric_stable or axis != len(x.shape) - 1  # kernels of other dimensions always are
+    return goal.wrap(soft(w, x._handle, axis, stable, x.dtype))
 
 
 def _scaled(
@@ -132,7 +133,7 @@ def softmax_in_place(
 # **************** norms ****************
 
 
-def _vector(w: Wide, x: Tensor | None, size: int, op: str) -> Handle | None:
+def _vector(w: Wide, x: Tensor | None, size: int, op: str, what: str = "Gamma") -> Handle | None:
     """A weight or bias of one dimension, however it was shaped."""
     if x is None:
         return None
@@ -140,7 +141,8 @@ def _vector(w: Wide, x: Tensor | None, size: int, op: str) -> Handle | None:
     wide = x.shape[-1] if x.shape.rank else 1
     if wide in (size, up(size, TILE_SIZE)) and x.logical_volume() in (wide, TILE_SIZE * wide):
         return _first(w, handle, size)  # of a row of tiles the first row counts, and no padding
-    check(x.logical_volume() == size, op, f"weight and bias must have {size} elements, got {x.shape}")
+    text = f"{what} tensor dimensions must align with input: {size} elements, got {x.shape}"
+    check(x.logical_volume() == size, op, text)
     return w.reshape(w.rows(handle), (size,))
 
 
@@ -353,7 +355,7 @@ def _with_statistics(name: str, subtracts: bool) -> None:
             spread = w("subtract", spread, w("multiply", means[1], means[1]))
         made = w("multiply", handle, w("rsqrt", w("add", spread, float(epsilon))))
         for op, operand in (("multiply", weight), ("add", bias)):
-            vector = _vector(w, operand, size, full)
+            vector = _vector(w, operand, size, full, "Beta" if op == "add" else "Gamma")
             made = made if vector is None else w(op, made, vector)
         return target(full, x, memory_config, None, dtype).wrap(made)
 
@@ -371,5 +373,8 @@ def dit_rms_norm_unary_fused(
     input_tensor: Tensor, *, activation: Any = None, dtype: DataType | None = None, **given: Any
 ) -> Tensor:
     """rms_norm, then an activation."""
-    rms_norm: Tensor = OPERATIONS["rms_norm"].function(input_tensor, dtype=dtype, **given)
-    return chain(rms_norm, [] if activation is None else [activation])
+    rows = input_tensor.layout is Layout.ROW_MAJOR
+    x = OPERATIONS["to_layout"].function(input_tensor, Layout.TILE) if rows else input_tensor
+    made: Tensor = OPERATIONS["rms_norm"].function(x, dtype=dtype, **given)
+    made = chain(made, [] if activation is None else [activation])
+    return OPERATIONS["to_layout"].function(made, Layout.ROW_MAJOR) if rows else made

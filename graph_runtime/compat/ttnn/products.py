@@ -18,7 +18,7 @@ from .operation import operation
 from .results import Target, device_tensor, empty_result, target, tiled_input
 from .tensor import Tensor
 from .unary import chain
-from .values import TILE_SIZE, DataType, Layout, MathFidelity, Tile
+from .values import TILE_SIZE, DataType, Layout, MathFidelity, TensorMemoryLayout, Tile
 from .wide import Wide
 
 __all__: list[str] = []
@@ -116,6 +116,22 @@ def _matrices(w: Wide, inputs: list[Handle], product: Product) -> list[Handle]:
     return [a, b]
 
 
+def _check_placement(product: Product, goal: Target, activation: Any, program: Any) -> None:
+    """Raise RuntimeError for shards that no program of a product takes."""
+    sharded = product.a.is_sharded() or product.b.is_sharded()
+    text = "a sharded matmul has its activation in the program config's fused_activation field"
+    check(activation is None or not sharded, product.op, text)
+    spec, batched = goal.config.shard_spec, math.prod(tuple(product.b.shape)[:-2]) > 1
+    if program is None and spec is not None and batched:
+        box = spec.grid.bounding_box().grid_size()
+        one_line = goal.config.memory_layout is TensorMemoryLayout.BLOCK_SHARDED and 1 in (box.x, box.y)
+        text = (
+            "BLOCK_SHARDED output on a 1D grid is not supported with a batched second tensor: use "
+            "HEIGHT_SHARDED, WIDTH_SHARDED or a 2D grid"
+        )
+        check(not one_line, product.op, text)
+
+
 def _output_tile(product: Product, given: Tile | None, goal: Target) -> Tile:
     """The tile that the caller wants, or the product's. Raises RuntimeError where no kernel could make it."""
     if given is None:
@@ -171,6 +187,7 @@ def _linear(
         op, product.a, memory_config, optional_output_tensor, dtype, Layout.TILE, DRAM_MEMORY_CONFIG
     )
     goal.tile = _output_tile(product, output_tile, goal)
+    _check_placement(product, goal, activation, program_config)
     fp32 = compute_kernel_config.fp32_dest_acc_en if compute_kernel_config else goal.dtype is DataType.FLOAT32
     device = product.a._device
     assert device is not None

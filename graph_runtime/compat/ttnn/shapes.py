@@ -182,5 +182,9 @@ def broadcast_to(
 ) -> Tensor:
     """Dimensions of size 1 repeated to a shape, of four dimensions at most."""
     most = max(len(output_shape), len(input.shape))
-    check(most <= 4, "ttnn.experimental.broadcast_to", f"{most} dimensions are more than four")
-    return _broadcast("ttnn.experimental.broadcast_to", input, output_shape, memory_config, output)
+    op = "ttnn.experimental.broadcast_to"
+    check(most <= 4, op, f"{most} dimensions are more than four")
+    check(input.layout is Layout.TILE, op, "Input tensor layout must be TILE")
+    for config in (input.memory_config(), memory_config):
+        check(config is None or not config.is_sharded(), op, f"{config} is sharded, which is not supported")
+    return _broadcast(op, input, output_shape, memory_config, output)

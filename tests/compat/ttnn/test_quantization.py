@@ -1,0 +1,94 @@
+"""quantize, requantize, dequantize against numpy; products of the minimal kernel; checks that ttnn makes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graph_runtime.compat import ttnn
+
+torch = pytest.importorskip("torch")
+
+
+def _on(device, values, dtype=None):
+    return ttnn.from_torch(torch.as_tensor(values), dtype=dtype, layout=ttnn.TILE_LAYOUT, device=device)
+
+
+def _back(tensor):
+    return ttnn.to_torch(tensor).float().numpy()
+
+
+@pytest.mark.parametrize("tensors", [False, True])
+def test_one_scale(device, tensors):
+    x = np.random.default_rng(0).uniform(-2, 2, (40, 48)).astype(np.float32)
+    scale, zero = 4 / 255, -3
+    s = _on(device, [[scale]], ttnn.float32) if tensors else scale
+    z = _on(device, [[zero]], ttnn.int32) if tensors else zero
+    q = ttnn.quantize(_on(device, x), s, z)
+    assert q.dtype is ttnn.int32
+    assert np.abs(_back(q) - np.round(x / np.float32(scale) + zero)).max() <= 1  # halves may go either way
+    assert (_back(q) == np.round(x / np.float32(scale) + zero)).mean() > 0.999
+    again = ttnn.dequantize(q, s, z, dtype=ttnn.float32)
+    assert np.abs(_back(again) - x).max() <= scale * 0.51
+    other = ttnn.requantize(q, s, z, 0.05, 7)
+    assert np.abs(_back(other) - np.round((_back(q) - zero) * scale / 0.05 + 7)).max() <= 1
+
+
+def test_one_scale_a_channel(device):
+    x = np.random.default_rng(1).uniform(-1, 1, (2, 3, 32, 32)).astype(np.float32)
+    scales, zeros = np.array([0.01, 0.02, 0.03], np.float32), np.array([1, -2, 3], np.int32)
+    s, z = _on(device, scales), _on(device, zeros)
+    q = _back(ttnn.quantize(_on(device, x), s, z, axis=1))
+    want = np.round(x / scales[:, None, None] + zeros[:, None, None])
+    assert (q == want).mean() > 0.999
+    with pytest.raises(RuntimeError, match="doesn't match the size of the input tensor"):
+        ttnn.quantize(_on(device, x), s, z, axis=2)
+    with pytest.raises(RuntimeError, match="1D"):
+        ttnn.quantize(_on(device, x), 0.1, z, axis=1)
+
+
+def test_the_minimal_product(device):
+    torch.manual_seed(0)
+    a, b, bias = torch.randn(64, 96), torch.randn(96, 192), torch.randn(1, 192)
+    x, y, c = (_on(device, v.bfloat16()) for v in (a, b, bias))
+    config = ttnn.MinimalMatmulConfig(M_block_size=2, compute_with_storage_grid_size=(8, 8))
+    made = ttnn.experimental.minimal_matmul(x, y, c, config=config)
+    assert torch.equal(ttnn.to_torch(made), ttnn.to_torch(ttnn.linear(x, y, bias=c)))
+    parts = ttnn.experimental.minimal_matmul_split(x, y, 3, -1, c)
+    assert torch.equal(torch.cat([ttnn.to_torch(p) for p in parts], -1), ttnn.to_torch(made))
+    base, gate = torch.randn(64, 192), torch.randn(1, 192)
+    fused = ttnn.experimental.dit_minimal_matmul_addcmul_fused(
+        x, y, 0.5, _on(device, base.bfloat16()), _on(device, gate.bfloat16()), bias_tensor=c
+    )
+    want = base + 0.5 * (a @ b + bias) * gate
+    assert np.corrcoef(want.ravel(), _back(fused).ravel())[0, 1] > 0.9995
+
+
+def test_in_place_with_an_activation_of_its_input(device):
+    a, b = torch.rand(32, 64).bfloat16() + 1, torch.rand(32, 64).bfloat16()
+    x = _on(device, a)
+    ttnn.subtract_(x, _on(device, b), input_tensor_a_activations=[ttnn.UnaryOpType.SQUARE])
+    want = (a.float() ** 2).bfloat16().float() - b.float()
+    assert np.abs(_back(x) - want.numpy()).max() < 0.02
+
+
+def test_softmax_of_another_dimension_never_overflows(device):
+    x = torch.empty(1, 1, 64, 32).uniform_(-900, 900).bfloat16()
+    made = _back(ttnn.softmax(_on(device, x), dim=-2, numeric_stable=False))
+    assert np.abs(made - torch.softmax(x.float(), -2).numpy()).max() < 0.01
+
+
+def test_what_ttnn_refuses(device):
+    kinds, x = ttnn.TensorMemoryLayout, _on(device, torch.rand(2, 64, 64).bfloat16())
+    line = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (0, 1))])
+    config = ttnn.MemoryConfig(kinds.BLOCK_SHARDED, ttnn.BufferType.L1, ttnn.ShardSpec(line, (64, 64)))
+    with pytest.raises(RuntimeError, match="1D grid"):
+        ttnn.matmul(x, x, memory_config=config)
+    with pytest.raises(RuntimeError, match="sharded"):
+        ttnn.experimental.broadcast_to(x, (2, 64, 64), memory_config=config)
+    four = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (3, 0))])
+    pure = ttnn.MemoryConfig(ttnn.BufferType.L1, ttnn.NdShardSpec((1, 32, 32), four))
+    with pytest.raises(RuntimeError, match="2D shard spec"):
+        ttnn.interleaved_to_sharded(x, pure)
+    with pytest.raises(ttnn.Unsupported, match=r"ttnn\.rotate is not supported"):
+        ttnn.get_golden_function(ttnn.rotate)
