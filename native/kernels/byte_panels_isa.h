@@ -22,17 +22,32 @@ GR_ALWAYS void GR_ISA(gr_bytes_words_out)(const gr_requant *s, GR_VI sum, int64_
   else memcpy(to, &made, (size_t)columns * 4);
 }
 
-/* The same of bytes; scale, least and most as vectors. */
-GR_ALWAYS void GR_ISA(gr_bytes_out)(GR_VI sum, GR_V scale, GR_V least, GR_V most, int32_t zero, int64_t columns,
-                                    uint8_t *to) {
-  GR_V x = __builtin_convertvector(sum, GR_V) * scale;
-  x = GR_ISA_MAX(x, least);            /* a NaN is the least */
-  x = GR_ISA_MIN(x, most);
+/* What GR_ISA_LANES columns of sums are turned into bytes by. */
+typedef struct GR_ISA(gr_bytes_grid) {
+  GR_V scale, least, most;
+  GR_VI zero;
+} GR_ISA(gr_bytes_grid);
+
+GR_ALWAYS GR_ISA(gr_bytes_grid) GR_ISA(gr_bytes_grid_of)(const gr_requant *s, int64_t column) {
+  GR_ISA(gr_bytes_grid) made = {*(const GR_V *)(s->scale + column), GR_ISA_SPLAT(s->least), GR_ISA_SPLAT(s->most),
+                                {0}};
+  made.zero += s->zero - 0x4b400000;
+  return made;
+}
+
+/* The same of bytes. */
+GR_ALWAYS void GR_ISA(gr_bytes_out)(GR_VI sum, const GR_ISA(gr_bytes_grid) *grid, int64_t columns, uint8_t *to) {
+  GR_V x = __builtin_convertvector(sum, GR_V) * grid->scale;
+  x = GR_ISA_MAX(x, grid->least);      /* a NaN is the least */
+  x = GR_ISA_MIN(x, grid->most);
   x += 12582912.0f;                    /* 1.5 * 2^23: what is left is an integer in the low bits, ties to even */
-  sum = (GR_VI)x + (zero - 0x4b400000);
-  GR_BYTES made = __builtin_convertvector((GR_ISA(gr_bytes_words))sum, GR_BYTES);
-  if (columns >= GR_ISA_LANES) *(GR_BYTES *)to = made;
-  else memcpy(to, &made, (size_t)columns);
+  GR_BYTES made = GR_BYTES_LOWEST((GR_VI)x + grid->zero);
+  if (columns >= GR_ISA_LANES) {
+    *(GR_BYTES *)to = made;
+  } else {
+    GR_BYTES some = made;              /* in memory, which the whole vector above need not be */
+    memcpy(to, &some, (size_t)columns);
+  }
 }
 
 /* The sums of ``rows`` rows, sums[row * sums_row], become elements at to + row * to_row bytes. row_sums: NULL, or of
@@ -41,13 +56,13 @@ GR_ALWAYS void GR_ISA(gr_bytes_store)(const gr_requant *s, const int32_t *shift,
                                       const int32_t *sums, int64_t sums_row, int64_t rows, int64_t column,
                                       int64_t columns, uint8_t *to, int64_t to_row) {
   typedef GR_ISA(gr_bytes_words) words;
-  GR_V scale = *(const GR_V *)(s->scale + column), least = GR_ISA_SPLAT(s->least), most = GR_ISA_SPLAT(s->most);
+  GR_ISA(gr_bytes_grid) grid = GR_ISA(gr_bytes_grid_of)(s, column);
   words offset = *(const words *)(s->offset + column);
   int bytes = s->dtype != GR_F32 && s->dtype != GR_I32;
   for (int64_t i = 0; i < rows; ++i, sums += sums_row, to += to_row) {
     words sum = *(const words *)sums + offset;
     if (shift) sum -= *(const words *)(shift + column) * (uint32_t)row_sums[i];
-    if (bytes) GR_ISA(gr_bytes_out)((GR_VI)sum, scale, least, most, s->zero, columns, to);
+    if (bytes) GR_ISA(gr_bytes_out)((GR_VI)sum, &grid, columns, to);
     else GR_ISA(gr_bytes_words_out)(s, (GR_VI)sum, column, columns, to);
   }
 }
@@ -101,7 +116,10 @@ GR_ALWAYS void GR_ISA(gr_bytes_multiply)(const GR_ISA(gr_bytes_tile) *t, int row
         memcpy(&x, a + i * t->a_row + 4 * half, 4);
         GR_VI all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; ++v) acc[i * 2 + v] = GR_BYTES_TERM(all, in[v], acc[i * 2 + v]);
+        for (int v = 0; v < vectors; ++v) {
+          acc[i * 2 + v] = GR_BYTES_TERM(all, in[v], acc[i * 2 + v]);
+          GR_ISA_KEEP(acc[i * 2 + v]);
+        }
       }
     }
   }
@@ -155,7 +173,9 @@ GR_ALWAYS int32_t GR_ISA(gr_bytes_ready)(uint8_t *row, int64_t depth, uint8_t fl
     for (int64_t i = 0; i < depth; ++i) bytes[i] ^= 0x80;
   for (int64_t i = depth; i % 4; ++i) bytes[i] = 0;
   for (int64_t i = 0; wanted && i < depth; ++i) sum += bytes[i];
-#if GR_BYTES_HALVES == 2
+#if defined(GR_BYTES_SPREAD)
+  for (int64_t i = 0; i < depth; i += GR_BYTES_SPAN) GR_BYTES_SPREAD(row + 2 * i, bytes + i);
+#elif GR_BYTES_HALVES == 2
   for (int64_t i = 0; i < depth; i += 4) {
     uint32_t all, halves[2];
     memcpy(&all, bytes + i, 4);

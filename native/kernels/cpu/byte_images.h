@@ -13,6 +13,7 @@
 #include "byte_panels.h"
 
 #define GR_BYTE_COLUMNS 256            /* lanes of taps at a time; MOST_TAPS of byte_panels.py fit */
+#define GR_BYTE_KEPT 10                /* lanes of weights that are made ready once a row: 5 x 5 taps */
 
 typedef struct gr_byte_image gr_byte_image;
 struct gr_byte_image {

@@ -3,35 +3,44 @@
  * defines: GR_ISA(gr_byte_image_rows)
  */
 
-/* Channels channel .. of a pixel as bytes of lanes, ``count`` of them; turned where they are signed. */
-GR_ALWAYS GR_VI GR_ISA(gr_byte_pixel)(const uint8_t *from, int64_t count, uint8_t flip) {
+/* ``count`` channels of a pixel as bytes of lanes. */
+GR_ALWAYS GR_VI GR_ISA(gr_byte_pixel)(const uint8_t *from, int64_t count, int whole) {
+  if (whole) return GR_BYTES_WIDE(*(const GR_BYTES *)from);
   GR_BYTES made = {0};
-  if (count >= GR_ISA_LANES) made = *(const GR_BYTES *)from;
-  else memcpy(&made, from, (size_t)count);
-  made ^= flip;
-  return __builtin_convertvector(made, GR_VI);
+  memcpy(&made, from, (size_t)count);
+  return GR_BYTES_WIDE(made);
 }
 
-/* Columns first .. last-1 of the padded image under a row of windows, which begins at row y: the taps of each, in fours,
- * to lanes[(column - first) * fours + four]. */
+/* Columns first .. last-1 of the padded image under a row of windows, which begins at row y: the taps of each, in
+ * fours, to lanes[((column - first) * fours + four) * GR_BYTES_HALVES], as GR_BYTES_TERM reads them, turned where they
+ * are signed. whole: all lanes are channels. */
 GR_ALWAYS void GR_ISA(gr_byte_columns)(const gr_byte_image *s, const uint8_t *image, int64_t y, int64_t channel,
-                                       int64_t first, int64_t last, int64_t fours, GR_VI *lanes) {
-  int64_t count = s->c - channel;
-  for (int64_t column = first; column < last; ++column) {
-    int64_t x = column - s->left;
-    int inside = x >= 0 && x < s->w;
-    for (int64_t four = 0; four < fours; ++four) {
-      GR_VI taps = {0};
-      for (int64_t t = 0; t < 4 && 4 * four + t < s->kh; ++t) {
-        int64_t row = y + (4 * four + t) * s->dh;
-        GR_VI one = {0};
-        if (inside && row >= 0 && row < s->h)
-          one = GR_ISA(gr_byte_pixel)(image + (row * s->w + x) * s->c + channel, count, s->flip);
-        else
-          one += s->zero;
-        taps |= (GR_VI)((GR_ISA(gr_bytes_words))one << (uint32_t)(8 * t));
+                                       int64_t first, int64_t last, int64_t fours, GR_VI *lanes, int whole) {
+  int64_t c = s->c, w = s->w, left = s->left;
+  GR_VI padding = {0}, flip = {0};
+  padding += s->zero;
+  flip += s->flip;
+  for (int64_t four = 0; four < fours; ++four) {
+    const uint8_t *rows[4] = {NULL};     /* of the taps; NULL outside of the image */
+    int64_t count = gr_min(4, s->kh - 4 * four);
+    for (int64_t t = 0; t < count; ++t) {
+      int64_t row = y + (4 * four + t) * s->dh;
+      if (row >= 0 && row < s->h) rows[t] = image + row * w * c + channel;
+    }
+    GR_VI *to = lanes + four * GR_BYTES_HALVES;
+    for (int64_t x = first - left; x < last - left; ++x, to += fours * GR_BYTES_HALVES) {
+      int inside = x >= 0 && x < w;
+      GR_VI taps[2] = {{0}, {0}};
+#pragma GCC unroll 4
+      for (int t = 0; t < 4; ++t) {
+        uint32_t place = GR_BYTES_HALVES == 1 ? 8 * (uint32_t)t : 16 * ((uint32_t)t / 2);
+        GR_VI one = padding;
+        if (t >= count) break;
+        if (inside && rows[t]) one = GR_ISA(gr_byte_pixel)(rows[t] + x * c, c - channel, whole) ^ flip;
+        taps[t % GR_BYTES_HALVES] |= (GR_VI)((GR_ISA(gr_bytes_words))one << place);
       }
-      *lanes++ = taps;
+#pragma GCC unroll 2
+      for (int half = 0; half < GR_BYTES_HALVES; ++half) to[half] = taps[half];
     }
   }
 }
@@ -42,26 +51,33 @@ GR_ALWAYS void GR_ISA(gr_byte_outputs)(const gr_byte_image *s, const GR_VI *lane
   const uint8_t *weights = s->weights + channel / GR_BYTES_PANEL * gr_bytes_panel(4 * kw * fours) +
                            channel % GR_BYTES_PANEL * 4;
   const gr_requant *made = &s->made;
-  GR_V scale = *(const GR_V *)(made->scale + channel), least = GR_ISA_SPLAT(made->least);
-  GR_V most = GR_ISA_SPLAT(made->most);
-  GR_VI offset = *(const GR_VI *)(made->offset + channel), ones = {0};
-  int64_t count = s->c - channel;
-  ones += 0x01010101;
+  GR_ISA(gr_bytes_grid) grid = GR_ISA(gr_bytes_grid_of)(made, channel);
+  GR_VI offset = *(const GR_VI *)(made->offset + channel), ones = {0}, kept[GR_BYTE_KEPT * GR_BYTES_HALVES];
+  const int32_t *shift = s->shift;
+  int64_t c = s->c, count = c - channel, all = kw * fours, step = s->sw * fours * GR_BYTES_HALVES;
+  int64_t next = s->dw * fours * GR_BYTES_HALVES;
+  int keeps = all <= GR_BYTE_KEPT;
+  ones += GR_BYTES_ONES;
+  for (int64_t i = 0; keeps && i < all; ++i)
+    for (int half = 0; half < GR_BYTES_HALVES; ++half)
+      kept[i * GR_BYTES_HALVES + half] = GR_BYTES_LOAD(weights + i * 4 * GR_BYTES_PANEL, half);
   for (int64_t j = first; j < last; ++j) {
     GR_VI sum = offset, whole = {0};
-    const GR_VI *from = lanes + (j - first) * s->sw * fours;
+    const GR_VI *from = lanes + (j - first) * step;
     for (int64_t q = 0; q < kw; ++q) {
-      for (int64_t four = 0; four < fours; ++four) {
-        GR_VI taps = from[q * s->dw * fours + four];
-        sum = GR_BYTES_DOT(taps, *(const GR_VI *)(weights + (q * fours + four) * 4 * GR_BYTES_PANEL), sum);
-        if (s->shift) whole = GR_BYTES_DOT(taps, ones, whole);
+      for (int64_t i = 0; i < fours * GR_BYTES_HALVES; ++i) {
+        GR_VI taps = from[q * next + i];
+        int64_t at = q * fours * GR_BYTES_HALVES + i;
+        const uint8_t *weight = weights + at / GR_BYTES_HALVES * 4 * GR_BYTES_PANEL;
+        sum = GR_BYTES_TERM(taps, (keeps ? kept[at] : GR_BYTES_LOAD(weight, at % GR_BYTES_HALVES)), sum);
+        if (shift) whole = GR_BYTES_TERM(taps, ones, whole);
       }
     }
-    if (s->shift)
+    if (shift)
       sum = (GR_VI)((GR_ISA(gr_bytes_words))sum -
-                    *(const GR_ISA(gr_bytes_words) *)(s->shift + channel) * (GR_ISA(gr_bytes_words))whole);
-    uint8_t *to = out + (j * s->c + channel) * size;
-    if (size == 1) GR_ISA(gr_bytes_out)(sum, scale, least, most, made->zero, count, to);
+                    *(const GR_ISA(gr_bytes_words) *)(shift + channel) * (GR_ISA(gr_bytes_words))whole);
+    uint8_t *to = out + (j * c + channel) * size;
+    if (size == 1) GR_ISA(gr_bytes_out)(sum, &grid, count, to);
     else GR_ISA(gr_bytes_words_out)(made, sum, channel, count, to);
   }
 }
@@ -69,7 +85,7 @@ GR_ALWAYS void GR_ISA(gr_byte_outputs)(const gr_byte_image *s, const GR_VI *lane
 /* Rows first .. last-1 of the output, counted over all images. */
 static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_byte_image_rows)(const gr_byte_image *s, int64_t first,
                                                                                int64_t last) {
-  GR_VI lanes[GR_BYTE_COLUMNS];
+  GR_VI lanes[GR_BYTE_COLUMNS * GR_BYTES_HALVES];
   int64_t fours = gr_ceil_div(s->kh, 4), reach = (s->kw - 1) * s->dw + 1;
   int64_t wide = (GR_BYTE_COLUMNS / fours - reach) / s->sw + 1; /* windows at a time */
   int64_t size = s->made.dtype == GR_F32 || s->made.dtype == GR_I32 ? 4 : 1;
@@ -80,7 +96,10 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_byte_image_rows)(c
     for (int64_t channel = 0; channel < s->c; channel += GR_ISA_LANES) {
       for (int64_t j = 0; j < s->ow; j += wide) {
         int64_t end = gr_min(s->ow, j + wide), column = j * s->sw;
-        GR_ISA(gr_byte_columns)(s, image, y, channel, column, (end - 1) * s->sw + reach, fours, lanes);
+        if (s->c - channel >= GR_ISA_LANES)
+          GR_ISA(gr_byte_columns)(s, image, y, channel, column, (end - 1) * s->sw + reach, fours, lanes, 1);
+        else
+          GR_ISA(gr_byte_columns)(s, image, y, channel, column, (end - 1) * s->sw + reach, fours, lanes, 0);
         if (s->kw == 3 && fours == 1)
           GR_ISA(gr_byte_outputs)(s, lanes, channel, j, end, 3, 1, out, size);
         else if (s->kw == 5 && fours == 2)

@@ -12,6 +12,9 @@
  *   GR_ISA_FIRST(n)         the mask of the first n lanes: none below 1, all above the last
  *   GR_ISA_LOAD_SOME(from, mask), GR_ISA_STORE_SOME(to, x, mask)   zeros in the other lanes; nothing there is touched
  * GR_ISA_DOT_SHORTS(x, y)   maybe: the products of both 16 bits of each lane, added; bytes.h has a plain form
+ * GR_ISA_KEEP(x)            a statement: the compiler makes x here, and does not add in another order, which would
+ *                           take more registers than there are; nothing where it does not
+ * GR_ISA_LOWEST(x), GR_ISA_WIDEN(x), GR_ISA_SPREAD(to, from)   maybe: as GR_BYTES_LOWEST, _WIDE, _SPREAD (bytes.h)
  * GR_V, GR_VI               vectors of floats and of int32, at any address that a float may have
  * GR_ALWAYS                 a function that is inlined whatever its size
  */
@@ -32,6 +35,7 @@ static inline gr_floats_any gr_choose_any(gr_ints_any wanted, gr_floats_any x, g
 #define GR_ISA_FUSED(x, y, z) ((x) * (y) + (z))
 #define GR_ISA_MAX(x, y) gr_choose_any((x) > (y), x, y)
 #define GR_ISA_MIN(x, y) gr_choose_any((x) < (y), x, y)
+#define GR_ISA_KEEP(x)
 #define GR_V gr_floats_any
 #define GR_VI gr_ints_any
 #define GR_ALWAYS static inline __attribute__((always_inline))

@@ -19,6 +19,7 @@ typedef int32_t gr_ints_avx512 __attribute__((vector_size(64), aligned(4), may_a
 #define GR_ISA_LOAD_SOME(from, mask) \
   (gr_floats_avx512) __builtin_ia32_loadups512_mask((const float *)(from), (gr_floats_avx512){0}, mask)
 #define GR_ISA_STORE_SOME(to, x, mask) __builtin_ia32_storeups512_mask((float *)(to), x, mask)
+#define GR_ISA_KEEP(x)
 #define GR_V gr_floats_avx512
 #define GR_VI gr_ints_avx512
 #define GR_ALWAYS static inline __attribute__((always_inline)) GR_ISA_TARGET

@@ -7,6 +7,10 @@
 #undef GR_ISA_FUSED
 #undef GR_ISA_LOOK_UP
 #undef GR_ISA_DOT_SHORTS
+#undef GR_ISA_KEEP
+#undef GR_ISA_LOWEST
+#undef GR_ISA_WIDEN
+#undef GR_ISA_SPREAD
 #undef GR_ISA_MAX
 #undef GR_ISA_MIN
 #undef GR_ISA_MASKED

@@ -3,7 +3,11 @@
 #undef GR_BYTES_HALVES
 #undef GR_BYTES_LOAD
 #undef GR_BYTES_TERM
-#undef GR_BYTES_DOT
+#undef GR_BYTES_ONES
+#undef GR_BYTES_LOWEST
+#undef GR_BYTES_WIDE
+#undef GR_BYTES_SPAN
+#undef GR_BYTES_SPREAD
 #undef GR_BYTES_HALF
 #undef GR_BYTES_LOW
 #undef GR_ISA_DOTS

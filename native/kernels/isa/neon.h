@@ -25,6 +25,7 @@ static inline gr_floats_neon gr_choose_neon(gr_ints_neon wanted, gr_floats_neon 
 #define GR_ISA_FUSED(x, y, z) (gr_floats_neon)vfmaq_f32((float32x4_t)(z), (float32x4_t)(x), (float32x4_t)(y))
 #define GR_ISA_MAX(x, y) gr_choose_neon((x) > (y), x, y)
 #define GR_ISA_MIN(x, y) gr_choose_neon((x) < (y), x, y)
+#define GR_ISA_KEEP(x)
 #define GR_V gr_floats_neon
 #define GR_VI gr_ints_neon
 #define GR_ALWAYS static inline __attribute__((always_inline))
