@@ -10,14 +10,16 @@ authentication and TLS, which the user switches on, for all its nodes:
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import ipaddress
 import os
 import secrets
 import sys
+import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +40,8 @@ __all__ = [
 ]
 
 LOCAL = "local"
+_START_SECONDS = 150.0  # in which the processes of a node start
+_LOOK_SECONDS = 0.2
 _STORE = 512 << 20  # bytes of Ray's object store: tensors that are on their way
 # what a Ray of this machine alone reads when it is imported and started
 _OWN = {
@@ -148,17 +152,45 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
         "include_dashboard": False,
     }
     try:
-        ray.init(
-            address=address,
-            namespace="graph_runtime",
-            log_to_driver=False,
-            logging_level="ERROR",
-            **(own if address == LOCAL else {}),
-        )
+        with _patient():
+            ray.init(
+                address=address,
+                namespace="graph_runtime",
+                log_to_driver=False,
+                logging_level="ERROR",
+                **(own if address == LOCAL else {}),
+            )
     except Exception as error:
         text = f"Ray at {address}: {type(error).__name__}: {error}"
         raise ClusterError(text, got=address) from error
     return ray
+
+
+@contextlib.contextmanager
+def _patient() -> Iterator[None]:
+    """Ray gives its processes 30 s to start, with no setting for it: where other work has all cores they take
+    longer."""
+    services = import_ray("ray._private.services")
+    look = getattr(services, "get_node", None)
+    if look is None:  # another version of Ray has it elsewhere
+        yield
+        return
+    end = time.monotonic() + _START_SECONDS
+
+    def look_again(*args: Any, **words: Any) -> Any:
+        while True:
+            try:
+                return look(*args, **words)
+            except RuntimeError:  # the node has not said yet that it is there
+                if time.monotonic() > end:
+                    raise
+            time.sleep(_LOOK_SECONDS)
+
+    services.get_node = look_again
+    try:
+        yield
+    finally:
+        services.get_node = look
 
 
 def own_address() -> str:
@@ -178,8 +210,9 @@ def start_nodes(count: int, cores: int | None = None) -> Callable[[], None]:
     made = import_ray("ray.cluster_utils").Cluster()
     words = {"num_cpus": cores or max(1, (os.cpu_count() or 1) // count), "object_store_memory": _STORE}
     try:
-        for _ in range(count):
-            made.add_node(include_dashboard=False, **words)
+        with _patient():
+            for _ in range(count):
+                made.add_node(include_dashboard=False, **words)
         ray.init(made.address, namespace="graph_runtime", log_to_driver=False, logging_level="ERROR")
     except Exception as error:
         made.shutdown()

@@ -8,9 +8,11 @@ its channel, and of Ray's empty actor call. throughput: images a second of three
 file with an input x of one image, by N replicas under 16 clients, and by N processes that are pinned to a
 core each and run alone, in batches of 8 and one by one, in turns. The clients are http_load.c, on the same
 cores: what they take is in the line, and what Ray's processes take. cpu_ratio: processor seconds of an
-image in the pinned processes by those of all processes that serve it, the clients left out; it hardly
-depends on what else runs on the machine. memory: of 1, 2 and 4 replicas, MiB that the system says are
-theirs (Rss), their shares (Pss), and the part of the 64 MiB of parameters in each. faults:
+image in the pinned processes by those of all processes that serve it, the clients left out. idle_cores: what
+those processes take while nobody asks, which an image has less of the more of them are served; so
+full_load_ratio is what cpu_ratio would be if the machine had nothing else to do: an image takes what it
+takes beyond the idle seconds, on the cores that those leave. memory: of 1, 2 and 4 replicas, MiB that the
+system says are theirs (Rss), their shares (Pss), and the part of the 64 MiB of parameters in each. faults:
 cluster_faults.py.
 """
 
@@ -26,7 +28,9 @@ import statistics
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cluster_faults
 import numpy as np
@@ -39,6 +43,7 @@ from graph_runtime.build.prepare import read_model
 
 SIZE, LAYERS = 2048, 4  # 64 MiB of weights
 CLIENTS = 16
+IDLE = 5.0  # seconds in which nobody asks
 EMPTY = """
 import ray, signal, sys, time
 from ray import serve
@@ -195,20 +200,29 @@ def _throughput(
     seconds: float,
 ) -> None:
     """One turn: the pinned processes, and the server."""
+    idle = _taken(server, lambda: time.sleep(IDLE))[1]
     rate, each = run_alone(bundle, replicas, rows, seconds)
-    before = server.processor_seconds()
-    found = load.run(server.port, CLIENTS, seconds, request)
-    took = {kind: used - before[kind] for kind, used in server.processor_seconds().items()}
+    found, took = _taken(server, lambda: load.run(server.port, CLIENTS, seconds, request))
     answers, clients = found["answers"], found.pop("cpu_seconds")
     served = answers / found["seconds"]
-    cores = len(os.sched_getaffinity(0))
+    cores, idle_cores = len(os.sched_getaffinity(0)), sum(idle.values()) / IDLE
+    beyond = sum(took.values()) - idle_cores * found["seconds"]
     line = {"bench": "throughput", "what": name, "replicas": replicas, "rows_per_s": served}
     line |= {"pinned_rows_per_s": rate, "ratio": served / rate}
     line["ratio_beside_clients"] = line["ratio"] / (1 - clients / found["seconds"] / cores)
     line["cpu_ratio"] = each * answers / sum(took.values())
+    line["full_load_ratio"] = (1 - idle_cores / cores) * each * answers / beyond
     line |= {"pinned_ms_of_a_core": 1e3 * each, "clients_ms": 1e3 * clients / answers}
     line |= {f"{kind}_ms": 1e3 * used / answers for kind, used in took.items()}
+    line["idle_cores"] = {kind: round(used / IDLE, 4) for kind, used in idle.items()}
     print(json.dumps({**line, "p99_ms": found["p99_ms"], "errors": found["errors"]}), flush=True)
+
+
+def _taken(server: Process, during: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """What came of something, and the processor seconds of the server's processes meanwhile."""
+    before = server.processor_seconds()
+    found = during()
+    return found, {kind: used - before[kind] for kind, used in server.processor_seconds().items()}
 
 
 def memory(folder: Path, load: Load) -> None:

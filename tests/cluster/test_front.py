@@ -15,7 +15,7 @@ from graph_runtime.cluster.batcher import Batcher, FixedPool, RowBatch
 from graph_runtime.cluster.catalog import Catalog, ServedModel
 from graph_runtime.cluster.front import Front
 from graph_runtime.cluster.http_heads import Head
-from graph_runtime.cluster.metrics import ServingMetrics
+from graph_runtime.cluster.metrics import ServingMetrics, metrics_text
 from graph_runtime.cluster.ports import OPEN, Port, Served
 from graph_runtime.cluster.request_bodies import Bodies
 from graph_runtime.cluster.requests import parse_request
@@ -203,3 +203,21 @@ def test_a_long_text_is_parsed_beside_the_loop_and_for_the_queue_that_there_is_t
     assert found["outputs"][0]["data"] == (3 * x).reshape(-1).tolist()
     assert len(parsed) == 2
     assert threading.main_thread() not in parsed
+
+
+def test_prometheus_own_parser_reads_the_metrics():
+    parser = pytest.importorskip("prometheus_client.parser", reason="it comes with the extra cluster")
+    metrics = [ServingMetrics('m"\\', "1"), ServingMetrics("n\nq", "2")]
+    metrics[0].requests.add("200", 3)
+    metrics[0].seconds.observe(0.003)
+    metrics[0].ran(1, 3, 4)
+    families = {one.name: one for one in parser.text_string_to_metric_families(metrics_text(metrics))}
+    assert {name: one.type for name, one in families.items()} == {
+        metric.name.removesuffix("_total"): metric.kind for metric in metrics[0].all()
+    }
+    (requests,) = families["gr_requests"].samples
+    assert (requests.labels, requests.value) == ({"model": 'm"\\', "version": "1", "status": "200"}, 3)
+    seconds = [one for one in families["gr_request_seconds"].samples if one.labels["model"] == 'm"\\']
+    assert (seconds[-1].name, seconds[-1].value) == ("gr_request_seconds_count", 1)
+    assert [one.value for one in seconds if one.labels.get("le") in ("0.0025", "0.005", "+Inf")] == [0, 1, 1]
+    assert {one.labels["model"] for one in families["gr_runs"].samples} == {'m"\\', "n\nq"}

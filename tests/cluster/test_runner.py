@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -205,3 +207,24 @@ def test_status_as_lines():
     assert "1, 4 rows a run" in text
     row = next(line for line in text.splitlines() if line.startswith("m "))
     assert row.split() == ["m", "1", "2", "3", "1", "30", "2", "1", "10.0", "5.0"]
+
+
+def test_a_node_of_ray_may_take_longer_to_start_than_ray_gives_it(monkeypatch):
+    seen = []
+
+    def look(*where):
+        seen.append(where)
+        if len(seen) % 3:
+            raise RuntimeError("no node has said that it is there")
+        return {"node": where}
+
+    services = SimpleNamespace(get_node=look)
+    monkeypatch.setattr(rays, "import_ray", lambda name="ray": services)
+    monkeypatch.setattr(rays, "_LOOK_SECONDS", 0.001)
+    with rays._patient():
+        assert services.get_node("gcs", "id") == {"node": ("gcs", "id")}
+        monkeypatch.setattr(rays, "_START_SECONDS", 0.0)
+    assert services.get_node is look
+    with rays._patient(), pytest.raises(RuntimeError, match="no node"):
+        services.get_node("gcs", "id")
+    assert services.get_node is look

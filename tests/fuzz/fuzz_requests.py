@@ -57,7 +57,7 @@ _VALUES = (
 _TEXTS = (b"", b"{", b"[", b'"', b"1e999", b"\\u0000", b"\xff\xfe", b"NaN", b"-", b"[" * 200, b'{"a":' * 60)
 
 
-def _tensors(binary: bool) -> tuple[dict, bytes]:
+def make_request(binary: bool) -> tuple[dict, bytes]:
     rows = []
     for name, array, datatype in (("x", X, "FP32"), ("i", AT, "INT32")):
         row = {"name": name, "shape": list(array.shape), "datatype": datatype}
@@ -71,7 +71,7 @@ def draw(seed: int) -> tuple[str, bytes]:
     """The headers, one a line, an empty line, and the body."""
     rng = random.Random(seed)
     name = rng.choice(("json", "binary"))
-    raw, tail = _tensors(name == "binary")
+    raw, tail = make_request(name == "binary")
     for _ in range(rng.choice((0, 1, 1, 2))):
         _change(raw, rng)
     text = json.dumps(raw).encode()
