@@ -1,0 +1,73 @@
+"""Attention in chunks of queries and keys, and the programs that split and join its heads."""
+
+from __future__ import annotations
+
+from .buffers import BF16, CircularBuffer, Operand, Program, ceil_div, tile_bytes, tiles
+
+__all__ = ["attention", "concatenated_heads", "split_heads"]
+
+_MASKS = "bfp4_b"
+
+
+def attention(
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    result: Operand,
+    chunks: tuple[int, int],
+    cores: int,
+    causal: bool = False,
+    mask: str = "",
+) -> Program:
+    """transformer/sdpa/device/sdpa_program_factory.cpp: ``chunks`` (of queries, of keys) in elements, shared
+    by ``cores`` cores. ``mask``: the format of a mask that is given, "" without."""
+    rows, cols = (ceil_div(size, 32) for size in chunks)
+    deep, wide, middle = q.matrix[1], v.matrix[1], tile_bytes(BF16)
+    batch, heads = (1, 1, *q.shape)[-4:-2]
+    share = max(1, cores // min(batch, cores))
+    share = max(1, share // min(heads, share))
+    queries = ceil_div(tiles(q.shape[-2]), rows)
+    twice = 2 if ceil_div(queries, min(share, queries)) > 1 else 1
+    scalar = tile_bytes("f32" if q.format == "f32" else BF16)
+    light = causal and not mask
+    padded = k.shape[-2] % (cols * 32) != 0
+    size = rows * cols
+    buffers = [
+        CircularBuffer("queries", rows * deep * twice, q.tile),
+        CircularBuffer("keys", cols * deep * 2, k.tile),
+        CircularBuffer("values", cols * wide * 2, v.tile),
+    ]
+    if light:
+        buffers.append(CircularBuffer("mask", 2, middle))
+    elif mask or padded:
+        buffers.append(CircularBuffer("mask", size * 2, tile_bytes(mask or _MASKS)))
+    buffers += [CircularBuffer(f"scalar {at}", 1, scalar) for at in (0, 1)]
+    buffers.append(CircularBuffer("scores", size, middle))
+    buffers += [CircularBuffer(f"partial result {at}", rows * wide, middle) for at in (0, 1)]
+    buffers += [CircularBuffer(f"statistics {at}", rows, middle) for at in range(5)]
+    return Program.of("attention", [*buffers, CircularBuffer("out", rows * wide, result.tile)])
+
+
+def split_heads(x: Operand, of_shards: bool) -> Program:
+    """experimental/transformer/split_query_key_value_and_split_heads/device/*.cpp: of shards two columns of
+    tiles that are transposed, beside views; else two tiles."""
+    if not of_shards:
+        return Program.of(
+            "split heads", [CircularBuffer("in", 2, x.tile), CircularBuffer("turned", 2, x.tile)]
+        )
+    down = x.shard[0] // 32
+    buffers = [
+        CircularBuffer("in", x.shard_tiles, x.tile, borrowed=True),
+        CircularBuffer("turned", 2 * down, x.tile),
+    ]
+    return Program.of("split heads of shards", buffers)
+
+
+def concatenated_heads(x: Operand) -> Program:
+    """experimental/transformer/nlp_concat_heads/device/nlp_concat_heads_program_factory.cpp: the tiles of a
+    row of all heads, twice; views of shards."""
+    if x.sharded and x.on_l1:
+        views = [CircularBuffer(name, x.shard_tiles, x.tile, borrowed=True) for name in ("in", "out")]
+        return Program.of("concat heads of shards", views)
+    heads, wide = (1, *x.shape)[-3], tiles(x.shape[-1])
+    return Program.of("concat heads", [CircularBuffer("in", 2 * heads * wide, x.tile)])

@@ -1,0 +1,311 @@
+"""Convolutions: on which cores, in which blocks, and what circular buffers and tensors follow from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...base.machine.layout import DRAM, L1, ROW_MAJOR, TILE, TILE_DIM
+from .buffers import (
+    BF16,
+    F32,
+    CircularBuffer,
+    Held,
+    Operand,
+    Program,
+    Stage,
+    ceil_div,
+    round_up,
+    tile_bytes,
+    tiles,
+)
+from .halo import Window, halo, halo_rows
+from .moves import resharded, tilized
+from .products import APART, Blocks, Sums, product
+
+__all__ = ["Convolution", "convolution"]
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """What a convolution is told. ``scheme``: of the shards that it works on; ``grid`` (across, down) cores
+    of the device. The other fields are those of ttnn's Conv2dConfig: ``act_rows`` its act_block_h_override,
+    ``depth_parts`` act_block_w_div."""
+
+    window: Window
+    inputs: int
+    outputs: int
+    scheme: str
+    grid: tuple[int, int]
+    weights: str = BF16
+    result: str = BF16
+    biased: bool = False
+    groups: int = 1
+    sums: Sums = APART
+    act_rows: int = 0
+    depth_parts: int = 1
+    twice_act: bool = False
+    twice_weights: bool = False
+    full_depth: bool = False
+    reuse: bool = False
+    frees: bool = False
+    in_rows: bool = False  # the result is ROW_MAJOR
+    config_in_dram: bool = False
+    reshard: bool = False  # reshard_if_not_optimal
+    turned: bool = False  # transpose_shards
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether it is a matrix product."""
+        window = self.window
+        one = window.kernel == window.stride == window.dilation == (1, 1) and not any(window.pads)
+        return one and self.scheme != "width"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cores:
+    """``along`` cores share the pixels, ``inward`` the input's channels, ``outward`` the result's."""
+
+    along: int
+    inward: int
+    outward: int
+
+
+def convolution(conv: Convolution, image: Operand) -> list[Stage]:
+    """conv/conv2d/conv2d.cpp: the image is put into shards where it is not in such, spread with its halo, and
+    convolved; 1x1 windows are a product."""
+    if conv.reuse:  # both are full already
+        conv = replace(conv, twice_act=False, twice_weights=False)
+    image, cores, stages, held = _placed(conv, image)
+    if conv.pointwise:
+        if image.layout == ROW_MAJOR:
+            made = _shards(image.shape, image.format, conv.scheme, image.shard, image.cores, TILE)
+            made_bytes = made.shard_tiles * made.tile
+            held = (*held, Held("tilized image", made_bytes))
+            stages.append(Stage(tilized(image, made), held, last=False))
+            image = made
+        blocks, result = _product_blocks(conv, image, cores)
+        weight = Operand((conv.inputs, conv.outputs), conv.weights)
+        bias = conv.weights if conv.biased else ""
+        return [*stages, Stage(product(image, weight, result, blocks, bias, conv.sums), held)]
+    pixels = conv.window.batch * conv.window.size[0] * conv.window.size[1]
+    rows = halo_rows(conv.window, cores.along)
+    width = image.shard[1]
+    spread = Held("halo", rows * round_up(width * (4 if image.format == F32 else 2), 16))
+    program = halo(image.format, image.layout, image.shard, pixels, cores.along)
+    stages.append(Stage(program, (*held, spread), last=False))
+    kept = () if conv.frees else held
+    return [*stages, Stage(_program(conv, image, cores), (*kept, spread), frees=conv.frees and not held)]
+
+
+# **************** where ****************
+
+
+def _placed(conv: Convolution, image: Operand) -> tuple[Operand, _Cores, list[Stage], tuple[Held, ...]]:
+    """The image in the shards that the convolution works on, and what it took to put it there."""
+    aligned = _alignment(conv, image)
+    fits = image.sharded and image.on_l1 and image.shard[1] % aligned == 0
+    if fits and not conv.reshard:
+        return image, _cores_of(conv, image), [], ()
+    cores = _chosen(conv, aligned)
+    pixels = conv.window.batch * conv.window.size[0] * conv.window.size[1]
+    height = round_up(ceil_div(pixels, cores.along), TILE_DIM)
+    width = round_up(conv.inputs, cores.inward * aligned) // cores.inward
+    box = (cores.inward, cores.along) if conv.turned else (cores.along, cores.inward)
+    if conv.scheme == "width":
+        height, box = round_up(pixels, TILE_DIM), (1, cores.inward)
+    made = _shards(image.shape, image.format, conv.scheme, (height, width), box, image.layout)
+    if image.sharded and (image.scheme, image.shard, image.cores) == (made.scheme, made.shard, made.cores):
+        return image, cores, [], ()
+    held = Held("image in shards", _shard_bytes(made))
+    return made, cores, [Stage(resharded(image, made), (held,), last=False)], (held,)
+
+
+def _shards(
+    shape: tuple[int, ...],
+    format: str,
+    scheme: str,
+    shard: tuple[int, int],
+    cores: tuple[int, int],
+    layout: str,
+) -> Operand:
+    return Operand(shape, format, layout, L1, scheme, shard, cores)
+
+
+def _shard_bytes(x: Operand) -> int:
+    if x.layout == TILE:
+        return x.shard_tiles * x.tile
+    return x.shard[0] * round_up(x.shard[1] * x.element, 16)
+
+
+def _alignment(conv: Convolution, image: Operand) -> int:
+    """conv/conv2d/conv2d_utils.cpp: of what the channels of a shard are a multiple."""
+    if conv.pointwise or conv.scheme == "width" or image.layout == TILE:
+        return TILE_DIM
+    if image.sharded:
+        return next((part for part in (TILE_DIM, 16, 8) if image.shard[1] % part == 0), TILE_DIM)
+    return 8
+
+
+def _cores_of(conv: Convolution, image: Operand) -> _Cores:
+    """How the shards of an image share the work."""
+    down, across = image.cores[::-1] if image.turned else image.cores
+    if image.scheme == "height":
+        return _Cores(down * across, 1, 1)
+    if image.scheme == "width":
+        return _Cores(1, down * across, _line(tiles(conv.outputs), conv.grid[0] * conv.grid[1]))
+    outward = across if conv.pointwise else _line(tiles(conv.outputs), conv.grid[1 if image.turned else 0])
+    return _Cores(down, across, outward)
+
+
+def _line(size: int, most: int) -> int:
+    """The most parts, of ``most`` at most, of which none is empty."""
+    parts = most
+    while round_up(size, parts) - size >= round_up(size, parts) // parts:
+        parts -= 1
+    return parts
+
+
+def _blocks_of(size: int, most: int, step: int) -> int:
+    """The same, each a multiple of ``step``."""
+    parts = most
+    while parts > 1:
+        padded = round_up(size, parts * step)
+        if padded - size < padded // parts:
+            break
+        parts -= 1
+    return parts
+
+
+def _chosen(conv: Convolution, aligned: int) -> _Cores:
+    """conv/conv2d/conv2d_utils.cpp: the cores of an image that is not in shards yet."""
+    across, down = conv.grid
+    step = max(1, conv.act_rows // TILE_DIM)
+    rows = tiles(conv.window.pixels)
+    if conv.scheme == "height":
+        return _Cores(_blocks_of(rows, across * down, step), 1, 1)
+    if conv.scheme == "width":
+        inward = _line(tiles(conv.inputs), across * down)
+        return _Cores(1, inward, _line(tiles(conv.outputs), across * down))
+    along = _blocks_of(rows, across if conv.turned else down, step)
+    most, channels = down if conv.turned else across, ceil_div(conv.inputs, aligned)
+    if conv.pointwise:
+        inward = next(p for p in range(most, 0, -1) if tiles(conv.outputs) % p == 0 and channels % p == 0)
+        return _Cores(along, inward, inward)
+    return _Cores(along, _line(channels, most), _line(tiles(conv.outputs), most))
+
+
+# **************** what is opened ****************
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    """In tiles: the result of a core (``rows`` x ``cols``), and a block of the image, ``act_rows`` x
+    ``act_cols``; ``depth_blocks`` along the whole depth."""
+
+    rows: int
+    cols: int
+    act_rows: int
+    act_cols: int
+    depth_blocks: int
+
+
+def _sizes(conv: Convolution, image: Operand, cores: _Cores) -> _Sizes:
+    """conv/conv2d/conv2d_utils.cpp: the blocks of a core."""
+    kh, kw = conv.window.kernel
+    rows = tiles(ceil_div(round_up(conv.window.pixels, cores.along * TILE_DIM), cores.along))
+    cols = round_up(conv.outputs, cores.outward * TILE_DIM) // cores.outward // TILE_DIM
+    act_rows = rows
+    if wanted := conv.act_rows // TILE_DIM:
+        act_rows = next(part for part in range(min(wanted, rows), 0, -1) if rows % part == 0)
+    channels = image.shard[1] * cores.inward
+    each = channels // cores.inward
+    if conv.scheme == "height":
+        act_cols = tiles(channels * kw * (kh if conv.reuse else 1))
+    elif conv.scheme == "block":
+        act_cols = tiles(each * kw * (kh if conv.full_depth else 1))
+    else:
+        act_cols = channels * kh * kw // (cores.inward * conv.depth_parts) // TILE_DIM
+    depth = tiles(channels * kh * kw)
+    blocks = max(1, depth // act_cols)
+    return _Sizes(rows, cols, act_rows, act_cols, blocks)
+
+
+def _program(conv: Convolution, image: Operand, cores: _Cores) -> Program:
+    """conv/conv2d/conv2d_op_program_factory_common.cpp (get_cb_info): weights, partial sums, the image's
+    blocks as they are gathered and as tiles, bias, and what is not a view of a tensor besides."""
+    sizes = _sizes(conv, image, cores)
+    gathered = F32 if image.format == F32 else BF16
+    packed = conv.sums.packed and (sizes.depth_blocks > 2 or (conv.biased and sizes.depth_blocks > 1))
+    partial = (F32 if conv.sums.wide else BF16) if packed else conv.result
+    inside = not conv.in_rows and partial == conv.result
+    size = sizes.rows * sizes.cols
+    buffers = [
+        CircularBuffer("weights", _weights(conv, sizes), tile_bytes(conv.weights)),
+        CircularBuffer("partials", size, tile_bytes(partial), borrowed=inside),
+        *_image(conv, sizes, cores, gathered),
+        CircularBuffer("bias", sizes.cols if conv.biased else 0, tile_bytes(conv.weights)),
+        CircularBuffer("out", size, tile_bytes(conv.result), borrowed=True),
+        CircularBuffer("places", 1, sizes.rows * TILE_DIM * 2, borrowed=not conv.config_in_dram),
+        CircularBuffer("semaphores", 1, 64),
+    ]
+    return Program.of(f"convolution {conv.scheme}", buffers, cores.along * max(cores.inward, cores.outward))
+
+
+def _weights(conv: Convolution, sizes: _Sizes) -> int:
+    """Tiles of the weights: a block of the depth, or all of a row of windows where there are several."""
+    block = sizes.cols * sizes.act_cols
+    if conv.scheme == "height" and conv.reuse:
+        return block
+    if conv.scheme == "height" and sizes.rows // sizes.act_rows > 1:
+        return block * conv.window.kernel[0]
+    return block * 2 if conv.twice_weights else block
+
+
+def _image(conv: Convolution, sizes: _Sizes, cores: _Cores, gathered: str) -> Iterator[CircularBuffer]:
+    """The image's blocks: gathered by one reader or two, sent to other cores, as tiles."""
+    block, result = sizes.act_rows * sizes.act_cols, tile_bytes(conv.result)
+    two = conv.scheme in ("height", "block") and sizes.act_rows > 1
+    second = sizes.act_rows // 2 * sizes.act_cols if two else 0
+    first = block - second
+    if two and conv.reuse:
+        first, second = (_reused(conv, part, sizes) for part in _halves(sizes.act_rows))
+    first, second = (part * (2 if conv.twice_act else 1) for part in (first, second))
+    size = tile_bytes(gathered)
+    if conv.scheme == "height":
+        yield CircularBuffer("image", first, size)
+        yield CircularBuffer("image, second reader", second, size)
+    else:
+        alone = cores.inward == cores.outward == 1
+        shared = conv.scheme == "block" and gathered == conv.result and not alone
+        yield CircularBuffer("image", 0 if alone else first + second, result)
+        yield CircularBuffer("image, second reader", 0 if shared else second, size)
+        rows = sizes.act_cols * 2 if conv.scheme == "width" else first
+        yield CircularBuffer("gathered rows", 0 if shared else rows, size)
+    yield CircularBuffer("tilized image", block, result)
+
+
+def _halves(rows: int) -> tuple[int, int]:
+    return rows - rows // 2, rows // 2
+
+
+def _reused(conv: Convolution, rows: int, sizes: _Sizes) -> int:
+    """Tiles that a reader needs which keeps the rows of the image that the next windows read, too."""
+    across = conv.window.result[1]
+    width, over = tiles(across), -across % TILE_DIM
+    kh, kw = conv.window.kernel
+    channels = sizes.act_cols * TILE_DIM // (kh * kw)
+    more = ceil_div(rows, width) * channels * kw * (1 + over * kh) * 2
+    return width * sizes.act_cols + ceil_div(more, tile_bytes(BF16))
+
+
+def _product_blocks(conv: Convolution, image: Operand, cores: _Cores) -> tuple[Blocks, Operand]:
+    """conv/conv2d/conv2d_utils.cpp (determine_matmul_op_config_from_conv_op_config): of a 1x1 window."""
+    rows = tiles(image.shard[0])
+    cols = tiles(round_up(conv.outputs, cores.outward * TILE_DIM) // cores.outward)
+    kind = "1d b" if conv.scheme == "height" else "2d"
+    blocks = Blocks(kind, tiles(image.shard[1]), rows, cols)
+    shard = (rows * TILE_DIM, cols * TILE_DIM)
+    shape = (conv.window.pixels, conv.outputs)
+    memory = L1 if image.sharded else DRAM
+    return blocks, Operand(shape, conv.result, TILE, memory, conv.scheme, shard, image.cores)

@@ -1,0 +1,56 @@
+"""Elementwise programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .buffers import CircularBuffer, Operand, Program, tile_bytes
+
+__all__ = ["binary", "ternary", "unary"]
+
+
+def _pages(x: Operand, name: str, pages: int = 2) -> CircularBuffer:
+    """A tensor's buffer: a view of its shard, else a few pages of tiles."""
+    if x.sharded and x.on_l1:
+        return CircularBuffer(name, x.shard_tiles, x.tile, borrowed=True)
+    return CircularBuffer(name, pages, x.tile)
+
+
+def unary(x: Operand, result: Operand, scratch: bool = False) -> Program:
+    """eltwise/unary/device/unary_program_factory.cpp, also of copies and typecasts: two tiles of each tensor,
+    or its shard. ``scratch``: functions that keep a second operand (hardshrink, logit ...)."""
+    shards = x.sharded and result.sharded and x.on_l1 and result.on_l1
+    if not shards:
+        x, result = _interleaved(x), _interleaved(result)
+    buffers = [_pages(x, "in"), _pages(result, "out")]
+    if scratch:
+        buffers.append(CircularBuffer("scratch", 2, x.tile))
+    return Program.of("unary", buffers)
+
+
+def binary(
+    a: Operand, b: Operand | None, result: Operand, before: Sequence[str] = ("", ""), on_sfpu: bool = False
+) -> Program:
+    """eltwise/binary_ng/device/binary_ng_program_factory.cpp: two tiles of each tensor, or its shard; one of
+    a number, ``b`` None. ``before``: formats in which functions of a and of b leave their results."""
+    scalar = "bf16" if not on_sfpu or a.format.startswith("bfp") else a.format
+    whole = all(x.sharded for x in (a, b, result) if x is not None)
+    a_buffer, out = _pages(a, "in a"), _pages(result, "out")
+    b_buffer = CircularBuffer("in b", 1, tile_bytes(scalar)) if b is None else _pages(b, "in b")
+    count = (2 if on_sfpu else 8) if whole else 1
+    more = [
+        CircularBuffer(f"activated {side}", count, tile_bytes(format))
+        for side, format in zip("ab", before, strict=True)
+        if format
+    ]
+    return Program.of("binary", [a_buffer, b_buffer, *more, out])
+
+
+def ternary(operands: Sequence[Operand], result: Operand) -> Program:
+    """eltwise/ternary/device/ternary_program_factory.cpp: two tiles of each tensor, or its shard."""
+    buffers = [_pages(x, f"in {at}") for at, x in enumerate(operands)]
+    return Program.of("ternary", [*buffers, _pages(result, "out")])
+
+
+def _interleaved(x: Operand) -> Operand:
+    return Operand(x.shape, x.format, x.layout)
