@@ -221,7 +221,8 @@ class Plan:
     say; empty: every device's default. ``model_id`` int32 [nodes] indexes ``models``, the op models that a
     balancer chose, -1 or None as a whole: the kernel chooses. ``balanced``: a balance.Balanced of each buda
     board, with epochs and cores. ``placement``: what it was made of. ``circular`` int64 [nodes]: the most
-    bytes of circular buffers that each node opens on a core, as its kernel says; None: not asked.
+    bytes of circular buffers that each node opens on a core, as its kernel or ttnn's factory says
+    (card_programs.ground); None: not asked.
     """
 
     graph: Graph

@@ -3,8 +3,10 @@
     Plan --of_plan--> bytes of each node         plan() refuses what finds no room beside the plan's tensors
     Program --measured--> Program                with the bytes of each instruction, which runs keep free
 
-Only kernels that are built in are asked: one compiled for a node is the same body. A library's function that
-has no gr.op counts as 0; what it opens is checked when it runs.
+Of a device that computes as ttnn does a plan has what ttnn's programs would open (plan/card_programs.py); a
+program that runs has what our kernels open, always. Only kernels that are built in are asked: one compiled
+for a node is the same body. A library's function that has no gr.op counts as 0; what it opens is checked when
+it runs.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from ..base.unique import unique_values
 from ..ir.graph import COPY, Func, Graph, TensorType
 from ..ir.ops.numerics import Numerics
 from ..plan.capacity import check_circular
+from ..plan.card_programs import card_program, program_of
 from ..plan.types import Plan
 from . import core
 from .core import ffi, lib
@@ -39,19 +42,31 @@ def of_plan(plan: Plan) -> np.ndarray:
     if any(map(_cores, plan.devices)):
         program = lower(plan, _built_in)
         found[program.nid] = _asked(program)
+        for nid in program.nid.tolist() if _as_ttnn(plan) else ():
+            made = program_of(plan, plan.graph.node(nid))
+            if made is not None:
+                found[nid] = made.nbytes
     return found
+
+
+def _as_ttnn(plan: Plan) -> bool:
+    return any(numerics.numerics == "ttnn" for numerics in plan.numerics)
 
 
 def of_node(graph: Graph, nid: int, device: Device, layouts: Sequence[Layout], numerics: Numerics) -> int:
     """The same of a node alone, wherever it were placed. ``layouts``: of what it reads and makes there."""
     view = graph.node(nid)
     assert view.func is not None  # it is a call
+    types = (view.func, view.input_types, view.output_types)
+    made = card_program(*types, device, layouts, Numerics.of(view.func.attrs).over(numerics))
+    if made is not None:
+        return made.nbytes
     kernel = _built_in(view.func, device.kernels, view.input_types, view.output_types)
     kernel = chosen(kernel, view.func, device.kernels, numerics, None)
-    types = (*view.input_types, *view.output_types)
-    shapes = [np.array(type_.shape, np.int64) for type_ in types]
-    args = np.zeros(len(types), ARG)
-    for at, (type_, layout, shape) in enumerate(zip(types, layouts, shapes, strict=True)):
+    tensors = (*view.input_types, *view.output_types)
+    shapes = [np.array(type_.shape, np.int64) for type_ in tensors]
+    args = np.zeros(len(tensors), ARG)
+    for at, (type_, layout, shape) in enumerate(zip(tensors, layouts, shapes, strict=True)):
         args[at] = arg_record(type_, layout, type_.shape)
         args[at]["shape"] = shape.ctypes.data
     return of_kernel(device, kernel, args, np.array(kernel.words, np.int64))
@@ -61,7 +76,7 @@ def measured(program: Program) -> Program:
     """The program with ``circular``. Raises CapacityError where a node's circular buffers find no room beside
     the plan's tensors, unless planning has looked at that."""
     plan = program.plan
-    if plan.circular is not None:
+    if plan.circular is not None and not _as_ttnn(plan):
         return replace(program, circular=plan.circular[program.nid])
     if not any(map(_cores, plan.devices)):
         return replace(program, circular=np.zeros(program.count, np.int64))

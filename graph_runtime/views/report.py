@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..ir.graph import COPY
+from ..plan.card_programs import ground
 from ..plan.lifetimes import Values, find_values
 from ..plan.modes import Modes
 from ..plan.types import Plan
@@ -170,12 +171,19 @@ def memories(plan: Plan, modes: Modes | None = None) -> list[Row]:
 
 
 def circular(plan: Plan) -> list[Row]:
-    """One row a device whose nodes open circular buffers: the most bytes of a core's L1, and which node."""
+    """One row a device whose nodes open circular buffers: the most bytes of a core's L1, which node, and
+    where the numbers are from."""
     rows = []
     for did, nbytes in plan.circular_peak().items():
         nid = int(np.flatnonzero((plan.did == did) & (plan.circular == nbytes))[0])
         rows.append(
-            {"device": str(plan.devices[did]), "bytes": nbytes, "nid": nid, "node": plan.graph.names[nid]}
+            {
+                "device": str(plan.devices[did]),
+                "bytes": nbytes,
+                "nid": nid,
+                "node": plan.graph.names[nid],
+                "ground": ground(plan, did),
+            }
         )
     return rows
 
@@ -184,7 +192,7 @@ def circular_text(plan: Plan) -> str:
     """The same as lines; "" where there are none."""
     return "".join(
         f"circular buffers on {row['device']}: up to {row['bytes']} B of each core's L1 (node "
-        f"{row['node']!r})\n"
+        f"{row['node']!r}), by {row['ground']}\n"
         for row in circular(plan)
     )
 

@@ -73,6 +73,11 @@ class Call:
         found = self.values.get(name)
         return default if found is None else found
 
+    def format(self, name: str) -> str:
+        """The format of a tensor among the arguments, "" where it was not given."""
+        found = self.values.get(name)
+        return "" if found is None else str(found.dtype.stored[1])
+
     @property
     def first(self) -> Operand:
         return operand(self.inputs[0])
@@ -185,8 +190,7 @@ def _reduced(call: Call) -> Program:
 
 
 def _mask(call: Call) -> str:
-    found = call.get("mask") or call.get("attention_mask")
-    return "" if found is None else found.dtype.stored[1]
+    return call.format("mask") or call.format("attention_mask")
 
 
 def _softmax(call: Call) -> Program | None:
@@ -206,18 +210,16 @@ def _softmax(call: Call) -> Program | None:
 def _norm(call: Call) -> Program | None:
     x, rms = call.first, call.name == "rms_norm"
     wide = call.wide(not rms)
-    names = ("weight", "bias", "residual_input_tensor")
-    given = [call.get(name) for name in names]
-    formats = ["" if found is None else found.dtype.stored[1] for found in given]
+    weight, bias, added = map(call.format, ("weight", "bias", "residual_input_tensor"))
     config = call.get("program_config")
     if isinstance(config, kc.LayerNormShardedMultiCoreProgramConfig):
-        grid = coord(config.compute_with_storage_grid_size)
-        size = (config.block_h, config.block_w, (grid.x, grid.y))
-        return sharded_layer_norm(x, *size, wide, *formats, rms=rms)
-    if x.sharded:
-        down, across = (size // 32 for size in x.shard)
-        return sharded_layer_norm(x, down, across, (x.cores[1], x.cores[0]), wide, *formats, rms=rms)
-    return layer_norm(x, call.made, call.l1, wide, *formats, rms=rms)
+        at = coord(config.compute_with_storage_grid_size)
+        grid, down, across = (at.x, at.y), config.block_h, config.block_w
+    elif x.sharded:
+        grid, down, across = (x.cores[1], x.cores[0]), x.shard[0] // 32, x.shard[1] // 32
+    else:
+        return layer_norm(x, call.made, call.l1, wide, weight, bias, added, rms)
+    return sharded_layer_norm(x, down, across, grid, wide, weight, bias, added, rms)
 
 
 # **************** products, images ****************
@@ -235,7 +237,7 @@ def _product(call: Call) -> Program | None:
     a, b, result = call.first, operand(call.inputs[1]), call.made
     if call.get("transpose_b"):
         b = Operand((*b.shape[:-2], *b.shape[:-3:-1]), b.format, b.layout, b.memory)
-    bias = "" if (x := call.get("bias")) is None else x.dtype.stored[1]
+    bias = call.format("bias")
     config = call.get("compute_kernel_config")
     float32 = call.results[0].dtype is DataType.FLOAT32
     packed = not float32 if config is None else bool(config.packer_l1_acc)
@@ -351,10 +353,7 @@ def _attention(call: Call) -> Program | None:
         cores = grid.x * grid.y
     if call.get("sliding_window_size") or call.get("attention_sink") is not None:
         return None
-    mask = call.get("attn_mask")
-    causal = call.get("is_causal", True)
-    format = "" if mask is None else mask.dtype.stored[1]
-    return attention(q, k, v, call.made, chunks, cores, causal, format)
+    return attention(q, k, v, call.made, chunks, cores, call.get("is_causal", True), call.format("attn_mask"))
 
 
 _FAMILIES: dict[str, Callable[[Call], Any]] = {

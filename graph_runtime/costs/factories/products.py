@@ -175,7 +175,7 @@ class _Room:
         """The largest part of rows x cols that fits, nearest to a square."""
         if self.fits(rows, cols, inner):
             return rows, cols
-        parts = {}
+        parts: dict[int, tuple[float, int, int]] = {}
         for r in _factors(rows):
             for c in _factors(cols):
                 ratio = max(r, c) / min(r, c)
@@ -296,8 +296,8 @@ def _interleaved(a: Operand, b: Operand, result: Operand, room: _Room, grid: tup
     if in_dram:
         each = ceil_div(rows, grid[1]), ceil_div(cols, grid[0])
         inner = depth // grid[0] if depth % grid[0] == 0 else 1
-        *block, inner = room.shallower(*each, inner)
-        return Blocks("2d", inner, *each, *block, fused_batch=False)
+        down, across, inner = room.shallower(*each, inner)
+        return Blocks("2d", inner, *each, down, across, fused_batch=False)
     if fits or result.scheme == "block":
         return Blocks("2d", inner, part, part, fused_batch=False)
     return Blocks("plain")

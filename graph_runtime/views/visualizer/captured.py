@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import orjson
 
 from ...base.machine.layout import L1
+from ...costs.factories import CircularBuffer
 from ...ir.graph import NodeView
+from ...plan.card_programs import program_of
 from ..page.cores import cores_of
 from .forms import core_range, shape
 from .places import Places
@@ -21,7 +24,8 @@ def captured_graph(places: Places, node: NodeView, name: str) -> str:
     circular_buffer_allocate where the kernel opens circular buffers, tensor for each result, function_end,
     circular_buffer_deallocate_all, capture_end. Addresses and sizes are texts, as ttnn writes them.
 
-    All circular buffers of a kernel are one: a plan knows their bytes on a core, not how a kernel cuts them.
+    Each circular buffer of a program of ttnn's is a node; those of a kernel of ours are one: a plan knows
+    their bytes on a core, not how the kernel cuts them.
     """
     nodes: list[dict[str, Any]] = []
 
@@ -38,8 +42,7 @@ def captured_graph(places: Places, node: NodeView, name: str) -> str:
     if board is not None:
         for eid in node.outputs:
             add("buffer_allocate", **_buffer(places, eid), **where)
-        taken = _circular(places, node)
-        if taken:
+        for taken in _circular(places, node):
             add("circular_buffer_allocate", **taken, **where)
     for eid, type_ in zip(node.outputs, node.output_types, strict=True):
         add("tensor", tensor_id=str(eid), shape=shape(type_.shape))
@@ -64,18 +67,24 @@ def _buffer(places: Places, eid: int) -> dict[str, str]:
     }
 
 
-def _circular(places: Places, node: NodeView) -> dict[str, str]:
+def _circular(places: Places, node: NodeView) -> Iterator[dict[str, str]]:
     """They begin where L1 does, below the tensors."""
     plan = places.plan
     nbytes = 0 if plan.circular is None else int(plan.circular[node.nid])
-    if not nbytes:
-        return {}
+    made = program_of(plan, node)
+    if not nbytes and made is None:
+        return
     board = plan.devices[plan.did[node.nid]].descriptor
     cores = np.argwhere(cores_of(plan, node.nid, board))
     (top, left), (bottom, right) = cores.min(0).tolist(), cores.max(0).tolist()
-    return {
-        "address": str(board.memory(L1).base),
-        "size": str(nbytes),
-        "core_range_set": core_range(((top, left), (bottom, right))),
-        "globally_allocated": "0",
-    }
+    address, where = board.memory(L1).base, core_range(((top, left), (bottom, right)))
+    whole = (CircularBuffer(node.name, 1, nbytes),)
+    for buffer in whole if made is None else made.buffers:
+        yield {
+            "address": str(address),
+            "size": str(buffer.pages * buffer.page_bytes),
+            "core_range_set": where,
+            "globally_allocated": str(int(buffer.borrowed)),
+            "name": buffer.name,
+        }
+        address += buffer.nbytes
