@@ -3,8 +3,8 @@
 Pure functions; nothing is read but the packaged weights, once. Read types (what a cost is), nodes (which
 model is asked), cpu and tt (a node on a host, on a board: node_work, opmodel, noc, links), copies, and
 cost_model, which has them in one value that users may replace. buda and formulas are what TT-Buda published,
-grid whole ops of ttnn, eltwise its elementwise ones by the blocks of their kernels, limits what bounds an op; factories/ says what ttnn's
-programs take of L1.
+grid whole ops of ttnn, eltwise its elementwise ones by the blocks of their kernels, limits what bounds an op;
+factories/ says what ttnn's programs take of L1.
 """
 
 from .buda import NonZero

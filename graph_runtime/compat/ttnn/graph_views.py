@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .errors import Unsupported
+from ...costs.factories.buffers import ceil_div
 
 __all__ = [
+    "PeakMemoryUsagePerCore",
     "TensorInfo",
     "count_intermediate_and_output_tensors",
     "extract_calltrace",
+    "extract_circular_buffers_peak_size_per_core",
+    "extract_l1_buffer_allocation_peak_size_per_core",
     "extract_levelized_graph",
     "extract_output_info",
     "extract_output_tensors",
     "extract_peak_L1_memory_usage",
+    "extract_peak_memory_usage",
     "extract_resource_usage_per_core",
     "pretty_format",
     "pretty_print",
@@ -110,16 +115,69 @@ def extract_output_info(trace: list[Node]) -> list[TensorInfo]:
     ]
 
 
-def _declined(name: str) -> Callable[..., Any]:
-    def refuse(*_: Any, **__: Any) -> Any:
-        text = f"ttnn.graph.{name} is not supported: circular buffers are not among the nodes of a capture"
-        raise Unsupported(text, op=f"ttnn.graph.{name}")
-
-    return refuse
+# **************** memory ****************
 
 
-extract_peak_L1_memory_usage = _declined("extract_peak_L1_memory_usage")
-extract_resource_usage_per_core = _declined("extract_resource_usage_per_core")
+@dataclass(frozen=True)
+class PeakMemoryUsagePerCore:
+    """The most bytes of a core's L1 for circular buffers, for tensors, and for both together."""
+
+    peak_cb: int
+    peak_l1: int
+    peak_total: int
+
+
+def _sizes(trace: list[Node], of_buffer: Callable[[Node], int], views: bool) -> Iterator[tuple[int, int]]:
+    """(circular buffers, tensors in L1 that came since the capture began) after each node. ``views``:
+    circular buffers that are views count."""
+    circular = tensors = 0
+    there: Counter[Any] = Counter()
+    for node in trace:
+        kind, params = node["node_type"], node["params"]
+        if kind == "circular_buffer_allocate" and (views or not params["globally_allocated"]):
+            circular += int(params["size"])
+        elif kind == "circular_buffer_deallocate_all":
+            circular = 0
+        elif kind in ("buffer_allocate", "buffer_deallocate") and params["type"] != "DRAM":
+            key, more = (params["address"], params.get("name")), 1 if kind == "buffer_allocate" else -1
+            if more > 0 or there[key]:
+                there[key] += more
+                tensors += of_buffer(params) * more
+        yield circular, tensors
+
+
+def extract_resource_usage_per_core(
+    trace: list[Node], interleaved_storage_cores: int
+) -> PeakMemoryUsagePerCore:
+    """The most bytes of a core. Tensors that were there before the capture do not count."""
+
+    def of_core(params: Node) -> int:
+        page, cores = int(params["page_size"]), int(params["num_cores"]) or interleaved_storage_cores
+        return ceil_div(ceil_div(int(params["size"]), page), cores) * page
+
+    most = [0, 0, 0]
+    for circular, tensors in _sizes(trace, of_core, False):
+        most = [max(a, b) for a, b in zip(most, (circular, tensors, circular + tensors), strict=True)]
+    return PeakMemoryUsagePerCore(*most)
+
+
+def extract_circular_buffers_peak_size_per_core(trace: list[Node]) -> int:
+    return extract_resource_usage_per_core(trace, 1).peak_cb
+
+
+def extract_l1_buffer_allocation_peak_size_per_core(trace: list[Node], interleaved_storage_cores: int) -> int:
+    return extract_resource_usage_per_core(trace, interleaved_storage_cores).peak_l1
+
+
+def extract_peak_memory_usage(trace: list[Node], interleaved_storage_cores: int) -> int:
+    return extract_resource_usage_per_core(trace, interleaved_storage_cores).peak_total
+
+
+def extract_peak_L1_memory_usage(trace: list[Node]) -> int:
+    """Circular buffers of a core, and tensors of all cores together, as ttnn adds them up."""
+    sums = (a + b for a, b in _sizes(trace, lambda params: int(params["size"]), True))
+    return max(sums, default=0)
+
 
 _TITLES = {
     "capture_start": "Capture Start",
@@ -127,6 +185,8 @@ _TITLES = {
     "buffer": "Add Device Buffer",
     "buffer_allocate": "Allocate Device Buffer",
     "buffer_deallocate": "Deallocate Device Buffer",
+    "circular_buffer_allocate": "Allocate Circular Buffer",
+    "circular_buffer_deallocate_all": "Deallocate Circular Buffers",
     "function_start": "Function Start: {name}",
     "function_end": "Function End:   {name}",
     "tensor": "Add Tensor: {tensor_id}",

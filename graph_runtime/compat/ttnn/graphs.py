@@ -1,11 +1,13 @@
 """ttnn.graph: what operations were called between the begin and the end of a capture, as a list of nodes.
 
 A node is a dict: ``counter`` (its place in the list), ``node_type`` (capture_start, function_start,
-function_end, buffer, buffer_allocate, buffer_deallocate, tensor, capture_end), ``params``, ``arguments``,
+function_end, buffer, buffer_allocate, buffer_deallocate, circular_buffer_allocate,
+circular_buffer_deallocate_all, tensor, capture_end), ``params``, ``arguments``,
 ``connections`` (the nodes that come after or belong to it), ``input_tensors``, ``stacking_level``, and
 ``duration_ns`` of what ends. Functions of a device have the names of ttnn's device operations where one call
 is one of them (``DEVICE_NAMES``), others their own. A capture without dispatch (RunMode.NO_DISPATCH) runs all
-the same, for the shapes of results; its addresses are 0. Circular buffers are not among the nodes.
+the same, for the shapes of results; its addresses are 0. Circular buffers, and tensors that an operation
+holds for itself, are those of ttnn's programs (l1.py), where these are known.
 """
 
 from __future__ import annotations
@@ -18,10 +20,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ...base.machine.layout import DRAM
+from ...base.machine.layout import DRAM, L1
+from ...costs.factories import Held, Stage
 from . import graph_text, operation
+from .devices import MeshDevice
 from .errors import check
 from .graph_text import arguments_of, memory_text
+from .l1 import Use
 from .reports import buffer_size
 from .tensor import Tensor
 from .values import BufferType
@@ -29,6 +34,7 @@ from .values import BufferType
 __all__ = [
     "RunMode",
     "begin_graph_capture",
+    "captured_uses",
     "end_graph_capture",
     "end_graph_capture_to_file",
     "is_graph_capture_active",
@@ -52,6 +58,8 @@ class Capture:
         self.mode, self.nodes, self.open, self.starts = mode, [], [0], [time.perf_counter_ns()]
         self.finished = -1
         self.buffers: dict[Any, int] = {}
+        self.uses: list[Use] = []
+        self.taken: list[tuple[Tensor, Any, Node]] = []  # operands in L1 of the open function
         self.node("capture_start", level=0)
 
     def node(self, kind: str, level: int | None = None, **params: Any) -> Node:
@@ -145,6 +153,55 @@ class Capture:
             made = self.under(self.node("buffer_deallocate", **params))
             made["connections"].append(number)
 
+    # **************** what a program opens ****************
+
+    def stage(self, stage: Stage, own: list[Held], device: MeshDevice) -> None:
+        """The tensors that an operation holds for itself while a program runs, and its circular buffers."""
+        for held in [held for held in own if held not in stage.held]:
+            own.remove(held)
+            self.under(self.node("buffer_deallocate", **_own(held, device)))
+        for held in stage.held:
+            if held not in own:
+                own.append(held)
+                self.under(self.node("buffer_allocate", **_own(held, device)))
+        grid, address = device.core_grid, device.chip.descriptor.memory(L1).base
+        for buffer in stage.program.buffers:
+            params = {
+                "address": address,
+                "size": buffer.pages * buffer.page_bytes,
+                "core_range_set": f"{{[(x=0,y=0) - (x={grid.x - 1},y={grid.y - 1})]}}",
+                "globally_allocated": int(buffer.borrowed),
+                "device_id": device.number,
+                "name": buffer.name,
+            }
+            self.under(self.node("circular_buffer_allocate", **params))
+            address += buffer.nbytes
+        self.under(self.node("circular_buffer_deallocate_all"))
+
+    def programs(self, use: Use, made: list[Tensor]) -> None:
+        """The programs of a call that was made, with its results where the last one writes them."""
+        own: list[Held] = []
+        for stage in use.stages:
+            if stage.frees:
+                self.drop_taken()
+            if stage.last:
+                self.results(made)
+            self.stage(stage, own, use.device)
+        for held in own:
+            self.under(self.node("buffer_deallocate", **_own(held, use.device)))
+
+    def results(self, made: list[Tensor]) -> None:
+        for tensor in made:
+            if tensor._device is not None and tensor.is_allocated():
+                self.made_by(tensor)
+
+    def drop_taken(self) -> None:
+        """Operands that the function has freed."""
+        for tensor, key, params in self.taken:
+            if not tensor.is_allocated() and key in self.buffers:
+                self.freed(key, self.buffers[key], params)
+        self.taken = []
+
     def finish(self) -> list[Node]:
         made = self.node("capture_end", 0)
         made["duration_ns"] = max(1, time.perf_counter_ns() - self.starts[0])
@@ -160,12 +217,19 @@ class Capture:
         self.begin(*arguments_of(name, args, given, device), tensors)
         for tensor in tensors if name == "deallocate" else ():
             self.deallocated(tensor)
+        self.taken = []
+        for tensor in tensors:
+            if tensor._device is not None and tensor.is_allocated() and tensor._handle.layout.memory == L1:
+                key = tensor._handle.layout.memory, tensor.buffer_address()
+                self.taken.append((tensor, key, buffer_size(tensor) | self.where(tensor)))
 
-    def ended(self, made: Any) -> None:
+    def ended(self, made: Any, use: Use | None = None) -> None:
         found = list(_tensors(made))
-        for tensor in found:
-            if tensor._device is not None and tensor.is_allocated():
-                self.made_by(tensor)
+        if use is not None:
+            self.uses.append(use)
+            self.programs(use, found)
+        self.drop_taken()
+        self.results(found)
         self.end(found)
 
     def deallocated(self, tensor: Tensor) -> None:
@@ -176,6 +240,21 @@ class Capture:
 
 
 _captures: list[Capture] = []
+_last: list[list[Use]] = [[]]
+
+
+def _own(held: Held, device: MeshDevice) -> Node:
+    """A tensor of an operation's own, of which only the bytes of a core are known."""
+    return {
+        "size": held.nbytes,
+        "type": "L1",
+        "layout": "HEIGHT_SHARDED",
+        "page_size": held.nbytes,
+        "num_cores": 1,
+        "device_id": device.number,
+        "address": 0,
+        "name": held.name,
+    }
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -199,7 +278,14 @@ def end_graph_capture() -> list[Node]:
     check(_captures, "ttnn.graph.end_graph_capture", "no graph is being captured")
     found = _captures.pop()
     operation.WATCHERS.remove(found)
+    _last[0] = found.uses
     return found.finish()
+
+
+def captured_uses() -> list[Use]:
+    """Of the last capture that ended: what a core's L1 held while each operation ran (l1.Use). It is not
+    among ttnn's functions."""
+    return list(_last[0])
 
 
 def end_graph_capture_to_file(report_path: Any) -> Node:

@@ -14,10 +14,10 @@ from ...base.machine.layout import L1, footprint
 from ...costs.factories import CircularBuffer, Stage, peak
 from .devices import MeshDevice
 from .errors import fatal
-from .programs import Call, call_of, programs_of
+from .programs import Call, call_of, flat, programs_of
 from .tensor import Tensor
 
-__all__ = ["Use", "observed", "tensors_in_l1", "use_of"]
+__all__ = ["Use", "tensors_in_l1", "use_of_l1"]
 
 _MOST_NAMED = 5
 
@@ -35,6 +35,7 @@ class Use:
     stages: tuple[Stage, ...]
     worst: Stage | None
     known: bool
+    device: MeshDevice
 
     @property
     def peak(self) -> int:
@@ -59,7 +60,7 @@ def tensors_in_l1(device: MeshDevice) -> list[tuple[Tensor, int]]:
     return found
 
 
-def use_of(call: Call) -> Use:
+def _use(call: Call) -> Use:
     """What a core holds while a call runs that has returned, and holds what it held."""
     stages = programs_of(call)
     held = {id(tensor._handle): size for tensor, size in tensors_in_l1(call.device)}
@@ -75,21 +76,36 @@ def use_of(call: Call) -> Use:
     circular = 0 if worst is None else worst.program.nbytes
     temporaries = 0 if worst is None else worst.nbytes - circular
     rest = total - circular - temporaries
-    return Use(call.name, rest, temporaries, circular, tuple(stages or ()), worst, stages is not None)
+    return Use(
+        call.name, rest, temporaries, circular, tuple(stages or ()), worst, stages is not None, call.device
+    )
 
 
 def _among(x: Tensor, inputs: list[Tensor]) -> bool:
     return any(x._handle is y._handle or x is y for y in inputs)
 
 
-def observed(operation: Any, args: Any, kwargs: Any, made: Any, device: MeshDevice) -> Use:
-    """What a call took that was made. Raises RuntimeError where the card has no room for it."""
-    use = use_of(call_of(operation, args, kwargs, made, device))
+_NO_PROGRAM = {"from_torch", "to_torch", "as_tensor", "from_device", "to_device", "deallocate"}
+
+
+def use_of_l1(operation: Any, args: Any, kwargs: Any, made: Any, always: bool) -> Use | None:
+    """What a core's L1 holds while the program of a call runs that was made; None where no device has it, and
+    unless ``always`` where its operands lie in DRAM and it has no program configuration: such a program
+    chooses blocks that fit. Raises RuntimeError where the card has no room for it."""
+    if operation.name in _NO_PROGRAM:
+        return None
+    tensors = flat((args, list(kwargs.values()), made))
+    device = next((x._device for x in tensors if x._device is not None), None)
+    if device is None:
+        return None
+    in_l1 = any(x._handle.layout.memory == L1 for x in tensors)
+    if not always and not in_l1 and kwargs.get("program_config") is None:
+        return None
+    use = _use(call_of(operation, args, kwargs, made, device))
     memory = device.chip.descriptor.memory(L1)
     if use.circular and use.peak > memory.usable:
-        raise fatal(
-            operation.python_fully_qualified_name, _no_room(use, device, memory.base, memory.bank_bytes)
-        )
+        text = _no_room(use, device, memory.base, memory.bank_bytes)
+        raise fatal(operation.python_fully_qualified_name, text)
     return use
 
 

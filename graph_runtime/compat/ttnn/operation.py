@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from .errors import Unsupported, guarded
+from .l1 import use_of_l1
 from .names import OPERATIONS
 from .settings import SETTINGS
 from .tensor import Tensor
@@ -70,14 +71,15 @@ class Operation:
         if watcher is not None:
             watcher.started(self.name, args, kwargs)
         _depth[0] += 1
-        made = None
+        made = use = None
         try:
             with guarded(name):
                 made = self.function(*args, **kwargs)
+                use = use_of_l1(self, args, kwargs, made, watcher is not None) if _depth[0] == 1 else None
         finally:
             _depth[0] -= 1
             if watcher is not None:
-                watcher.ended(made)
+                watcher.ended(made, use)
         if not _depth[0]:
             _count(self.name, args, kwargs)
         if hooked:

@@ -52,7 +52,7 @@ from .tensor import Tensor
 from .values import BufferType, DataType, Layout, ShardOrientation, TensorMemoryLayout
 from .windows import Conv2dConfig, pair, sides
 
-__all__ = ["Call", "call_of", "operand", "programs_of"]
+__all__ = ["Call", "call_of", "flat", "operand", "programs_of"]
 
 _SCHEMES = {
     TensorMemoryLayout.HEIGHT_SHARDED: "height",
@@ -67,7 +67,7 @@ class Call:
 
     def __init__(self, name: str, values: Mapping[str, Any], results: list[Tensor], device: MeshDevice):
         self.name, self.values, self.results, self.device = name, values, results, device
-        self.inputs = [x for x in _flat(values.values()) if x._device is device]
+        self.inputs = [x for x in flat(values.values()) if x._device is device]
 
     def get(self, name: str, default: Any = None) -> Any:
         found = self.values.get(name)
@@ -106,13 +106,14 @@ class Call:
         return default if config is None else bool(config.fp32_dest_acc_en)
 
 
-def _flat(values: Any) -> list[Tensor]:
+def flat(values: Any) -> list[Tensor]:
+    """The tensors in nested lists."""
     found: list[Tensor] = []
     for value in values:
         if isinstance(value, Tensor):
             found.append(value)
         elif isinstance(value, (list, tuple)):
-            found += _flat(value)
+            found += flat(value)
     return found
 
 
@@ -125,7 +126,7 @@ def call_of(operation: Any, args: Any, kwargs: Any, made: Any, device: MeshDevic
     for name, value in signature.bind(*args, **kwargs).arguments.items():
         kind = signature.parameters[name].kind
         values.update(value if kind is inspect.Parameter.VAR_KEYWORD else {name: value})
-    results = [x for x in _flat([made]) if x._device is device]
+    results = [x for x in flat([made]) if x._device is device]
     return Call(operation.name, values, results, device)
 
 
@@ -159,9 +160,9 @@ def programs_of(call: Call) -> list[Stage] | None:
 
 
 def _strange(x: Tensor) -> bool:
-    """Forms that no factory here is for: no elements, ND shards, cores that are no rectangle of blocks."""
+    """Forms that no factory here is for: no elements, ND shards, blocks on no rectangle, other tiles."""
     config: MemoryConfig = x.memory_config()
-    if config.nd_shard_spec is not None or not math.prod(x.shape):
+    if config.nd_shard_spec is not None or not math.prod(x.shape) or tuple(x.tile.tile_shape) != (32, 32):
         return True
     spec = config.shard_spec
     return spec is not None and (

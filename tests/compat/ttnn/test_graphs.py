@@ -109,6 +109,8 @@ def test_a_function_that_fails_ends(device):
     assert kinds.count("function_start") == kinds.count("function_end")
 
 
-def test_what_needs_circular_buffers_is_declined(captured):
-    with pytest.raises(ttnn.Unsupported, match="circular buffers"):
-        ttnn.graph.extract_peak_L1_memory_usage(captured[2])
+def test_circular_buffers_are_among_the_nodes(captured):
+    usage = ttnn.graph.extract_resource_usage_per_core(captured[2], 64)
+    assert usage.peak_cb == 3 * 2 * 2048  # two tiles of each tensor of the sum
+    assert usage.peak_l1 == 2048  # a tile of y on a core
+    assert ttnn.graph.extract_peak_L1_memory_usage(captured[2]) == 6 * 2048 + 3 * 2 * 2048
