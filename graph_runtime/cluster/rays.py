@@ -43,12 +43,14 @@ LOCAL = "local"
 _START_SECONDS = 150.0  # in which the processes of a node start
 _LOOK_SECONDS = 0.2
 _STORE = 512 << 20  # bytes of Ray's object store: tensors that are on their way
+_WAIT = "RAY_raylet_start_wait_time_s"
 # what a Ray of this machine alone reads when it is imported and started
 _OWN = {
     # where it is off, Ray says that this machine's address is 127.0.0.1, and listens on that alone
     "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
     # seconds between two reports of replicas by which --replicas auto decides; Ray's own are ten
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
+    _WAIT: "100",  # Ray's own is 30, which a busy machine does not keep
     "RAY_worker_niceness": "0",  # Ray's own is 15: replicas would starve beside other work
     # what nobody reads here takes a twentieth of a core: counters of Ray, events of its tasks, statistics of
     # its loops; the controller looks at replicas three times a second instead of ten
@@ -205,6 +207,7 @@ def start_nodes(count: int, cores: int | None = None) -> Callable[[], None]:
         join(LOCAL, cores)
         return leave
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ.setdefault(_WAIT, _OWN[_WAIT])
     _make_token()
     ray = import_ray()
     made = import_ray("ray.cluster_utils").Cluster()

@@ -5,9 +5,13 @@ from __future__ import annotations
 import gc
 import os
 import queue
+import shutil
 import socket
+import ssl
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,10 +20,13 @@ import pytest
 from graph_runtime.base.errors import RunCancelledError, WaitTimeoutError
 from graph_runtime.cluster import shared_memory
 from graph_runtime.cluster.graphs import endpoint as endpoints
-from graph_runtime.cluster.graphs.endpoint import Endpoint, LinkLost
+from graph_runtime.cluster.graphs.endpoint import Endpoint, LinkLost, Tls
 from graph_runtime.cluster.graphs.mailbox import Key, Mailbox
 from graph_runtime.cluster.messages import Message
 from graph_runtime.cluster.shared_memory import SharedMemory
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from certificates import make_certificates
 
 KEY = bytes(range(32))
 # **************** the mailbox ****************
@@ -49,11 +56,11 @@ def test_a_wait_ends_at_its_deadline_or_when_the_run_is_called_off() -> None:
 class Pair:
     """Two ends; what ``b`` gets is in ``came``. ``far``: they think that they are on two machines."""
 
-    def __init__(self, far: bool, key: bytes = KEY):
+    def __init__(self, far: bool, key: bytes = KEY, tls: Tls | None = None, other_tls: Tls | None = None):
         self.came: queue.Queue[Message] = queue.Queue()
         host = "127.0.0.1" if far else None
-        self.a = Endpoint("a", key, lambda message: None, host)
-        self.b = Endpoint("b", KEY, self.came.put, host)
+        self.a = Endpoint("a", key, lambda message: None, host, other_tls)
+        self.b = Endpoint("b", KEY, self.came.put, host, tls)
         self.to = dict(self.b.address) | ({"machine": "another"} if far else {})
 
     def send(self, tensors: dict[str, np.ndarray], seconds: float = 5.0) -> Message:
@@ -148,6 +155,62 @@ def test_who_has_another_key_is_sent_away(far: bool) -> None:
     pair = Pair(far, key=os.urandom(32))
     with pytest.raises(LinkLost, match="link to b"):
         pair.send({})
+    assert pair.came.empty()
+    pair.a.close()
+    pair.b.close()
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory: pytest.TempPathFactory) -> tuple[Tls, Tls]:
+    """Certificates of two clusters, each with an authority of its own."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    first, second = (make_certificates(tmp_path_factory.mktemp("tls")) for _ in range(2))
+    return first, second
+
+
+def test_machines_talk_by_tls(clusters: tuple[Tls, Tls]) -> None:
+    own, _ = clusters
+    pair = Pair(far=True, tls=own, other_tls=own)
+    for size in (0, 3, 1 << 18):
+        x = np.arange(size, dtype=np.float64)
+        np.testing.assert_array_equal(pair.send({"x": x, "y": x[::2]}).tensors["x"], x)
+    assert isinstance(link_of(pair)._socket, ssl.SSLSocket)
+    with socket.create_connection(("127.0.0.1", pair.b.address["port"]), 5) as stranger:
+        stranger.sendall(b"GRM\2" + bytes(60))  # plain text
+    assert pair.send({"n": np.ones(2)}).tensors["n"].sum() == 2
+    pair.a.close()
+    pair.b.close()
+
+
+@pytest.mark.parametrize(
+    ("listens", "connects", "key"),  # (whose certificate, which authority is believed)
+    [
+        ((0, 0), None, KEY),
+        (None, (0, 0), KEY),
+        ((0, 0), (1, 1), KEY),
+        ((0, 0), (1, 0), KEY),
+        ((1, 0), (0, 0), KEY),
+        ((0, 0), (0, 0), bytes(32)),
+    ],
+    ids=[
+        "plain text",
+        "to plain text",
+        "another cluster",
+        "its certificate is foreign",
+        "the other is",
+        "key",
+    ],
+)
+def test_tls_lets_nobody_else_in(
+    clusters: tuple[Tls, Tls], listens: tuple[int, int] | None, connects: tuple[int, int] | None, key: bytes
+) -> None:
+    def files(which: tuple[int, int] | None) -> Tls | None:
+        return None if which is None else (*clusters[which[0]][:2], clusters[which[1]][2])
+
+    pair = Pair(far=True, key=key, tls=files(listens), other_tls=files(connects))
+    with pytest.raises((LinkLost, WaitTimeoutError), match=r"link to b|b took no message"):
+        pair.send({}, 1.0)  # plain text waits for an answer that TLS has none for
     assert pair.came.empty()
     pair.a.close()
     pair.b.close()

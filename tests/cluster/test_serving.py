@@ -29,6 +29,9 @@ import pytest
 
 import graph_runtime as gr
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from certificates import make_certificates
+
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(170),
@@ -335,26 +338,17 @@ def secrets(tmp_path) -> dict[str, str]:
     if shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
 
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=tmp_path, check=True, capture_output=True)
-
     own = subprocess.run(["hostname", "-I"], capture_output=True, text=True, check=True).stdout.split()[:1]
-    addresses = ",".join(f"IP:{address}" for address in ["127.0.0.1", *own])
-    (tmp_path / "names").write_text(f"subjectAltName=DNS:localhost,{addresses}")
-    new = ("req", "-newkey", "rsa:2048", "-nodes")
-    openssl(*new, "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=ca")
-    openssl(*new, "-keyout", "key.pem", "-out", "asked.pem", "-subj", "/CN=localhost")
-    signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
-    openssl("x509", "-req", "-in", "asked.pem", "-out", "cert.pem", *signed)
+    certificate, key, authority = make_certificates(tmp_path, *own)
     (tmp_path / "token").write_text("0123456789abcdef" * 4)
     (tmp_path / "token").chmod(0o600)
     return {
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(tmp_path / "token"),
         "RAY_USE_TLS": "1",
-        "RAY_TLS_SERVER_CERT": str(tmp_path / "cert.pem"),
-        "RAY_TLS_SERVER_KEY": str(tmp_path / "key.pem"),
-        "RAY_TLS_CA_CERT": str(tmp_path / "ca.pem"),
+        "RAY_TLS_SERVER_CERT": certificate,
+        "RAY_TLS_SERVER_KEY": key,
+        "RAY_TLS_CA_CERT": authority,
     }
 
 

@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from certificates import make_certificates
+
 __all__ = ["TwoNodes", "why_not"]
 
 _DISK = "64m"
@@ -53,7 +55,7 @@ class TwoNodes:
         self.address = f"{self.hosts[0]}:6379"
         self.processes: list[subprocess.Popen[bytes]] = []
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
-        self.environ["RAY_worker_niceness"] = "0"
+        self.environ |= {"RAY_worker_niceness": "0", "RAY_raylet_start_wait_time_s": "100"}
         self._ray_folder = Path(tempfile.mkdtemp(prefix="gr", dir="/tmp"))  # paths of sockets are short
         self.environ["GR_CACHE_DIR"] = str(self._ray_folder / "cache")  # on each machine's own disk
 
@@ -95,6 +97,13 @@ class TwoNodes:
     def end_second(self) -> None:
         """It leaves as ``ray stop`` has it: SIGTERM to its processes."""
         os.killpg(self.processes[1].pid, signal.SIGTERM)
+        self.processes.pop(1).wait(30)
+
+    def kill_second(self) -> None:
+        """It is lost: all its processes end at once."""
+        for pid in self.second():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.processes.pop(1).wait(30)
 
     def pause_second(self, paused: bool) -> None:
@@ -145,28 +154,16 @@ class TwoNodes:
     def _make_secrets(self) -> None:
         """A token and certificates of an authority of the cluster's own, as docs/cluster.md has them."""
         into = self.folder / "secrets"
-        into.mkdir(parents=True)
-
-        def openssl(*words: str) -> None:
-            subprocess.run(["openssl", *words], cwd=into, check=True, capture_output=True)
-
-        (into / "names").write_text(
-            "subjectAltName=DNS:localhost," + ",".join(f"IP:{host}" for host in ("127.0.0.1", *self.hosts))
-        )
-        new = ("req", "-newkey", "rsa:2048", "-nodes")
-        openssl(*new, "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=ca")
-        openssl(*new, "-keyout", "key.pem", "-out", "asked.pem", "-subj", "/CN=localhost")
-        signed = ("-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2", "-extfile", "names")
-        openssl("x509", "-req", "-in", "asked.pem", "-out", "cert.pem", *signed)
+        certificate, key, authority = make_certificates(into, *self.hosts)
         (into / "token").write_text(secrets.token_hex(32))
         (into / "token").chmod(0o600)
         self.environ |= {
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN_PATH": str(into / "token"),
             "RAY_USE_TLS": "1",
-            "RAY_TLS_SERVER_CERT": str(into / "cert.pem"),
-            "RAY_TLS_SERVER_KEY": str(into / "key.pem"),
-            "RAY_TLS_CA_CERT": str(into / "ca.pem"),
+            "RAY_TLS_SERVER_CERT": certificate,
+            "RAY_TLS_SERVER_KEY": key,
+            "RAY_TLS_CA_CERT": authority,
         }
 
     def _ray(self, machine: int, *words: str) -> None:
@@ -175,7 +172,7 @@ class TwoNodes:
         command += ["--object-store-memory=100000000"]
         log = self.folder / f"ray{machine}.log"
         self.processes.append(self._start(machine, command, log=log))
-        end = time.monotonic() + 90
+        end = time.monotonic() + 150
         while "Ray runtime started" not in log.read_text():
             if self.processes[-1].poll() is not None or time.monotonic() > end:
                 raise RuntimeError(f"Ray did not start: {log.read_text()}")
