@@ -16,10 +16,10 @@ import importlib.util
 import ipaddress
 import os
 import secrets
+import signal
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,7 @@ __all__ = [
 ]
 
 LOCAL = "local"
-_START_SECONDS = 150.0  # in which the processes of a node start
-_LOOK_SECONDS = 0.2
+_TRIES = 3  # to start a Ray of this machine's own
 _STORE = 512 << 20  # bytes of Ray's object store: tensors that are on their way
 _WAIT = "RAY_raylet_start_wait_time_s"
 # what a Ray of this machine alone reads when it is imported and started
@@ -154,45 +153,44 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
         "include_dashboard": False,
     }
     try:
-        with _patient():
-            ray.init(
-                address=address,
-                namespace="graph_runtime",
-                log_to_driver=False,
-                logging_level="ERROR",
-                **(own if address == LOCAL else {}),
-            )
+        _init(
+            ray,
+            address=address,
+            namespace="graph_runtime",
+            log_to_driver=False,
+            logging_level="ERROR",
+            **(own if address == LOCAL else {}),
+        )
     except Exception as error:
         text = f"Ray at {address}: {type(error).__name__}: {error}"
         raise ClusterError(text, got=address) from error
     return ray
 
 
-@contextlib.contextmanager
-def _patient() -> Iterator[None]:
-    """Ray gives its processes 30 s to start, with no setting for it: where other work has all cores they take
-    longer."""
-    services = import_ray("ray._private.services")
-    look = getattr(services, "get_node", None)
-    if look is None:  # another version of Ray has it elsewhere
-        yield
-        return
-    end = time.monotonic() + _START_SECONDS
+def _init(ray: Any, **words: Any) -> None:
+    """ray.init, again where a process of Ray's took too long to start: its raylet ends where its agents need
+    more than 15 s, which they do where other work has all cores, and there is no setting for it."""
+    for left in reversed(range(_TRIES)):
+        before = _children()
+        try:
+            ray.init(**words)
+        except Exception as error:
+            if not left or "timed out during startup" not in str(error):
+                raise
+            for pid in _children() - before:  # what that try has started
+                with contextlib.suppress(OSError):
+                    os.kill(pid, signal.SIGKILL)
+        else:
+            return
 
-    def look_again(*args: Any, **words: Any) -> Any:
-        while True:
-            try:
-                return look(*args, **words)
-            except RuntimeError:  # the node has not said yet that it is there
-                if time.monotonic() > end:
-                    raise
-            time.sleep(_LOOK_SECONDS)
 
-    services.get_node = look_again
-    try:
-        yield
-    finally:
-        services.get_node = look
+def _children() -> set[int]:
+    """The processes that this one has started; none where the system does not say."""
+    texts = []
+    for file in Path("/proc/self/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            texts.append(file.read_text())
+    return set(map(int, " ".join(texts).split()))
 
 
 def own_address() -> str:
@@ -213,9 +211,8 @@ def start_nodes(count: int, cores: int | None = None) -> Callable[[], None]:
     made = import_ray("ray.cluster_utils").Cluster()
     words = {"num_cpus": cores or max(1, (os.cpu_count() or 1) // count), "object_store_memory": _STORE}
     try:
-        with _patient():
-            for _ in range(count):
-                made.add_node(include_dashboard=False, **words)
+        for _ in range(count):
+            made.add_node(include_dashboard=False, **words)
         ray.init(made.address, namespace="graph_runtime", log_to_driver=False, logging_level="ERROR")
     except Exception as error:
         made.shutdown()

@@ -9,11 +9,10 @@ file with an input x of one image, by N replicas under 16 clients, and by N proc
 core each and run alone, in batches of 8 and one by one, in turns. The clients are http_load.c, on the same
 cores: what they take is in the line, and what Ray's processes take. cpu_ratio: processor seconds of an
 image in the pinned processes by those of all processes that serve it, the clients left out. idle_cores: what
-those processes take while nobody asks, which an image has less of the more of them are served; so
-full_load_ratio is what cpu_ratio would be if the machine had nothing else to do: an image takes what it
-takes beyond the idle seconds, on the cores that those leave. memory: of 1, 2 and 4 replicas, MiB that the
-system says are theirs (Rss), their shares (Pss), and the part of the 64 MiB of parameters in each. faults:
-cluster_faults.py.
+these take while nobody asks, which counts for more where other work leaves less images a second. The first
+pixel: a model that does nothing with an image, so all is overhead. memory: of 1, 2 and 4 replicas, MiB that
+the system says are theirs (Rss), their shares (Pss), and the part of the 64 MiB of parameters in each.
+faults: cluster_faults.py.
 """
 
 from __future__ import annotations
@@ -179,14 +178,23 @@ def build_model(model: Path | None, path: Path, sizes: tuple[int, ...]) -> Path:
     return gr.build_bundle(programs, "cpu:0", path, fuse=True)
 
 
+def build_pixel(path: Path) -> Path:
+    builder = gr.GraphBuilder()
+    x = builder.input("x", (1, *IMAGE))
+    builder.output(builder.op("slice", x, axes=[1, 2, 3], starts=[0, 0, 0], ends=[1, 1, 1]))
+    return gr.build_bundle({"b1": builder}, "cpu:0", path)
+
+
 def throughput(folder: Path, load: Load, model: Path | None, replicas: int, seconds: float) -> None:
+    kinds = [("the first pixel", build_pixel(folder / "pixel.bundle"), 1)]
     for name, sizes in (("batches of 8", (1, 8)), ("one by one", (1,))):
-        bundle = build_model(model, folder / f"{len(sizes)}.bundle", sizes)
+        kinds.append((name, build_model(model, folder / f"{len(sizes)}.bundle", sizes), sizes[-1]))
+    for name, bundle, rows in kinds:
         request = load.request((1, *IMAGE))
         with serve(bundle, folder, replicas) as server:
             load.run(server.port, CLIENTS, 2.0, request)
             for _ in range(3):
-                _throughput(name, server, load, request, bundle, sizes[-1], replicas, seconds)
+                _throughput(name, server, load, request, bundle, rows, replicas, seconds)
 
 
 def _throughput(
@@ -200,18 +208,17 @@ def _throughput(
     seconds: float,
 ) -> None:
     """One turn: the pinned processes, and the server."""
+    time.sleep(2)  # in which the last requests end
     idle = _taken(server, lambda: time.sleep(IDLE))[1]
     rate, each = run_alone(bundle, replicas, rows, seconds)
     found, took = _taken(server, lambda: load.run(server.port, CLIENTS, seconds, request))
     answers, clients = found["answers"], found.pop("cpu_seconds")
     served = answers / found["seconds"]
-    cores, idle_cores = len(os.sched_getaffinity(0)), sum(idle.values()) / IDLE
-    beyond = sum(took.values()) - idle_cores * found["seconds"]
+    cores = len(os.sched_getaffinity(0))
     line = {"bench": "throughput", "what": name, "replicas": replicas, "rows_per_s": served}
     line |= {"pinned_rows_per_s": rate, "ratio": served / rate}
     line["ratio_beside_clients"] = line["ratio"] / (1 - clients / found["seconds"] / cores)
     line["cpu_ratio"] = each * answers / sum(took.values())
-    line["full_load_ratio"] = (1 - idle_cores / cores) * each * answers / beyond
     line |= {"pinned_ms_of_a_core": 1e3 * each, "clients_ms": 1e3 * clients / answers}
     line |= {f"{kind}_ms": 1e3 * used / answers for kind, used in took.items()}
     line["idle_cores"] = {kind: round(used / IDLE, 4) for kind, used in idle.items()}
