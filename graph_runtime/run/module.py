@@ -188,7 +188,9 @@ class GraphModule:
         if key is not None:
             self.session.set_input(self._find_input(key), value)
         found = [(self._find_input(name), value) for name, value in params.items()]
-        for index, value in sorted(found, key=lambda pair: -_size(pair[1])):
+        if len(found) > 1:
+            found.sort(key=_larger_first)
+        for index, value in found:
             self.session.set_input(index, value)
 
     def get_input(self, index: str | int, out: Any = None) -> Tensor | Any:
@@ -324,7 +326,13 @@ def _info(
     return {n: t.shape for n, t in types.items()}, {n: t.dtype for n, t in types.items()}
 
 
+def _larger_first(found: tuple[int, Any]) -> int:
+    return -_size(found[1])
+
+
 def _size(value: Any) -> int:
+    if value.__class__ is np.ndarray:
+        return value.size
     return math.prod(value.shape) if hasattr(value, "shape") else int(np.size(value))
 
 

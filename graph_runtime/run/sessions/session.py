@@ -25,6 +25,7 @@ from ..tensors.tensor import Tensor
 from .arena import Arena
 from .bind import Bound, Lease
 from .constants import own
+from .plain import Live
 from .room import make_native, reserve_with_room
 from .running import Held, busy_error, failure, run_on, span_of
 from .staging import most_in_flight
@@ -95,7 +96,7 @@ class Session:
         self.refuses_unset = unset_inputs == REFUSE
         self._native = make_native(self.bound)
         self._whole = span_of(0, self.program.main)
-        self._tensors: dict[int, Tensor] = {}
+        self._tensors = Live()
         self._copies_in: tuple[tuple[int, int], ...] = ()
         self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
         self._constants: set[int] = set()  # entries in memory that may not be written
@@ -125,11 +126,9 @@ class Session:
     # **************** runs in this thread ****************
 
     def run(self) -> None:
-        """Run all nodes once, in this thread (or the queues' ones), without the GIL.
-
-        Raises InputError where an input has no value, KernelError where a kernel fails, SessionBusyError
-        where another thread is in this session; after each, and after KeyboardInterrupt, the session can be
-        run again.
+        """Run all nodes once, in this thread (or the queues' ones), without the GIL. Raises InputError where
+        an input has no value, KernelError where a kernel fails, SessionBusyError where another thread is in
+        this session; after each, and after KeyboardInterrupt, the session can be run again.
         """
         if self._around:
             self._run_bound()
@@ -224,7 +223,6 @@ class Session:
         are those that an output is written into.
 
         Waits only where ``max_in_flight`` runs are in flight, for the oldest of them, or memory is short.
-
         Raises InputError, DeviceMemoryError; what goes wrong later, the run's ``wait`` raises.
         """
         return self.submissions().submit({} if inputs is None else inputs, out, donate, self.max_in_flight)
@@ -288,6 +286,8 @@ class Session:
         An input bound by zero copy goes back to the session's memory first: the caller's array is never
         written. Raises InputError where shape or dtype do not fit.
         """
+        if self._submitter is None and index not in self.unset and self._tensors.copy_plain(index, value):
+            return
         if index in self.sharing:
             own(self, index)
         with self._guard():
@@ -295,10 +295,12 @@ class Session:
                 self._rebind()
             if self._submitter is not None:
                 self._submitter.before_write(index)
-            name = self.graph.names[self.graph.inputs[index]]
+            name, copies = self.graph.names[self.graph.inputs[index]], self.program.at_input.get(index)
             self.input(index).copy_from(value, f"input {name!r}")
             self.unset.discard(index)
-            self._run_copies(self.program.at_input.get(index))
+            self._run_copies(copies)
+            if copies is None and self._submitter is None:
+                self._tensors.was_set(index, self._input_eids[index], self._native, self.name)
 
     # **************** memory of others ****************
 
@@ -320,9 +322,8 @@ class Session:
         self, homes: Mapping[int, tuple[int, object]], readonly: bool = False, copies: bool = True
     ) -> None:
         """Let null nodes' entries live at other addresses for good, with all that shows the same values:
-        {eid: (address, what keeps the memory there alive)}.
-
-        The entries' own goes back to the system. Copies to devices that read them run once, if ``copies``.
+        {eid: (address, what keeps the memory there alive)}. The entries' own goes back to the system. Copies
+        to devices that read them run once, if ``copies``.
         """
         with self._guard():
             self._settle()
@@ -346,10 +347,9 @@ class Session:
     # **************** zero copy ****************
 
     def bind_input(self, index: int, value: Any) -> None:
-        """Let graph input ``index`` live in the caller's array, which is kept alive.
-
-        Raises InputError for an entry that is not on the host and for an array that does not fit.
-        Where other devices read that input, the copy to them runs on each run.
+        """Let graph input ``index`` live in the caller's array, which is kept alive. Where other devices read
+        that input, the copy to them runs on each run. Raises InputError for an entry that is not on the host
+        and for an array that does not fit.
         """
         if index in self.sharing:
             own(self, index)
