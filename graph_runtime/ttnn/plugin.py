@@ -75,7 +75,9 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
     """What is declined by name is skipped, with the name: it is neither passed nor wrong."""
     report = yield
     error = None if call.excinfo is None else call.excinfo.value
-    if isinstance(error, Unsupported):
+    while error is not None and not isinstance(error, Unsupported):
+        error = error.__cause__ or error.__context__  # what a test raised about it
+    if error is not None:
         path, line, _ = item.location
         report.outcome = "skipped"
         report.longrepr = (str(path), line or 0, f"Skipped: unsupported: {error}")

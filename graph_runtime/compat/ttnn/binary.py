@@ -140,7 +140,9 @@ def _function(name: str, body: Body, served: str, doc: str, in_place: bool) -> O
         return _activated(made, activations, goal, into)
 
     function.__doc__ = f"{doc}. The result has the first tensor's dtype."
-    return Operation(f"{name}_" if in_place else name, function, served)
+    made = Operation(f"{name}_" if in_place else name, function, served)
+    made.is_binary = True
+    return made
 
 
 def _quotient_type(name: str, pair: Pair, args: Any, given: Any) -> DataType | None:

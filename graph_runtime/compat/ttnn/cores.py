@@ -175,8 +175,10 @@ def corerange_to_cores(
     return found[:max_cores]
 
 
-def grid_to_cores(num_cores: int, x: int, y: int, row_wise: bool = False) -> list[CoreCoord]:
-    """The first cores of an x by y grid, along rows or down columns."""
+def grid_to_cores(num_cores: Any, x: Any, y: Any = None, row_wise: bool = False) -> list[CoreCoord]:
+    """The first cores of an x by y grid, along rows or down columns; of (start, end) those between."""
+    if y is None:
+        return corerange_to_cores(CoreRangeSet([CoreRange(num_cores, x)]), None, row_wise)
     whole = CoreRangeSet([CoreRange((0, 0), (x - 1, y - 1))])
     return corerange_to_cores(whole, num_cores, row_wise)
 

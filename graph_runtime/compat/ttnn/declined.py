@@ -99,6 +99,7 @@ ABSENT = (
     "SocketConfig SocketConnection SocketEndpoint SocketMemoryConfig SubDeviceManagerId "
     "TensorAccessorArgs TensorTopology TileDescriptor UnpackToDestMode WriterConfigDescriptor "
     "aggregate_tensor apply_device_delay cb_descriptor_from_sharded_tensor "
+    "copy_host_to_device_tensor_partial "
     "compute_program_descriptor_hash create_layernorm_program_config create_matmul_attributes "
     "create_socket_pair distribute_tensor dump_device_memory_state dump_operations "
     "get_all_programs_perf_data get_cb_address get_fabric_config get_latest_programs_perf_data "

@@ -66,7 +66,7 @@ def group_norm(
         if operand is not None:
             made = w(what, made, _per_channel(op, w, x, operand, channels, core_grid))
     place = memory_config or DRAM_MEMORY_CONFIG
-    kind, layout = dtype or DataType.BFLOAT16, output_layout or Layout.TILE
+    kind, layout = dtype or DataType.BFLOAT16, output_layout or x.layout
     return target(op, x, place, None, kind, layout).wrap(made)
 
 

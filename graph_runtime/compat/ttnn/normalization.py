@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
-from .cores import CoreRangeSet
+from .cores import CoreRange, CoreRangeSet
 from .devices import MeshDevice
-from .errors import Unsupported, check
+from .errors import check
 from .memory import MemoryConfig, ShardSpec, up
 from .names import OPERATIONS
 from .operation import Operation, operation
@@ -297,21 +298,35 @@ def _statistics_of_rows(name: str, subtracts: bool) -> None:
         **_: Any,
     ) -> Tensor:
         x = tiled_input(full, input_tensor, "Only tilized inputs supported.")
-        if x.is_sharded():
-            raise Unsupported(f"{full} of a sharded tensor is not supported", op=full)
         w, handle, last = Wide(x._handle.device), x._handle, len(x.shape) - 1
         if residual_input_tensor is not None:
             handle = w("add", handle, device_tensor(full, residual_input_tensor)._handle)
+            if x.is_sharded():
+                x = target(full, x, None, x).wrap(handle)
         sums = [w("sum_squares", handle, axes=(last,), keepdims=True)]
         if subtracts:
             sums.append(w("sum", handle, axes=(last,), keepdims=True))
+        if x.is_sharded():
+            sums = [w("divide", one, float(x.shape[-1])) for one in reversed(sums)]
         wide = [kernels.run("pad", [one], {"pads": (0,) * (2 * last + 1) + (TILE_SIZE - 1,)}) for one in sums]
         made = w("concatenate", *wide, axis=last) if subtracts else wide[0]
+        if x.is_sharded() and memory_config is None:
+            memory_config = _on_one_core(x, made.shape)
         return target(full, x, memory_config, None, dtype).wrap(made)
 
     what = "squares, and of elements, in the first column of a tile each" if subtracts else "squares"
-    function.__doc__ = f"Of each row the sum of {what}."
+    function.__doc__ = f"""Of each row the sum of {what}.
+    Of shards the means, that of elements first; a residual is added to the input itself."""
     Operation(f"{name}_pre_all_gather", function, "sum_squares, sum, pad, concatenate")
+
+
+def _on_one_core(x: Tensor, shape: Sequence[int]) -> MemoryConfig:
+    """Where statistics of shards are: on the first core."""
+    spec = x.memory_config().shard_spec
+    assert spec is not None
+    first = spec.grid.bounding_box().start
+    cut = ShardSpec(CoreRangeSet([CoreRange(first, first)]), [up(shape[-2], TILE_SIZE), shape[-1]])
+    return MemoryConfig(TensorMemoryLayout.WIDTH_SHARDED, BufferType.L1, cut)
 
 
 def _column(w: Wide, x: Handle, at: int) -> Handle:
@@ -343,12 +358,14 @@ def _with_statistics(name: str, subtracts: bool) -> None:
         check(
             given.shape[-1] % each == 0, full, f"the statistics {given.shape} are no multiple of {each} wide"
         )
-        count = float(size * (given.shape[-1] // each))
+        parts = given.shape[-1] // each
+        count = float(parts if x.is_sharded() else size * parts)  # shards' are means, elements' first
         sums = w.reshape(w.rows(given._handle), (*given.shape[:-1], given.shape[-1] // each, each))
         means = [
             w("divide", w("sum", _column(w, sums, at), axes=(last,), keepdims=False), count)
             for at in ((0, TILE_SIZE) if subtracts else (0,))
         ]
+        means = means[::-1] if x.is_sharded() else means
         handle, spread = x._handle, means[0]
         if subtracts:
             handle = w("subtract", handle, means[1])

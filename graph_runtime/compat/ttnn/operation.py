@@ -12,6 +12,7 @@ from .l1 import use_of_l1
 from .names import OPERATIONS
 from .settings import SETTINGS
 from .tensor import Tensor
+from .values import Layout
 
 __all__ = [
     "WATCHERS",
@@ -34,6 +35,7 @@ class Operation:
 
     is_cpp_operation = True
     is_experimental = False
+    is_binary = False  # two operands, element by element: one program for many shapes
 
     def __init__(
         self, name: str, function: Callable[..., Any], served: str = "", limits: str = "", reason: str = ""
@@ -120,7 +122,11 @@ def _count(name: str, args: Any, kwargs: Any) -> None:
     given = [*args, *kwargs.values()]
     device = next((x._device for x in _tensors(given) if x._device is not None), None)
     if device is not None and device.caches_programs:
-        device.programs.add((name, *map(_key, args), *((k, _key(v)) for k, v in sorted(kwargs.items()))))
+        known = {k: _key(v) for k, v in sorted(kwargs.items())}
+        if OPERATIONS[name].is_binary and len(args) > 1:
+            device.programs.add((name, _pair(*args[:2]), *map(_key, args[2:]), *known.items()))
+        else:
+            device.programs.add((name, *map(_key, args), *known.items()))
 
 
 def _tensors(values: Any) -> Iterator[Tensor]:
@@ -129,6 +135,20 @@ def _tensors(values: Any) -> Iterator[Tensor]:
             yield value
         elif isinstance(value, (list, tuple)):
             yield from _tensors(value)
+
+
+def _pair(a: Any, b: Any) -> Any:
+    """What the program of two operands depends on: how they broadcast within tiles, neither their other sizes
+    nor the value of a number. Rows and shards have programs of their shapes."""
+    operands = [x for x in (a, b) if isinstance(x, Tensor)]
+    if any(x.layout is Layout.ROW_MAJOR or x.is_sharded() for x in operands):
+        return tuple(_key(x) if isinstance(x, Tensor) else None for x in (a, b))
+    ends = [(1, 1, *x.shape)[-2:] for x in operands]
+    stretched = tuple((one[0] == 1 < ends[0][0], one[1] == 1 < ends[0][1]) for one in ends[1:])
+    if len(ends) > 1:
+        stretched += ((ends[0][0] == 1 < ends[1][0], ends[0][1] == 1 < ends[1][1]),)
+    kinds = ((x.dtype, x._config) if isinstance(x, Tensor) else None for x in (a, b))
+    return (*kinds, stretched)
 
 
 def _key(value: Any) -> Any:

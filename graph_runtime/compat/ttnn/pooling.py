@@ -66,6 +66,7 @@ class Pool:
 
 
 _TAKEN = {"reallocate_halo_output", "config_tensors_in_dram", "compute_kernel_config", "in_place_halo"}
+_TAKEN |= {"config_tensor_in_dram"}  # max_pool2d's spelling
 
 
 def _window(op: str, kernel: Any, stride: Any, padding: Any, ceil_mode: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""quantize, requantize, dequantize against numpy; products of the minimal kernel; checks that ttnn makes."""
+"""quantize and its kin against numpy; products of the minimal kernel; what ttnn refuses; programs."""
 
 from __future__ import annotations
 
@@ -92,3 +92,31 @@ def test_what_ttnn_refuses(device):
         ttnn.interleaved_to_sharded(x, pure)
     with pytest.raises(ttnn.Unsupported, match=r"ttnn\.rotate is not supported"):
         ttnn.get_golden_function(ttnn.rotate)
+
+
+def test_statistics_of_shards_are_means(device):
+    x = torch.randn(1, 1, 32, 128).bfloat16()
+    cores = ttnn.CoreRangeSet([ttnn.CoreRange((0, 0), (1, 0))])
+    cut = ttnn.ShardSpec(cores, (32, 64))
+    config = ttnn.MemoryConfig(ttnn.TensorMemoryLayout.WIDTH_SHARDED, ttnn.BufferType.L1, cut)
+    placed = ttnn.to_memory_config(_on(device, x), config)
+    stats = ttnn.layer_norm_pre_all_gather(placed)
+    made, v = _back(stats), x.float().numpy()
+    assert np.abs(made[..., 0] - v.mean(-1)).max() < 2e-3
+    assert np.abs(made[..., 32] - (v**2).mean(-1)).max() < 1e-2
+    done = _back(ttnn.layer_norm_post_all_gather(placed, stats))
+    want = (v - v.mean(-1, keepdims=True)) / v.std(-1, keepdims=True)
+    assert np.abs(done - want).max() < 0.05
+
+
+def test_programs_of_two_operands(device):
+    def entries(*calls):
+        device.clear_program_cache()
+        for a, b in calls:
+            ttnn.add(_on(device, torch.ones(a)), b if isinstance(b, float) else _on(device, torch.ones(b)))
+        return device.num_program_cache_entries()
+
+    one = (1, 1, 32, 32)
+    assert entries((one, 0.5), (one, 1.5)) == 1  # a number's value is an argument
+    assert entries((one, one), ((2, 3, 64, 32), (2, 3, 64, 32))) == 1
+    assert entries((one, one), (one, (1, 1, 1, 32)), (one, (1, 1, 32, 1)), (one, 0.5)) == 4
