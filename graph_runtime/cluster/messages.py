@@ -36,6 +36,7 @@ _MOST_HEADER = 16 << 20
 _MOST_BEHIND = 1 << 40  # above what any machine has
 _MOST_TENSORS, _MOST_RANK = 1 << 16, 32
 _SCRATCH = 64 << 10
+_NOTHING = aligned_empty((0,), np.uint8)
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +242,8 @@ def _dtype(name: str) -> np.dtype:
 
 def _take(nbytes: int) -> np.ndarray:
     """uint8 [nbytes]; pages are there when they are written, not when they are promised."""
+    if not nbytes:  # most messages
+        return _NOTHING
     try:
         return aligned_empty((nbytes,), np.uint8)
     except MemoryError:
