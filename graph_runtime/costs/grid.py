@@ -16,7 +16,7 @@ from ..base.machine.layout import L1
 from . import buda
 from .formulas import PRODUCT, pnorm
 from .rates import FITTED, BoardRates
-from .types import Cost
+from .types import Cost, worst
 from .weights_file import load
 
 __all__ = [
@@ -49,7 +49,8 @@ def tile_bytes(name: str) -> int:
 
 
 def gemm(w: Values, x: Values) -> Any:
-    """``x``: mt, kt, nt tiles; rows, columns of cores; f phases; bytes of a tile; sharded (1: input 0 and
+    """``x``: mt, kt, nt tiles; rows, columns of cores; f phases; bytes of a tile of input 0, and where they
+    differ weight_bytes of input 1 and out_bytes of the output; sharded (1: input 0 and
     output lie in the L1 of the cores, else all in DRAM); spread (1: all rows of input 0 go to every core,
     which has its own columns).
 
@@ -63,15 +64,16 @@ def gemm(w: Values, x: Values) -> Any:
 def gemm_parts(w: Values, x: Values) -> tuple[Any, Any, Any, Any]:
     """The cycles that gemm puts together: products, strips on the NoC, DRAM; and the last results."""
     cores = x["rows"] * x["columns"]
+    weight, out = x.get("weight_bytes", x["bytes"]), x.get("out_bytes", x["bytes"])
     m = np.where(x["spread"], x["mt"], np.ceil(x["mt"] / x["rows"]))
     n = np.where(x["spread"], np.ceil(x["nt"] / cores), np.ceil(x["nt"] / x["columns"]))
-    product = pnorm(_SHARP, w["product"] * x["f"] + w["issue"], x["bytes"] / w["unpack"])
+    product = pnorm(_SHARP, w["product"] * x["f"] + w["issue"], np.maximum(x["bytes"], weight) / w["unpack"])
     work = m * n * x["kt"] * product
-    wire = w["gap"] + x["bytes"] / w["multicast"]
-    strips = x["kt"] * np.where(x["spread"], x["mt"] * wire, n * wire + m * w["strip"])
-    weights, others = x["kt"] * x["nt"], x["mt"] * (x["kt"] + x["nt"])
-    stored = np.where(x["sharded"], weights, weights + others) * x["bytes"]
-    return work, strips, stored / w["dram"], m * n * x["bytes"] / w["out"]
+    rows, columns = (w["gap"] + nbytes / w["multicast"] for nbytes in (x["bytes"], weight))
+    strips = x["kt"] * np.where(x["spread"], x["mt"] * rows, n * columns + m * w["strip"])
+    weights, others = x["kt"] * x["nt"] * weight, x["mt"] * (x["kt"] * x["bytes"] + x["nt"] * out)
+    stored = np.where(x["sharded"], weights, weights + others)
+    return work, strips, stored / w["dram"], m * n * out / w["out"]
 
 
 @lru_cache(maxsize=1 << 14)
@@ -87,17 +89,23 @@ def gemm_cycles(
     sharded: bool = False,
     tuned: bool = True,
     rates: BoardRates = FITTED,
+    weight: str | None = None,
+    out: str | None = None,
 ) -> Cost:
     """Device cycles of an m x k by k x n product (elements) on a grid (rows, columns) of cores.
 
+    ``format``: of input 0, and where ``weight`` (of input 1) and ``out`` (of the output) are None, of these.
     ``sharded``: input 0 and output lie sharded in L1, else all tensors in DRAM. ``tuned``: with a program
     configuration; without one the library spreads short matrices over all cores. ``rates``: of the board.
     Raises PlanError for an unknown architecture, format or fidelity.
     """
     buda.known_ops(arch)
     x = gemm_columns(m=m, k=k, n=n, format=format, fidelity=fidelity, grid=grid, sharded=sharded, tuned=tuned)
+    x |= {"weight_bytes": tile_bytes(weight or format), "out_bytes": tile_bytes(out or format)}
     weights = gemm_weights(arch, rates)
     basis = "assumed" if arch in _STANDS_FOR else "fitted" if fidelity != "HiFi3" else "extrapolated"
+    if {weight or format, out or format} != {format}:
+        basis = worst(basis, "extrapolated")  # what was measured has one format
     return Cost(float(gemm(weights, x)), basis, f"whole-grid GEMM on {grid[0]}x{grid[1]} {arch} cores")
 
 

@@ -142,6 +142,8 @@ def _spread(product: Product, layouts: tuple[Layout, ...], fidelity: str, board:
             product.k,
             product.n,
             format=left.format,
+            weight=layouts[1].format if layouts[1].layout == TILE else None,
+            out=layouts[-1].format if layouts[-1].layout == TILE else None,
             fidelity=fidelity,
             grid=grid,
             sharded=in_l1,

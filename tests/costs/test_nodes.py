@@ -167,3 +167,34 @@ def test_a_resident_op_waits_for_its_slowest_buffer():
     assert bound.cycles > kernel.cycles
     assert bound.basis == "extrapolated"
     assert costs.modelled_node_cost(10_000, (1 << 20,), (), board, readers=120).cycles > bound.cycles
+
+
+def test_a_product_of_a_board_is_priced_by_the_formats_of_both_operands_and_of_its_result():
+    """Of few rows the weight is what comes from DRAM."""
+    graph, nid = graph_of("matmul", [("float32", (32, 4096)), ("float32", (4096, 4096))], {})
+
+    def ns(*formats):
+        layouts = [Layout("dram", "tile", fmt) for fmt in formats]
+        return costs.node_cost(graph, nid, devices.tt(0), layouts)
+
+    plain, small = ns("bf16", "bf16", "bf16"), ns("bf16", "bfp8_b", "bf16")
+    assert small.cycles < 0.7 * plain.cycles
+    assert small.basis == "extrapolated"
+    assert ns("bf16", "bf16", "f32").cycles > plain.cycles
+
+
+def test_a_product_of_a_host_is_priced_by_the_format_of_its_panels():
+    attrs = {"packed": 4096}
+    rows, columns = ("float32", (1, 4096)), (128, 4096, 32)
+
+    def ns(dtype, shape, memory):
+        graph, nid = graph_of("dense", [rows, (dtype, shape)], attrs)
+        return costs.node_cost(graph, nid, devices.cpu(), [HOST] * 3, from_memory=memory).cycles
+
+    plain, pairs = ns("float32", columns, True), ns("bfloat16", (128, 2048, 64), True)
+    assert pairs == pytest.approx(plain / 2, rel=0.01)  # one row waits for its weights
+    graph, nid = graph_of("dense", [rows, ("float32", (4096, 4096))], {})
+    words = {"constant_weight": True, "from_memory": True}
+    to_come = costs.node_cost(graph, nid, devices.cpu(), [HOST] * 3, stored="bf16", **words)
+    assert to_come.cycles == pairs
+    assert costs.node_cost(graph, nid, devices.cpu(), [HOST] * 3, **words).cycles == plain
