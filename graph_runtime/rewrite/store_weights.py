@@ -17,7 +17,7 @@ import numpy as np
 from ..base.errors import PlanError, did_you_mean
 from ..base.machine.devices import HOST_KERNELS, Device, kernels_of
 from ..ir.model import Constant
-from ..ir.ops.packed import pair, paired_type
+from ..ir.ops.packed import PAIRED, pair, paired_type
 from ..ir.ops.targets import pairs_to_come
 from ..plan.globs import matching
 from ..plan.types import Placement
@@ -93,7 +93,7 @@ def store_weights(net: Net, formats: Mapping[str, str]) -> None:
             if panels not in made:
                 made[panels] = _pairs(net, node, panels)
             attrs = node.given_attrs()
-            inputs = [node.inputs[0], made[panels], *node.inputs[2:]]
+            inputs = [_unrounded(node.inputs[0]), made[panels], *node.inputs[2:]]
             stored.append(node)
             net.replace(node.output, net.add(node.op_name, inputs, before=node, **attrs))
     if stored:
@@ -105,6 +105,16 @@ def _takes_pairs(node: NetNode) -> bool:
     weight = node.inputs[1]
     packed = weight.constant is not None and len(weight.shape) == 3
     return packed and pairs_to_come(node.input_types, node.attrs)
+
+
+def _unrounded(value: NetValue) -> NetValue:
+    """What a cast to bfloat16 and back was made of: the product itself rounds it so as it reads it."""
+    wide = value.producer
+    rounded = wide.inputs[0].producer if wide is not None and wide.op == "cast" else None
+    if rounded is None or rounded.op != "cast" or rounded.output.dtype != PAIRED:
+        return value
+    source = rounded.inputs[0]
+    return source if source.dtype == value.dtype == "float32" else value
 
 
 def _pairs(net: Net, node: NetNode, panels: NetValue) -> NetValue:

@@ -40,14 +40,15 @@ def target(
     """The model and its placement as the devices want them.
 
     ``placement``: one of ``model.graph``. ``measure``: times kernels where an op has several; None: by rule.
-    ``formats``: node on a host -> format of its weight (split_layouts), by default float32.
+    ``formats``: node on a host -> format of its weight (split_layouts), by default float32, and
+    bf16 of products that the model has in bfloat16.
     Both come back as they were where there is nothing to do.
     """
     names = [str(device) for device in placement.devices]
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
     quantized_graphs(net)
-    compute_wide(net)
+    stored = dict.fromkeys(compute_wide(net), "bf16")
     volumes_as_images(net)
     transposed_convolutions(net)
     lean_convolutions(net)
@@ -56,7 +57,7 @@ def target(
     pack_weights(net, measure)
     pack_recurrent_weights(net)
     choose_kernels(net, measure)
-    store_weights(net, formats or {})
+    store_weights(net, {**stored, **(formats or {})})
     net.prune()
     made = net.model()
     if made.graph is model.graph:

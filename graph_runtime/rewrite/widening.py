@@ -17,6 +17,7 @@ from ..base.errors import GraphError, UnsupportedOpError
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry
+from ..ir.ops.packed import PAIRED
 from .net import Net, NetNode, NetValue
 from .pack_weights import is_host
 
@@ -24,13 +25,17 @@ __all__ = ["compute_wide"]
 
 _HALVES = ("float16", "bfloat16")
 _WIDE = "float32"
+_PRODUCTS = ("dense", "matmul", "conv2d")
 _OF_TYPES = ("cast", "bitcast")  # which are about the dtype itself
 
 
-def compute_wide(net: Net) -> None:
+def compute_wide(net: Net) -> list[str]:
     """Nodes on hosts that compute in 16 bits compute in float32. What the graph's outputs, other devices and
     casts of the model's own read is rounded to its dtype; between others nothing is, so a value that 16 bits
-    do not hold (65504 is the most of float16) is no infinity there."""
+    do not hold (65504 is the most of float16) is no infinity there.
+
+    The names of products that were of bfloat16: their weights are stored so (store_weights), which rounds
+    nothing."""
     wide, widened = dict[NetValue, NetValue](), list[NetNode]()
     for node in net.nodes():
         if is_host(node) and _computes_in_halves(node, wide):
@@ -40,6 +45,7 @@ def compute_wide(net: Net) -> None:
                 _replace(net, node, made, wide)
     if widened:
         net.note("compute_wide", f"{len(widened)} nodes of 16 bits on cpu compute in float32", widened)
+    return [n.name for n in widened if n.op in _PRODUCTS and n.output.dtype == PAIRED]
 
 
 def _computes_in_halves(node: NetNode, wide: dict[NetValue, NetValue]) -> bool:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
+from graph_runtime.base import dtypes
 from graph_runtime.base.errors import PlanError
 from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
@@ -63,6 +64,24 @@ def test_products_of_one_group_are_stored_so_and_the_notes_say_it():
 def test_a_devices_own_entry_comes_before_its_kinds():
     made = prepare(network(), ["cpu:0"], formats={"cpu": "bf16", "cpu:0": "f32"})
     assert weights(made) == ["float32"] * 4
+
+
+def test_products_that_the_model_has_in_bfloat16_are_stored_so_and_round_what_they_read_themselves():
+    """As autocast makes them: casts in front of and behind a product."""
+    b = gr.GraphBuilder()
+    x, w = b.input("x", (3, 24)), rounded(array(7, 24)).astype(dtypes.to_numpy("bfloat16"))
+    y = b.op("dense", b.op("cast", x, to="bfloat16"), b.param("w", w), name="y")
+    b.output(b.op("cast", y, to="float32"))
+    model = Model.from_builder(b)
+    made = prepare(model, "cpu:0")
+    graph = made.plan.graph
+    assert weights(made) == ["bfloat16"]
+    assert [graph.funcs[f].op for f in graph.func_id.tolist() if f >= 0] == ["dense", "cast", "cast"]
+    module, value = gr.create(model, devices="cpu:0"), array(3, 24)
+    module.run(x=value)
+    wanted = rounded(rounded(value).astype(np.float64) @ w.astype(np.float64).T)
+    np.testing.assert_allclose(module.get_output(0).numpy(), wanted, rtol=2.0**-7)
+    assert weights(prepare(model, "cpu:0", layouts={"y": "f32"})) == ["float32"]
 
 
 def test_other_devices_keep_their_own_formats():

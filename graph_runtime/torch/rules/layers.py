@@ -13,8 +13,8 @@ from .table import rule
 
 @rule("native_layer_norm")
 def native_layer_norm(e: Any, x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    axis = len(x.shape) - len(shape)
-    axes = tuple(range(axis, len(x.shape)))
+    axis, dtype = len(x.shape) - len(shape), x.dtype
+    axes, x = tuple(range(axis, len(x.shape))), _precise(e, x, weight, bias)
     mean = e.op("mean", x, axes=axes, keepdims=True)
     centered = e.op("subtract", x, mean)
     variance = e.op("mean", e.op("multiply", centered, centered), axes=axes, keepdims=True)
@@ -25,7 +25,7 @@ def native_layer_norm(e: Any, x: Any, shape: Any, weight: Any, bias: Any, eps: f
         made = e.op("multiply", centered, rstd)
         made = made if weight is None else e.op("multiply", made, weight)
         made = made if bias is None else e.op("add", made, bias)
-    return made, mean, rstd
+    return cast(e, made, dtype), mean, rstd
 
 
 @rule("native_layer_norm_backward")
