@@ -24,10 +24,10 @@ from ..plan.types import Placement
 from ..plan.wish import read_wishes
 from .net import Net, NetNode, NetValue
 
-__all__ = ["split_formats", "split_layouts", "store_weights"]
+__all__ = ["HOST_FORMATS", "split_formats", "split_layouts", "store_weights"]
 
 _FORMAT = "bf16"
-_FORMATS = ("f32", _FORMAT)
+HOST_FORMATS = ("f32", _FORMAT)  # in which hosts keep the weights of products
 
 
 def split_formats(
@@ -41,12 +41,12 @@ def split_formats(
     hosts = [d for d in devices if kernels_of(d.kind) == HOST_KERNELS]
     named = {name: fmt for name, fmt in formats.items() if any(name in (d.kind, str(d)) for d in hosts)}
     for name, fmt in named.items():
-        if fmt not in _FORMATS:
+        if fmt not in HOST_FORMATS:
             raise PlanError(
-                f"format {name}={fmt}: a host keeps the weights of products in {' or '.join(_FORMATS)}"
-                f"{did_you_mean(fmt, _FORMATS)}; other tensors have their own dtype",
+                f"format {name}={fmt}: a host keeps the weights of products in {' or '.join(HOST_FORMATS)}"
+                f"{did_you_mean(fmt, HOST_FORMATS)}; other tensors have their own dtype",
                 got=fmt,
-                wanted=_FORMATS,
+                wanted=HOST_FORMATS,
                 device=name,
             )
     chosen = {str(d): named.get(str(d), named.get(d.kind)) for d in hosts}
@@ -74,10 +74,10 @@ def split_layouts(
     }
     rest = {}
     for glob, wish in read_wishes(layouts).items():
-        hit = matching(graph, glob, "layout") & calls if wish.text in _FORMATS else np.zeros(len(calls), bool)
-        found |= dict.fromkeys(
-            (graph.names[nid] for nid in np.flatnonzero(hit & on_host).tolist()), wish.text
-        )
+        plain = wish.text in HOST_FORMATS
+        hit = matching(graph, glob, "layout") & calls if plain else np.zeros(len(calls), bool)
+        named = np.flatnonzero(hit & on_host).tolist()
+        found |= dict.fromkeys((graph.names[nid] for nid in named), wish.text)
         if not hit.any() or (hit & ~on_host).any():
             rest[glob] = layouts[glob]
     return found, rest

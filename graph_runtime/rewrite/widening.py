@@ -36,16 +36,18 @@ def compute_wide(net: Net) -> list[str]:
 
     The names of products that were of bfloat16: their weights are stored so (store_weights), which rounds
     nothing."""
-    wide, widened = dict[NetValue, NetValue](), list[NetNode]()
+    wide, widened, narrow = dict[NetValue, NetValue](), list[NetNode](), list[str]()
     for node in net.nodes():
         if is_host(node) and _computes_in_halves(node, wide):
             made = _again(net, node, [_wide(net, node, v, wide) for v in node.inputs])
             if made is not None:
                 widened.append(node)
+                if node.op in _PRODUCTS and node.output.dtype == PAIRED:
+                    narrow.append(node.name)  # that of the new node; this one may lose it
                 _replace(net, node, made, wide)
     if widened:
         net.note("compute_wide", f"{len(widened)} nodes of 16 bits on cpu compute in float32", widened)
-    return [n.name for n in widened if n.op in _PRODUCTS and n.output.dtype == PAIRED]
+    return narrow
 
 
 def _computes_in_halves(node: NetNode, wide: dict[NetValue, NetValue]) -> bool:

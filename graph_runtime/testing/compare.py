@@ -129,7 +129,7 @@ def _originals(
     model: Model,
 ) -> Callable[[int, np.ndarray], np.ndarray]:
     """settle() of interpret: the value that the source has in the place of a rewritten node, where it has it
-    in the same form (a layout of the rewrites' own, say, it has not)."""
+    in the same form, or as an image with its channels last (panels, say, it has not)."""
     graph = model.graph
     rows = {name: int(row) for name, row in zip(source.graph.names, source.graph.row_ptr[:-1], strict=True)}
     entry_nid = graph.entry_nid
@@ -141,9 +141,12 @@ def _originals(
         if row is None:
             return value
         other = row + eid - int(graph.row_ptr[nid])
-        if other >= len(values) or source.graph.entry_type(other) != graph.entry_type(eid):
+        found = values[other] if other < len(values) else value
+        if found.ndim == 4 and found.shape != value.shape:
+            found = np.moveaxis(found, 1, -1)  # an image, whose channels are last there
+        if (found.dtype, found.shape) != (value.dtype, value.shape):
             return value
-        return values[other] if nmse(value, values[other]) < _SAME else value
+        return np.ascontiguousarray(found) if nmse(value, found) < _SAME else value
 
     return settle
 

@@ -11,6 +11,7 @@ from ..base.errors import InputError, did_you_mean
 from ..base.machine.devices import Device
 from ..base.options import Options
 from ..ir.ops import numerics
+from ..rewrite.store_weights import HOST_FORMATS
 
 __all__ = ["AS_GIVEN", "Precision"]
 
@@ -66,8 +67,11 @@ class Precision:
         return cls("/".join([*formats[-1:], *texts]) or AS_GIVEN, formats[-1] if formats else None, words)
 
     def over(self, options: Options, devices: Sequence[Device]) -> Options:
-        """The options, with what this says in the place of what they say for each device that is no host."""
+        """The options, with what this says in the place of what they say for each device that is no host;
+        where all are hosts, with the format of their weights."""
         names = [str(device) for device in devices if not device.descriptor.on_host]
+        if not names and self.format in HOST_FORMATS and not self.words:
+            names = [str(device) for device in devices]
         if not names and (self.format or self.words):
             raise InputError(f"{self.text} is of simulated devices, and none is in the list", got=self.text)
         formats, words = dict(options.formats), {k: dict(v) for k, v in options.numerics.items()}

@@ -105,7 +105,8 @@ def latency(prepared: Prepared, inputs: Sequence[str]) -> int:
 def _require_device(prepared: Prepared, precision: Precision) -> None:
     plan = prepared.plan
     far = any(not plan.devices[did].descriptor.on_host for did in set(plan.did.tolist()))
-    if not far and (precision.format or precision.words):
+    hosts = all(device.descriptor.on_host for device in plan.devices)  # then it is of their weights
+    if not far and not hosts and (precision.format or precision.words):
         raise InputError(
             f"{precision.text} is of simulated devices, but all nodes run on a host: pin them, "
             "as --place '*=tt:0' --fallback host",

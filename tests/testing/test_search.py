@@ -136,3 +136,20 @@ def test_steps_of_a_node_stay_in_their_order():
     ]
     row = [(one.name, one.choice) for one in _in_order(offers)]
     assert row == [("b", "bfp8_b"), ("a", "bfp8_b"), ("a", "bfp4_b")]
+
+
+def test_of_hosts_alone_a_precision_is_that_of_their_weights_and_each_layer_has_its_error():
+    """An image has its channels last there: its right values are the source's, turned."""
+    rng = np.random.default_rng(0)
+    b = GraphBuilder()
+    x = b.input("x", (1, 8, 12, 12))
+    w = rng.standard_normal((24, 8, 1, 1)).astype(np.float32)
+    y = b.op("relu", b.op("conv2d", x, b.param("w", w), name="conv"), name="relu")
+    b.output(b.op("flatten", y))
+    question = Question.of(Model.from_builder(b), ["cpu:0"])
+    exact, rounded = (question.answer(Precision.of(text)).comparison for text in ("f32", "bf16"))
+    of_conv = [next(r.nmse for r in c.isolated if r.op == "conv2d") for c in (exact, rounded)]
+    assert of_conv[0] < 1e-12 < 1e-7 < of_conv[1] < 1e-4
+    assert rounded.outputs[0].nmse == pytest.approx(of_conv[1], rel=0.01)
+    with pytest.raises(InputError, match="is of simulated devices"):
+        question.answer(Precision.of("LoFi"))

@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 
 import graph_runtime as gr  # noqa: E402
 from graph_runtime.base.errors import InputError, UnsupportedOpError  # noqa: E402
+from graph_runtime.build.prepare import prepare  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export's own
 
@@ -62,6 +63,33 @@ def test_parameters_are_constants_and_inputs_keep_their_names():
     model = tt.to_model(torch.export.export(Named(), (torch.rand(4, 3), torch.rand(2))))
     assert set(model.constants) == {"layer.weight", "layer.bias"}
     assert set(model.graph.input_names) - set(model.constants) == {"image", "shift"}
+
+
+def test_products_inside_of_autocast_run_on_panels_of_bf16():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.LayerNorm(96), nn.Linear(96, 8))
+
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.net(x)
+
+    torch.manual_seed(0)
+    model, x = Mixed().eval(), torch.randn(5, 64)
+    made = tt.to_model(torch.export.export(model, (x,)))
+    prepared = prepare(made, "cpu:0")
+    graph = prepared.plan.graph
+    calls = [graph.node(nid) for nid in np.flatnonzero(graph.func_id >= 0).tolist()]
+    assert [c.input_types[1].dtype for c in calls if c.op == "dense"] == ["bfloat16"] * 2
+    module = gr.create(made, None, "cpu:0")
+    (name,) = set(graph.input_names) - set(prepared.model.constants)
+    module.run(**{name: x.numpy()})
+    got = module.get_output(0).numpy().astype(np.float64)
+    with torch.no_grad():
+        autocast = np.abs(model(x).float().numpy() - model.net.double()(x.double()).numpy()).max()
+        exact = model.net(x.double()).numpy()
+    assert 0 < np.abs(got - exact).max() < 1.5 * autocast  # as near as torch's own
 
 
 def test_what_cannot_be_exported_says_why():
