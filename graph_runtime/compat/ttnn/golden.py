@@ -219,7 +219,9 @@ def _flat(x: Any) -> Any:
 
 
 def _rms(t: Any, a: Any, weight: Any, bias: Any, epsilon: float) -> Any:
-    made = a * t.rsqrt(a.square().mean(-1, keepdim=True) + epsilon)
+    made = a * t.rsqrt(a.float().square().mean(-1, keepdim=True) + epsilon)
+    if weight is not None and weight.dtype in (t.float16, t.bfloat16):
+        made = made.to(weight.dtype)
     made = made if weight is None else made * _flat(weight)
     return made if bias is None else made + _flat(bias)
 

@@ -77,9 +77,26 @@ def _scaled(
             op,
             f"the mask's width {mask.shape[-1]} must be the input's {x.shape[-1]}",
         )
-        made = w("add", made, mask._handle)
-        check(tuple(made.shape) == tuple(x.shape), op, f"the mask {mask.shape} does not fit {x.shape}")
+        made = _masked_by(op, w, made, mask, causal)
     return goal_of(x).wrap(soft(w, made, len(x.shape) - 1, stable, x.dtype))
+
+
+def _masked_by(op: str, w: Wide, x: Handle, mask: Tensor, causal: bool) -> Handle:
+    """x + mask. A mask of fewer rows: its first row is every row's; a causal one begins again and again."""
+    handle, shape = mask._handle, tuple(x.shape)
+    rows = mask.shape[-2] if len(mask.shape) > 1 else 1
+    text = f"the mask {mask.shape} does not fit {list(shape)}"
+    if 1 < rows < shape[-2] and not causal:
+        last = len(mask.shape) - 2
+        handle = w("slice", handle, starts=(0,), ends=(1,), axes=(last,))
+    elif 1 < rows < shape[-2]:
+        check(shape[-2] % rows == 0, op, text)
+        times = [1] * len(mask.shape)
+        times[-2] = shape[-2] // rows
+        handle = kernels.run("tile", [handle], {"repeats": tuple(times)})
+    made = w("add", x, handle)
+    check(tuple(made.shape) == shape, op, text)
+    return made
 
 
 def _masked(name: str, in_place: bool) -> Operation:

@@ -1,4 +1,4 @@
-"""quantize and its kin against numpy; products of the minimal kernel; what ttnn refuses; programs."""
+"""What a wider draw of tests showed: integers by a scale, minimal products, refusals, programs, masks."""
 
 from __future__ import annotations
 
@@ -120,3 +120,12 @@ def test_programs_of_two_operands(device):
     assert entries((one, 0.5), (one, 1.5)) == 1  # a number's value is an argument
     assert entries((one, one), ((2, 3, 64, 32), (2, 3, 64, 32))) == 1
     assert entries((one, one), (one, (1, 1, 1, 32)), (one, (1, 1, 32, 1)), (one, 0.5)) == 4
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_mask_of_fewer_rows(device, causal):
+    x, mask = torch.randn(2, 1, 128, 64).bfloat16(), torch.randn(2, 1, 32, 64).bfloat16()
+    made = ttnn.scale_mask_softmax(_on(device, x), 0.5, _on(device, mask), is_causal_mask=causal)
+    rows = mask.repeat(1, 1, 4, 1) if causal else mask[:, :, :1]
+    want = torch.softmax(x.float() * 0.5 + rows.float(), -1).numpy()
+    assert np.abs(_back(made) - want).max() < 0.01
