@@ -243,6 +243,29 @@ def test_a_run_that_ends_each_machine_fails_with_its_name(cluster: Cluster, monk
     assert caught.value.requests == ("module#0",)
 
 
+def test_another_node_takes_the_part_of_one_that_is_gone(cluster: Cluster, monkeypatch: Any) -> None:
+    module = open_chain(cluster)
+    fleet: Any = cluster.fleet
+    make, made = fleet.make, list[str]()
+
+    def elsewhere(node: str) -> Any:
+        member = make(node)
+        if not made:
+            member.gone = "its node is gone, which is not known yet"
+        made.append(node)
+        return member
+
+    monkeypatch.setattr(fleet, "make", elsewhere)
+    monkeypatch.setattr(fleet, "nodes", lambda: ("node0",))
+    end(cluster, "node1")
+    runs = [module.run_async(x=X * i) for i in range(4)]
+    for i, run in enumerate(runs):
+        np.testing.assert_allclose(run.outputs[0].numpy(), expected(X * i), rtol=2e-5, atol=1e-6)
+    assert made == ["node1", "node1"]
+    with pytest.raises(gr.DeviceError, match="no node 'node2'"):
+        fleet.member("node2")
+
+
 def test_no_answer_before_the_deadline_is_a_loss(cluster: Cluster) -> None:
     module = open_chain(cluster, deadline=0.3)
     member: Any = cluster.fleet.member("node1")

@@ -56,6 +56,7 @@ class TwoNodes:
         self.processes: list[subprocess.Popen[bytes]] = []
         self.environ = {k: v for k, v in os.environ.items() if not k.startswith("RAY_")}
         self.environ |= {"RAY_worker_niceness": "0", "RAY_raylet_start_wait_time_s": "100"}
+        self.environ["GR_TRUST_DIR"] = str(folder / "trust")  # both have the key of one user
         self._ray_folder = Path(tempfile.mkdtemp(prefix="gr", dir="/tmp"))  # paths of sockets are short
         self.environ["GR_CACHE_DIR"] = str(self._ray_folder / "cache")  # on each machine's own disk
 

@@ -122,12 +122,12 @@ class Fleet:
     def replace(self, node: str, gone: FleetMember) -> FleetMember:
         """A worker in the place of one that is gone. Raises ClusterError."""
         with self._lock:
-            if self._members.get(node) is gone:
-                del self._members[node]
-                if self._closed:
-                    raise ClusterError("the cluster was closed")
+            if self._closed:
+                raise ClusterError("the cluster was closed")
+            if self._members.get(node, gone) is gone:  # none, where the last try failed
+                self._members.pop(node, None)
                 self._members[node] = self._greeted(node)
-            return self.member(node)
+            return self._members[node]
 
     def _greeted(self, node: str) -> FleetMember:
         member = _ThreadMember(self.own) if node == CALLER else self.make(node)
