@@ -145,54 +145,81 @@ typedef struct GR_FN(norm) {
   double epsilon;
 } GR_FN(norm);
 
-/* Sum of (x - centre)^power over n elements, power 1 or 2. */
-GR_INLINE double GR_FN(moment)(const GR_T *x, int64_t n, double centre, int power) {
-  double lane[GR_LANES] = {0}, sum = 0;
+/* The sums of x - centre and of its square over n elements. */
+GR_INLINE void GR_FN(moments)(const GR_T *x, int64_t n, double centre, double *sum, double *squares) {
+  double lane[GR_LANES] = {0}, square[GR_LANES] = {0};
   int64_t i = 0;
   for (; i + GR_LANES <= n; i += GR_LANES) {
     for (int l = 0; l < GR_LANES; l++) {
       double a = (double)GR_LOAD(x[i + l]) - centre;
-      lane[l] += power == 2 ? a * a : a;
+      lane[l] += a;
+      square[l] += a * a;
     }
   }
-  for (; i < n; i++) {
+  for (int l = 0; i < n; i++, l++) {
     double a = (double)GR_LOAD(x[i]) - centre;
-    sum += power == 2 ? a * a : a;
+    lane[l] += a;
+    square[l] += a * a;
   }
-  for (int l = 0; l < GR_LANES; l++) sum += lane[l];
-  return sum;
+  for (int l = 0; l < 4; l++) lane[l] += lane[l + 4], square[l] += square[l + 4];
+  for (int l = 0; l < 2; l++) lane[l] += lane[l + 2], square[l] += square[l + 2];
+  *sum = lane[0] + lane[1];
+  *squares = square[0] + square[1];
 }
 
-static int32_t GR_FN(layer_norm_rows)(void *ctx, int64_t first, int64_t last) {
-  const GR_FN(norm) *p = ctx;
-  for (int64_t row = first; row < last; row++) {
-    const GR_T *x = p->x + row * p->n;
-    GR_T *out = p->out + row * p->n;
-    double mean = GR_FN(moment)(x, p->n, 0, 1) / (double)p->n;
-    double variance = GR_FN(moment)(x, p->n, mean, 2) / (double)p->n;
-    double factor = 1 / sqrt(variance + p->epsilon);
-    GR_INDEPENDENT
-    for (int64_t i = 0; i < p->n; i++) {
-      double a = ((double)GR_LOAD(x[i]) - mean) * factor;
-      out[i] = GR_STORE((GR_C)(a * (double)GR_LOAD(p->scale[i]) + (double)GR_LOAD(p->bias[i])));
-    }
+/* About its first element, which mostly is near the others, a row's moments lose less than float32 shows: one pass
+ * finds both. What is stored in double has them again, about the mean. */
+GR_INLINE void GR_FN(layer_norm_row)(const GR_FN(norm) *p, int64_t row) {
+  const GR_T *x = p->x + row * p->n;
+  GR_T *out = p->out + row * p->n;
+  double centre = (double)GR_LOAD(x[0]), part = 1 / (double)p->n, sum, squares;
+  GR_FN(moments)(x, p->n, centre, &sum, &squares);
+  if (sizeof(GR_T) == sizeof(double)) GR_FN(moments)(x, p->n, centre += sum * part, &sum, &squares);
+  double variance = (squares - sum * sum * part) * part, mean = centre + sum * part;
+  double factor = 1 / sqrt((variance < 0 ? 0 : variance) + p->epsilon);
+  GR_INDEPENDENT
+  for (int64_t i = 0; i < p->n; i++) {
+    double a = ((double)GR_LOAD(x[i]) - mean) * factor;
+    out[i] = GR_STORE((GR_C)(a * (double)GR_LOAD(p->scale[i]) + (double)GR_LOAD(p->bias[i])));
   }
-  return GR_OK;
 }
 
-static int32_t GR_FN(rms_norm_rows)(void *ctx, int64_t first, int64_t last) {
-  const GR_FN(norm) *p = ctx;
-  for (int64_t row = first; row < last; row++) {
-    const GR_T *x = p->x + row * p->n;
-    GR_T *out = p->out + row * p->n;
-    double factor = 1 / sqrt(GR_FN(moment)(x, p->n, 0, 2) / (double)p->n + p->epsilon);
-    GR_INDEPENDENT
-    for (int64_t i = 0; i < p->n; i++) {
-      out[i] = GR_STORE((GR_C)((double)GR_LOAD(x[i]) * factor * (double)GR_LOAD(p->scale[i])));
-    }
+GR_INLINE void GR_FN(rms_norm_row)(const GR_FN(norm) *p, int64_t row) {
+  const GR_T *x = p->x + row * p->n;
+  GR_T *out = p->out + row * p->n;
+  double sum, squares;
+  GR_FN(moments)(x, p->n, 0, &sum, &squares);
+  double factor = 1 / sqrt(squares / (double)p->n + p->epsilon);
+  GR_INDEPENDENT
+  for (int64_t i = 0; i < p->n; i++) {
+    out[i] = GR_STORE((GR_C)((double)GR_LOAD(x[i]) * factor * (double)GR_LOAD(p->scale[i])));
   }
-  return GR_OK;
 }
+
+/* Rows of a norm, of float32 in the vectors of AVX2, too: they give the same bits. */
+#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX2__)
+#define GR_NORM_ROWS(name)                                                                                \
+  static __attribute__((target("avx2"))) void GR_FN(name##_rows_avx2)(const GR_FN(norm) *p, int64_t first, \
+                                                                      int64_t last) {                      \
+    for (int64_t row = first; row < last; row++) GR_FN(name##_row)(p, row);                                \
+  }                                                                                                        \
+  static int32_t GR_FN(name##_rows)(void *ctx, int64_t first, int64_t last) {                              \
+    if (__builtin_cpu_supports("avx2"))                                                                    \
+      GR_FN(name##_rows_avx2)(ctx, first, last);                                                           \
+    else                                                                                                   \
+      for (int64_t row = first; row < last; row++) GR_FN(name##_row)(ctx, row);                            \
+    return GR_OK;                                                                                          \
+  }
+#else
+#define GR_NORM_ROWS(name)                                                                                \
+  static int32_t GR_FN(name##_rows)(void *ctx, int64_t first, int64_t last) {                              \
+    for (int64_t row = first; row < last; row++) GR_FN(name##_row)(ctx, row);                              \
+    return GR_OK;                                                                                          \
+  }
+#endif
+GR_NORM_ROWS(layer_norm)
+GR_NORM_ROWS(rms_norm)
+#undef GR_NORM_ROWS
 
 /* `inputs`: 3 with a bias, else 2; `cost`: of an element, in flops. */
 GR_INLINE int32_t GR_FN(norm_any)(const gr_call *call, int inputs, int64_t cost,
