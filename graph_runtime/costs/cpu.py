@@ -52,7 +52,7 @@ class Machine:
     wake_ns: float = 40_000.0
     packed_gflops: float = 100.0
     depthwise_gflops: float = 30.0
-    quantized_gflops: float = 400.0
+    quantized_gflops: float = 180.0
     paired_gflops: float = 108.0
     weight_gb_per_s: float = 25.0
     cached_gb_per_s: float = 60.0

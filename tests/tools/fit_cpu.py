@@ -23,6 +23,7 @@ CASES = {
     "product_gflops": ("matmul", ((512, 512), (512, 512)), {}),
     "packed_gflops": ("dense", ((128, 768), (24, 768, 32)), {"packed": 768}),
     "paired_gflops": ("dense", ((128, 768), (24, 384, 64)), {"packed": 768}),
+    "quantized_gflops": ("quantized_dense", ((128, 768), (24, 194, 128), ()), {"packed": 768, "to": "int32"}),
     "depthwise_gflops": (
         "conv2d",
         ((1, 28, 28, 192), (6, 9, 32)),
@@ -34,21 +35,22 @@ CASES = {
     "call_ns": ("add", ((1,), (1,)), {}),
 }
 CHAIN = 64  # calls of one run, so that the run's own cost does not show
-NARROW = ("paired_gflops",)  # whose second input is bfloat16
+DTYPES = {  # of the inputs, where they are not all float32
+    "paired_gflops": ("float32", "bfloat16"),
+    "quantized_gflops": ("uint8", "int8", "uint8"),
+}
 MB = 1 << 20
 CACHES = (4, 8, 16, 32)  # MB of weights that may be found in a cache
 HOPS = 32
 
 
 def seconds(
-    op: str, shapes: tuple[tuple[int, ...], ...], attrs: dict, chain: int, narrow: bool = False
+    op: str, shapes: tuple[tuple[int, ...], ...], attrs: dict, chain: int, dtypes: tuple[str, ...] = ()
 ) -> float:
     """Least seconds of one call of the op, of several runs of ``chain`` calls."""
     builder = gr.GraphBuilder()
-    inputs = [
-        builder.input(f"x{i}", shape, "bfloat16" if narrow and i == 1 else "float32")
-        for i, shape in enumerate(shapes)
-    ]
+    dtypes = dtypes or ("float32",) * len(shapes)
+    inputs = [builder.input(f"x{i}", *each) for i, each in enumerate(zip(shapes, dtypes, strict=True))]
     for _ in range(chain):
         result = builder.op(op, *inputs, **attrs)
         inputs[0] = result if chain > 1 else inputs[0]
@@ -105,9 +107,9 @@ def handoffs() -> dict[str, float]:
 def measure() -> dict[str, float]:
     found = {}
     for name, (op, shapes, attrs) in CASES.items():
-        narrow = name in NARROW
-        ns = seconds(op, shapes, attrs, CHAIN if name == "call_ns" else 1, narrow) * 1e9
-        types = [TensorType("bfloat16" if narrow and i == 1 else "float32", s) for i, s in enumerate(shapes)]
+        dtypes = DTYPES.get(name, ("float32",) * len(shapes))
+        ns = seconds(op, shapes, attrs, CHAIN if name == "call_ns" else 1, dtypes) * 1e9
+        types = [TensorType(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
         entry = registry.require(op)
         given = entry.decode(attrs)
         outputs = entry.infer(types, given)
