@@ -165,10 +165,10 @@ def _function(net: Net, maker: NetNode, node: NetNode, grid: ByteGrid) -> bool:
     if not (steps.code_of(maker.op or "") or maker.op == "fused"):
         return False
     sources = {value: on_bytes(value) for value in maker.inputs}
-    tensors = {source[0]: source[1] for source in sources.values() if source is not None}
+    tensors = {source[0] for source in sources.values() if source is not None}
     if len(tensors) != 1:
         return False
-    ((x, own),) = tensors.items()
+    (x,) = tensors
     arrays = []
     for value, source in sources.items():
         number = value.scalar() if source is None else None
@@ -176,9 +176,9 @@ def _function(net: Net, maker: NetNode, node: NetNode, grid: ByteGrid) -> bool:
             return False
     if maker.output.shape != x.shape:
         return False
-    for value in maker.inputs:
-        number = value.scalar()
-        arrays.append(own.real() if sources[value] else np.asarray(number, np.float32))
+    for value in maker.inputs:  # one tensor may be read on several grids
+        source = sources[value]
+        arrays.append(source[1].real() if source else np.asarray(value.scalar(), np.float32))
     with np.errstate(all="ignore"):
         (made,) = registry.require(maker.op_name).reference(arrays, maker.attrs)
     net.replace(node.output, _lookup(net, node, x, grid.nearest(np.broadcast_to(made, 256))))

@@ -119,6 +119,44 @@ def test_a_function_of_one_byte_is_a_table(op):
     np.testing.assert_array_equal(got, np.clip(np.rint(y / np.float32(0.03)) + 100, 0, 255).astype(np.uint8))
 
 
+def test_bytes_that_are_read_on_two_grids():
+    n = Network()
+    x = n.b.input("x", (3, 7), "uint8")
+    model = n.model(n.on_grid(n.b.op("add", n.real(x, 0.02, 3), n.real(x, 0.01, 7)), 0.03, 11))
+    numbers = RNG.integers(0, 256, (3, 7)).astype(np.uint8)
+    prepared, (got,) = run(model, numbers)
+    assert ops_of(prepared) == ["lookup"]
+    real = numbers.astype(np.float32)
+    total = (real - 3) * np.float32(0.02) + (real - 7) * np.float32(0.01)
+    np.testing.assert_array_equal(
+        got, np.clip(np.rint(total / np.float32(0.03)) + 11, 0, 255).astype(np.uint8)
+    )
+
+
+@pytest.mark.parametrize("scale", [0.0, -0.02, np.nan, np.inf, 1e-45, 1e-39, 1e30])
+@pytest.mark.parametrize("place", ["image", "weight", "result"])
+def test_any_scale_gives_what_float32_gives(scale, place):
+    scales = {"image": 0.02, "weight": 0.01, "result": 0.3} | {place: scale}
+    n = Network()
+    x = n.b.input("x", (1, 7, 5, 3), "uint8")
+    w = np.full(4, 0.01, np.float32)
+    w[2] = scales["weight"]
+    weight = n.weight((4, 7, 1, 1), "int8", w, np.zeros(4, np.int8))
+    y = n.b.op("conv2d", n.real(x, scales["image"], 3), weight)
+    model = n.model(n.on_grid(y, scales["result"], 11))
+    numbers = RNG.integers(0, 256, (1, 7, 5, 3)).astype(np.uint8)
+    _, (got,) = run(model, numbers)
+    kernel = next(c.read() for c in model.constants.values() if c.read().ndim == 4)[:, :, 0, 0]
+    with np.errstate(all="ignore"):
+        image = (numbers[0].astype(np.float32) - 3) * np.float32(scales["image"])
+        real = np.einsum("oc,chw->ohw", kernel * w[:, None], image) / np.float32(scales["result"])
+        kept = np.clip(np.where(np.isnan(real), -np.inf, np.rint(real) + 11), 0, 255)
+        near = (
+            np.abs(np.abs(real - np.rint(real)) - 0.5) < 1e-3
+        )  # float32 sums may round such a tie either way
+    assert ((got[0] == kept) | near).all()
+
+
 def test_an_addition_a_pool_and_movements_stay_bytes():
     n = Network()
     x, y = n.b.input("x", (1, 4, 8, 8), "uint8"), n.b.input("y", (1, 4, 4, 4), "uint8")
