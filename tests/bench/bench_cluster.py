@@ -8,11 +8,11 @@ its channel, and of Ray's empty actor call. throughput: images a second of three
 file with an input x of one image, by N replicas under 16 clients, and by N processes that are pinned to a
 core each and run alone, in batches of 8 and one by one, in turns. The clients are http_load.c, on the same
 cores: what they take is in the line, and what Ray's processes take. cpu_ratio: processor seconds of an
-image in the pinned processes by those of all processes that serve it, the clients left out. idle_cores: what
-these take while nobody asks, which counts for more where other work leaves less images a second. The first
-pixel: a model that does nothing with an image, so all is overhead. memory: of 1, 2 and 4 replicas, MiB that
-the system says are theirs (Rss), their shares (Pss), and the part of the 64 MiB of parameters in each.
-faults: cluster_faults.py.
+image in the pinned processes by those of all processes that serve it, the clients left out, and without
+those of Ray. idle_cores: what all take while nobody asks, which counts for more where other work leaves less
+images a second. The first pixel: a model that does nothing with an image, so all is overhead. memory: of 1, 2
+and 4 replicas, MiB that the system says are theirs (Rss), their shares (Pss), and the part of the 64 MiB of
+parameters in each. faults: cluster_faults.py.
 """
 
 from __future__ import annotations
@@ -219,6 +219,7 @@ def _throughput(
     line |= {"pinned_rows_per_s": rate, "ratio": served / rate}
     line["ratio_beside_clients"] = line["ratio"] / (1 - clients / found["seconds"] / cores)
     line["cpu_ratio"] = each * answers / sum(took.values())
+    line["cpu_ratio_without_ray"] = each * answers / (took["replicas"] + took["server"])
     line |= {"pinned_ms_of_a_core": 1e3 * each, "clients_ms": 1e3 * clients / answers}
     line |= {f"{kind}_ms": 1e3 * used / answers for kind, used in took.items()}
     line["idle_cores"] = {kind: round(used / IDLE, 4) for kind, used in idle.items()}
