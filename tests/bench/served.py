@@ -71,7 +71,11 @@ class Process:
 
     def __exit__(self, *_: object) -> None:
         self.process.send_signal(signal.SIGINT)
-        self.process.wait(60)
+        try:
+            self.process.wait(60)
+        except subprocess.TimeoutExpired:  # Ray's own end waits for its processes
+            self.process.kill()
+            self.process.wait()
 
     def family(self) -> dict[int, str]:
         """{pid: command} of it and all that it has started."""
