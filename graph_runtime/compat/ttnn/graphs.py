@@ -55,7 +55,8 @@ class Capture:
     """The nodes of one capture, made while operations run (operation.WATCHERS)."""
 
     def __init__(self, mode: RunMode):
-        self.mode, self.nodes, self.open, self.starts = mode, [], [0], [time.perf_counter_ns()]
+        self.mode, self.open, self.starts = mode, [0], [time.perf_counter_ns()]
+        self.nodes: list[Node] = []
         self.finished = -1
         self.buffers: dict[Any, int] = {}
         self.uses: list[Use] = []

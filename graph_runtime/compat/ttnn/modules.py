@@ -84,7 +84,8 @@ def submodules() -> dict[str, ModuleType]:
     )
     made["operations.pool"] = pool
     moreh = {k.removeprefix("moreh_"): v for k, v in OPERATIONS.items() if k.startswith("moreh_")}
-    made["operations.moreh"] = made["operations"].moreh = _module("operations.moreh", "older forms", **moreh)
+    made["operations.moreh"] = _module("operations.moreh", "older forms", **moreh)
+    vars(made["operations"])["moreh"] = made["operations.moreh"]
     made["operations.conv2d"] = _module("operations.conv2d", "convolutions", **_public(windows))
     made["operations.activations"] = _module(
         "operations.activations",

@@ -50,8 +50,8 @@ def buffer_size(tensor: Tensor) -> dict[str, Any]:
         banks, _, room = unit_places(layout, shape, tensor._device.core_grid.x)
         cores, most = len(set(banks.tolist())), room * unit_bytes(layout)
     else:
-        banks = tensor._device.chip.descriptor.memory(layout.memory).banks
-        most = -(-page.count // banks) * page.nbytes
+        count = tensor._device.chip.descriptor.memory(layout.memory).banks
+        most = -(-page.count // count) * page.nbytes
     return {
         "size": page.count * page.nbytes,
         "type": "DRAM" if layout.memory == DRAM else "L1",
