@@ -8,21 +8,21 @@ that is there with its channels last has three dimensions or more: N, C and what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
 from ..ir.model import Constant
 from ..ir.ops import registry, steps
 from ..ir.ops.quantized_products import BYTES
-from ..ir.ops.shape import exactly
 from ..ir.ops.targets import by_tiles, panel_columns
+from .images import Images, axis, before, turned_shape
 from .matching import only_reader
 from .net import Net, NetNode, NetValue
-from .neutral import permutation, source_of_channels
+from .neutral import permutation
 from .pack_bytes import packed_bytes_convolution
 from .pack_weights import is_host, packed_convolution, without_defaults
+from .volumes import pool_of_planes, pool_of_volumes, volume_as_planes
 
 __all__ = ["channels_last"]
 
@@ -31,15 +31,15 @@ _CONV = ("strides", "pads", "dilations", "group", "epilogue")
 _QUANTIZED = (*_CONV, "to", "zero", "bounds")
 _DTYPES = ("float32", "int32", *BYTES)
 _GROUPS = ("fused", "quantized_map")
-_CONVOLUTIONS = ("conv2d", "quantized_conv2d")
+_CONVOLUTIONS = ("conv2d", "conv3d", "quantized_conv2d")
 
 
 def channels_last(net: Net) -> None:
     """Convolutions on cpu, and what lies between them, with channels last."""
-    images = _Images(net)
+    images = Images(net)
     for node in net.nodes():
         if is_host(node) and node.outputs and node.outputs[0].dtype in _DTYPES:
-            images.visit(node)
+            _visit(images, node)
     if images.convolutions:
         text = (
             f"{len(images.convolutions)} convolutions on cpu, and what lies between them, run with "
@@ -48,113 +48,25 @@ def channels_last(net: Net) -> None:
         net.note("channels_last", text, images.convolutions)
 
 
-def _behind(ndim: int) -> list[int]:
-    """The permutation that brings channels, dimension 1, behind all others."""
-    return [0, *range(2, ndim), 1]
-
-
-def _before(ndim: int) -> list[int]:
-    """Its inverse."""
-    return [0, ndim - 1, *range(1, ndim - 1)]
-
-
-def _turned(shape: Sequence[int]) -> tuple[int, ...]:
-    """A shape with the channels last."""
-    return (shape[0], *shape[2:], shape[1])
-
-
-def _axis(axis: int, ndim: int) -> int:
-    """Where a dimension is when the channels are last."""
-    return _behind(ndim).index(axis % ndim)
-
-
-class _Images:
-    """Which values are there with their channels last, while nodes are visited in order."""
-
-    def __init__(self, net: Net):
-        self.net = net
-        self.last: dict[NetValue, NetValue] = {}  # NC.. -> N..C
-        self.convolutions: list[NetNode] = []
-
-    def visit(self, node: NetNode) -> None:
-        """Turn a node where it gains, or passes on what was turned."""
-        if (
-            node.op == "transpose"
-            and list(permutation(node)) == _before(4)
-            and node.inputs[0].users() == [node]
-        ):
-            self.last[node.output] = node.inputs[0]  # an image that was made with channels last
-            return
-        turn = _TURNS.get(node.op or "")
-        if turn is None and (steps.code_of(node.op) or node.op in _GROUPS):
-            turn = _elementwise
-        entry = registry.get(node.op) if node.op else None
-        if turn is None and entry is not None and entry.neutral is not None:
-            turn = _reduce
-        if turn is not None and (node.op in _CONVOLUTIONS or any(v in self.last for v in node.inputs)):
-            turn(self, node)
-
-    # ---------------------------------------------------------------- values
-
-    def beside(self, value: NetValue, shape: tuple[int, ...]) -> bool:
-        """Whether an operand of an image of ``shape`` can be read beside one with channels last: it is an
-        image itself, or its elements are in the same order then."""
-        return value.shape == shape or value in self.last or _in_order(value.shape, len(shape))
-
-    def laid_out(self, value: NetValue, node: NetNode, shape: tuple[int, ...]) -> NetValue:
-        """The operand of a node of images of ``shape`` with channels last."""
-        if len(value.shape) == len(shape) and (value in self.last or not _in_order(value.shape, len(shape))):
-            return self.with_channels_last(value, node)
-        if value.type.size == 1:
-            return self.reshaped(value, (), node)
-        own = _turned((1,) * (len(shape) - len(value.shape)) + value.shape)
-        while own[0] == 1:
-            own = own[1:]
-        return self.reshaped(value, own, node)
-
-    def with_channels_last(self, value: NetValue, node: NetNode) -> NetValue:
-        if value not in self.last:
-            perm = _behind(len(value.shape))
-            found = source_of_channels(self.net, value, node)
-            self.last[value] = found or self.net.add("transpose", [value], before=node, perm=perm)
-        return self.last[value]
-
-    def reshaped(self, value: NetValue, shape: Sequence[int], node: NetNode) -> NetValue:
-        if value.shape == tuple(shape):
-            return value
-        return self.net.add("reshape", [value], before=node, **exactly(shape))
-
-    def mostly_there(self, values: Sequence[NetValue]) -> bool:
-        """Whether at least half of the elements of values are there with channels last."""
-        there = sum(v.type.size for v in values if v in self.last)
-        return 2 * there >= sum(v.type.size for v in values)
-
-    # ---------------------------------------------------------------- results
-
-    def made(self, node: NetNode, inputs: list[NetValue], **attrs: Any) -> None:
-        """Put the node with channels last in the place of a node; its other readers get a transpose."""
-        self.gives(node, self.net.add(node.op_name, inputs, before=node, **attrs))
-
-    def gives(self, node: NetNode, made: NetValue) -> None:
-        """``made`` is the result of ``node`` with channels last."""
-        if all(n == 1 for n in made.shape[1:-1]):  # one pixel: no element moves
-            first = self.reshaped(made, node.output.shape, node)
-        else:
-            first = self.net.add("transpose", [made], before=node, perm=_before(len(made.shape)))
-        self.net.replace(node.output, first)
-        self.last[first] = made
-
-
-def _in_order(shape: tuple[int, ...], ndim: int) -> bool:
-    """Whether the elements of an operand of so many dimensions are in one order in both layouts."""
-    own = (1,) * (ndim - len(shape)) + shape
-    return own[1] == 1 or all(n == 1 for n in own[2:])
+def _visit(images: Images, node: NetNode) -> None:
+    """Turn a node where it gains, or passes on what was turned."""
+    if node.op == "transpose" and list(permutation(node)) == before(4) and node.inputs[0].users() == [node]:
+        images.last[node.output] = node.inputs[0]  # an image that was made with channels last
+        return
+    turn = _TURNS.get(node.op or "")
+    if turn is None and (steps.code_of(node.op) or node.op in _GROUPS):
+        turn = _elementwise
+    entry = registry.get(node.op) if node.op else None
+    if turn is None and entry is not None and entry.neutral is not None:
+        turn = _reduce
+    if turn is not None and (node.op in _CONVOLUTIONS or any(v in images.last for v in node.inputs)):
+        turn(images, node)
 
 
 # ---------------------------------------------------------------- what takes channels last
 
 
-def _convolution(images: _Images, node: NetNode) -> None:
+def _convolution(images: Images, node: NetNode) -> None:
     attrs, (x, w, *rest) = node.attrs, node.inputs
     own, shape = len(node.inputs) - len(steps.extras(attrs.get("epilogue", ()))), node.output.shape
     if not _is_plain(node) or not all(_fits_epilogue(v.shape, shape) for v in node.inputs[own:]):
@@ -177,7 +89,7 @@ def _convolution(images: _Images, node: NetNode) -> None:
     )
 
 
-def _quantized_convolution(images: _Images, node: NetNode) -> None:
+def _quantized_convolution(images: Images, node: NetNode) -> None:
     attrs, (x, w, *rest) = node.attrs, node.inputs
     own, shape = len(node.inputs) - len(steps.extras(attrs["epilogue"])), node.output.shape
     if not _is_plain(node) or not all(_fits_epilogue(v.shape, shape) for v in node.inputs[own:]):
@@ -190,13 +102,13 @@ def _quantized_convolution(images: _Images, node: NetNode) -> None:
     images.made(node, [image, panels, *rest[: own - 2], *extra], **more, **kept)
 
 
-def _on_grid(images: _Images, node: NetNode) -> None:
+def _on_grid(images: Images, node: NetNode) -> None:
     """quantize and dequantize: the scale and the zero point of each channel go along another dimension."""
     x, *grid = node.inputs
-    images.made(node, [images.last[x], *grid], axis=_axis(node.attrs["axis"], len(x.shape)))
+    images.made(node, [images.last[x], *grid], axis=axis(node.attrs["axis"], len(x.shape)))
 
 
-def _lookup(images: _Images, node: NetNode) -> None:
+def _lookup(images: Images, node: NetNode) -> None:
     images.made(node, [images.last[node.inputs[0]], node.inputs[1]])
 
 
@@ -215,7 +127,7 @@ def _is_plain(node: NetNode) -> bool:
     return node.inputs[1].constant is not None and columns > 0
 
 
-def _pool(images: _Images, node: NetNode) -> None:
+def _pool(images: Images, node: NetNode) -> None:
     if node.attrs["layout"] == "NCHW" and tuple(node.attrs.get("dilations", (1, 1))) == (1, 1):
         x, kept = images.last[node.inputs[0]], without_defaults(node.op_name, node.attrs, _WINDOW)
         if node.op == "max_pool2d" and _pays_in_turn(node):
@@ -233,7 +145,7 @@ def _pays_in_turn(node: NetNode) -> bool:
     return kw * rows + kh * made + 2 * rows < 0.7 * kh * kw * made
 
 
-def _elementwise(images: _Images, node: NetNode) -> None:
+def _elementwise(images: Images, node: NetNode) -> None:
     """Where at least as much of its images is there with channels last as not."""
     shape = node.output.shape
     if len(shape) < 3 or not all(images.beside(v, shape) for v in node.inputs):
@@ -243,51 +155,53 @@ def _elementwise(images: _Images, node: NetNode) -> None:
         images.made(node, [images.laid_out(v, node, shape) for v in node.inputs], **attrs)
 
 
-def _bias(images: _Images, node: NetNode) -> None:
+def _bias(images: Images, node: NetNode) -> None:
     x, bias = node.inputs
     if x in images.last and node.attrs["axis"] % len(x.shape) == 1:
         images.made(node, [images.last[x], bias], axis=-1)
 
 
-def _concatenate(images: _Images, node: NetNode) -> None:
+def _concatenate(images: Images, node: NetNode) -> None:
     ndim = len(node.output.shape)
     if ndim >= 3 and images.mostly_there(node.inputs):
         inputs = [images.with_channels_last(v, node) for v in node.inputs]
-        images.made(node, inputs, axis=_axis(node.attrs["axis"], ndim))
+        images.made(node, inputs, axis=axis(node.attrs["axis"], ndim))
 
 
-def _slice(images: _Images, node: NetNode) -> None:
+def _slice(images: Images, node: NetNode) -> None:
     x, attrs = node.inputs[0], dict(node.attrs)
     axes = attrs["axes"] if attrs["axes"] is not None else range(len(attrs["starts"]))
     attrs = {name: attrs[name] for name in ("starts", "ends", "steps") if attrs[name] is not None}
-    images.made(node, [images.last[x]], axes=[_axis(a, len(x.shape)) for a in axes], **attrs)
+    images.made(node, [images.last[x]], axes=[axis(a, len(x.shape)) for a in axes], **attrs)
 
 
-def _pad(images: _Images, node: NetNode) -> None:
+def _pad(images: Images, node: NetNode) -> None:
     x, pads = node.inputs[0], list(node.attrs["pads"])
     half = len(pads) // 2
     if x in images.last and half == len(x.shape):
         kept = without_defaults("pad", node.attrs, ("mode", "value"))
-        images.made(node, [images.last[x]], pads=[*_turned(pads[:half]), *_turned(pads[half:])], **kept)
+        images.made(
+            node, [images.last[x]], pads=[*turned_shape(pads[:half]), *turned_shape(pads[half:])], **kept
+        )
 
 
-def _take(images: _Images, node: NetNode) -> None:
+def _take(images: Images, node: NetNode) -> None:
     x, indices = node.inputs
     if x in images.last and len(indices.shape) == 1:
-        images.made(node, [images.last[x], indices], axis=_axis(node.attrs["axis"], len(x.shape)))
+        images.made(node, [images.last[x], indices], axis=axis(node.attrs["axis"], len(x.shape)))
 
 
-def _resample(images: _Images, node: NetNode) -> None:
+def _resample(images: Images, node: NetNode) -> None:
     x, *rest = node.inputs
     if x in images.last:
-        images.made(node, [images.last[x], *rest], axis=_axis(node.attrs["axis"], len(x.shape)))
+        images.made(node, [images.last[x], *rest], axis=axis(node.attrs["axis"], len(x.shape)))
 
 
-def _reduce(images: _Images, node: NetNode) -> None:
+def _reduce(images: Images, node: NetNode) -> None:
     x, axes = node.inputs[0], node.attrs["axes"]
     ndim = len(x.shape)
     axes = sorted(a % ndim for a in (range(ndim) if axes is None else axes))
-    turned = [_axis(a, ndim) for a in axes]
+    turned = [axis(a, ndim) for a in axes]
     if node.attrs["keepdims"]:
         images.made(node, [images.last[x]], axes=turned, keepdims=True)
     elif 1 in axes or axes == list(range(2, ndim)):  # what is left is in one order in both layouts
@@ -295,29 +209,29 @@ def _reduce(images: _Images, node: NetNode) -> None:
         images.net.replace(node.output, made)
 
 
-def _transpose(images: _Images, node: NetNode) -> None:
+def _transpose(images: Images, node: NetNode) -> None:
     """Of the image as it was: one of the image with channels last, or none."""
     x = node.inputs[0]
-    perm = [_axis(p, len(x.shape)) for p in permutation(node)]
+    perm = [axis(p, len(x.shape)) for p in permutation(node)]
     made = images.last[x]
     if perm != list(range(len(perm))):
         made = images.net.add("transpose", [made], before=node, perm=perm)
     images.net.replace(node.output, made)
 
 
-def _reshape(images: _Images, node: NetNode) -> None:
+def _reshape(images: Images, node: NetNode) -> None:
     """Of what a convolution slides along, or of an image of one pixel: its elements are in one order in both
     layouts. Or the first part of a shuffle of channels."""
     x, shape = node.inputs[0], node.output.shape
     if all(n == 1 for n in x.shape[2:]) and not (len(shape) >= 3 and shape[:2] == x.shape[:2]):
         images.net.replace(node.output, images.reshaped(images.last[x], shape, node))
     elif len(shape) >= 3 and shape[:2] == x.shape[:2]:
-        images.gives(node, images.reshaped(images.last[x], _turned(shape), node))
-    elif not _whole_norm(images, node):
+        images.gives(node, images.reshaped(images.last[x], turned_shape(shape), node))
+    elif not pool_of_planes(images, node) and not _whole_norm(images, node):
         _shuffle(images, node)
 
 
-def _whole_norm(images: _Images, node: NetNode) -> bool:
+def _whole_norm(images: Images, node: NetNode) -> bool:
     """[n, c, ..] -> [n, 1, all] -> layer_norm -> [n, c, ..], as a group_norm of one group is: rows of all
     elements of an image, in whatever order, if scale and bias are in it, too."""
     x, norm = node.inputs[0], only_reader(node.output)
@@ -335,7 +249,7 @@ def _whole_norm(images: _Images, node: NetNode) -> bool:
     turned = [_turned_constant(images.net, w, x.shape, norm) for w in weights]
     attrs = without_defaults("layer_norm", norm.attrs, ("axis", "epsilon"))
     made = images.net.add("layer_norm", [flat, *turned], before=back, **attrs)
-    images.gives(back, images.reshaped(made, _turned(x.shape), back))
+    images.gives(back, images.reshaped(made, turned_shape(x.shape), back))
     return True
 
 
@@ -356,7 +270,7 @@ def _turned_constant(net: Net, value: NetValue, shape: tuple[int, ...], node: Ne
     return made
 
 
-def _shuffle(images: _Images, node: NetNode) -> None:
+def _shuffle(images: Images, node: NetNode) -> None:
     """[n, g k, ..] -> [n, g, k, ..] -> [n, k, g, ..] -> [n, k g, ..]: channels of g groups in turn."""
     x, split, ndim = node.inputs[0], node.output, len(node.inputs[0].shape)
     if len(split.shape) != ndim + 1 or split.shape[0] != x.shape[0] or split.shape[3:] != x.shape[2:]:
@@ -371,12 +285,14 @@ def _shuffle(images: _Images, node: NetNode) -> None:
     wide = images.reshaped(images.last[x], (x.shape[0], *spatial, *split.shape[1:3]), node)
     perm = [*range(ndim - 1), ndim, ndim - 1]
     moved = images.net.add("transpose", [wide], before=join, perm=perm)
-    images.gives(join, images.reshaped(moved, _turned(x.shape), join))
+    images.gives(join, images.reshaped(moved, turned_shape(x.shape), join))
 
 
-_TURNS: dict[str, Callable[[_Images, NetNode], None]] = {
+_TURNS: dict[str, Callable[[Images, NetNode], None]] = {
     "conv2d": _convolution,
     "quantized_conv2d": _quantized_convolution,
+    "conv3d": lambda images, node: volume_as_planes(images, node, _convolution),
+    "max_pool3d": pool_of_volumes,
     **dict.fromkeys(("quantize", "dequantize"), _on_grid),
     "lookup": _lookup,
     **dict.fromkeys(("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d"), _pool),

@@ -23,7 +23,6 @@ from .quantized import quantized_graphs
 from .resampling import resampling
 from .store_weights import store_weights
 from .transposed import transposed_convolutions
-from .volumes import volumes_as_images
 from .widening import compute_wide
 
 __all__ = ["target"]
@@ -49,7 +48,6 @@ def target(
     net = Net(replace(model, pins=where))
     quantized_graphs(net)
     stored = dict.fromkeys(compute_wide(net), "bf16")
-    volumes_as_images(net)
     transposed_convolutions(net)
     lean_convolutions(net)
     resampling(net)

@@ -1,68 +1,128 @@
-"""The rule that makes a convolution of volumes one of images, on cpu, whose kernels of images are far faster:
+"""Volumes on cpu with their channels last [N,D,H,W,C], by the kernels of images, which are far faster.
 
-    conv3d(x [N,C,D,H,W], w)  ->  conv2d([N*D', KD*C, H, W], [O, KD*C, KH, KW])
+    conv3d(x, w)   ->  conv2d of [N*D', H, W, KD*C]: each plane of the result reads the KD planes that its
+                       taps see, which lie beside each other as channels; what follows is its epilogue
+    max_pool3d(x)  ->  max_pool2d of each plane, [N*D, H, W, C], and one along them, [N, D, H'*W', C]
 
-Each plane of the result reads the KD planes of x that its taps see; they lie beside each other as channels.
+The planes of a volume that comes with its channels first are laid side by side before they are turned.
+Importers write the maximum of a volume as the two of [N, C*D, H, W] and [N, C, D, H'*W']: pool_of_planes
+knows them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from ..ir.graph import TensorType
 from ..ir.model import Constant
+from .groups import Group, grow
+from .images import Images, before, behind
+from .matching import only_reader
 from .net import Net, NetNode, NetValue
-from .pack_weights import is_host
+from .pack_weights import is_host, without_defaults
 
-__all__ = ["volumes_as_images"]
+__all__ = ["pool_of_planes", "pool_of_volumes", "volume_as_planes"]
 
+_WINDOW = ("kernel_shape", "strides", "pads", "ceil_mode")
 
-def volumes_as_images(net: Net) -> None:
-    """Every float32 conv3d on cpu of one group, whose weight is a constant."""
-    done = []
-    for node in net.nodes("conv3d"):
-        x, w = node.inputs[:2]
-        constant = w.constant is not None
-        if is_host(node) and constant and x.dtype == "float32" and node.attrs["group"] == 1 and x.type.size:
-            done.append(node)
-            net.replace(node.output, _as_image(net, node))
-    if done:
-        net.note("volumes", f"{len(done)} convolutions of volumes on cpu are convolutions of images", done)
+# **************** convolutions ****************
 
 
-def _as_image(net: Net, node: NetNode) -> NetValue:
-    x, w, *bias = node.inputs
-    attrs, out = node.attrs, node.output.shape
-    pads, strides, dilations = attrs["pads"], attrs["strides"], attrs["dilations"]
-
-    def op(name: str, *inputs: NetValue, **attrs: Any) -> NetValue:
-        made = net.add(name, inputs, before=node, **attrs)
-        assert isinstance(made, NetValue)  # ops of one result alone are added
-        return made
-
-    planes = op("transpose", x, perm=(0, 2, 1, 3, 4))
-    if pads[0] or pads[3]:
-        planes = op("pad", planes, pads=(0, pads[0], 0, 0, 0, 0, pads[3], 0, 0, 0))
-    taps = []
-    for tap in range(w.shape[2]):
-        first = tap * dilations[0]
-        last = first + (out[2] - 1) * strides[0]
-        taps.append(op("slice", planes, axes=[1], starts=[first], ends=[last + 1], steps=[strides[0]]))
-    seen = taps[0] if len(taps) == 1 else op("concatenate", *taps, axis=2)
-    images = op("reshape", seen, shape=(out[0] * out[2], *seen.shape[2:]))
-    found = op(
+def volume_as_planes(images: Images, node: NetNode, turn: Callable[[Images, NetNode], None]) -> None:
+    """A float32 conv3d of one group, whose weight is a constant, as a conv2d of planes, which ``turn`` puts
+    into panels."""
+    net, (x, w, *bias), attrs = images.net, node.inputs, node.attrs
+    if w.constant is None or x.dtype != "float32" or attrs["group"] != 1 or not x.type.size:
+        return
+    group = _following(net, node)
+    last = group.nodes[-1] if group is not None else node
+    extras, program = group.program(len(node.inputs)) if group is not None else ([], [])
+    (n, o, depth, *plane), pads = node.output.shape, attrs["pads"]
+    seen = _as_image(images, _planes_seen(images, node), last)
+    more = [_beside(images, v, node.output.shape, last) for v in extras]
+    found = net.add(
         "conv2d",
-        images,
-        _flat_weight(net, node, w),
-        *bias,
+        [seen, _flat_weight(net, node, w), *bias, *more],
+        before=last,
         pads=(*pads[1:3], *pads[4:]),
-        strides=strides[1:],
-        dilations=dilations[1:],
+        strides=attrs["strides"][1:],
+        dilations=attrs["dilations"][1:],
+        **({"epilogue": program} if program else {}),
     )
-    back = op("reshape", found, shape=(out[0], out[2], out[1], *out[3:]))
-    return op("transpose", back, perm=(0, 2, 1, 3, 4))
+    back = net.add("transpose", [found], before=last, perm=behind(4))
+    turn(images, found.maker)
+    made = images.last.get(back.maker.inputs[0], back)
+    text = f"{node.name}, a convolution of volumes on cpu, is one of images"
+    net.note("volumes", text, group.nodes if group is not None else [node])
+    images.gives(last, images.reshaped(made, (n, depth, *plane, o), last))
+
+
+def _following(net: Net, node: NetNode) -> Group | None:
+    """The convolution and what may be its epilogue: operands as large as the result, or that differ by
+    channel at most."""
+    position = {found: i for i, found in enumerate(net.nodes())}
+    for group in grow(node, position):
+        if all(_fits(v, node.output.shape) for v in group.program(len(node.inputs))[0]):
+            return group
+    return None
+
+
+def _fits(value: NetValue, shape: tuple[int, ...]) -> bool:
+    own = (1,) * (len(shape) - len(value.shape)) + value.shape
+    return own == shape or all(n == 1 for i, n in enumerate(own) if i != 1)
+
+
+def _beside(images: Images, value: NetValue, shape: tuple[int, ...], node: NetNode) -> NetValue:
+    """An operand of the epilogue of a volume of ``shape`` as one of its planes [N*D, C, H, W]."""
+    n, c, d, h, w = shape
+    if value.shape == shape:
+        return _as_image(
+            images, images.reshaped(images.laid_out(value, node, shape), (n * d, h, w, c), node), node
+        )
+    return images.reshaped(value, (value.type.size, 1, 1), node)
+
+
+def _as_image(images: Images, image: NetValue, node: NetNode) -> NetValue:
+    """[N, C, H, W] of an image that is there with its channels last."""
+    first = images.net.add("transpose", [image], before=node, perm=before(4))
+    images.last[first] = image
+    return first
+
+
+def _planes_seen(images: Images, node: NetNode) -> NetValue:
+    """[N*D', H, W, KD*C]: for each plane of the result those that its taps see."""
+    net, (x, w) = images.net, node.inputs[:2]
+    n, c, _, h, wide = x.shape
+    depth, taps = node.output.shape[2], w.shape[2]
+    turned = x in images.last or taps == 1
+    planes = (
+        images.with_channels_last(x, node)
+        if turned
+        else net.add("transpose", [x], before=node, perm=(0, 2, 1, 3, 4))
+    )
+    front, back = node.attrs["pads"][0], node.attrs["pads"][3]
+    if front or back:
+        planes = net.add("pad", [planes], before=node, pads=(0, front, 0, 0, 0, 0, back, 0, 0, 0))
+    seen = [_of_tap(net, node, planes, tap) for tap in range(taps)]
+    beside = seen[0] if taps == 1 else net.add("concatenate", seen, before=node, axis=4 if turned else 2)
+    if turned:
+        return images.reshaped(beside, (n * depth, h, wide, taps * c), node)
+    image = images.reshaped(beside, (n * depth, taps * c, h, wide), node)
+    return net.add("transpose", [image], before=node, perm=behind(4))
+
+
+def _of_tap(net: Net, node: NetNode, planes: NetValue, tap: int) -> NetValue:
+    """Of planes [N, D, ..] those that a tap sees, one for each plane of the result."""
+    stride, depth = node.attrs["strides"][0], node.output.shape[2]
+    first = tap * node.attrs["dilations"][0]
+    last = first + (depth - 1) * stride
+    if (first, last + 1, stride) == (0, planes.shape[1], 1):
+        return planes
+    return net.add("slice", [planes], before=node, axes=[1], starts=[first], ends=[last + 1], steps=[stride])
 
 
 def _flat_weight(net: Net, node: NetNode, w: NetValue) -> NetValue:
@@ -80,3 +140,66 @@ def _flat_weight(net: Net, node: NetNode, w: NetValue) -> NetValue:
     )
     value.device = node.device
     return value
+
+
+# **************** maxima ****************
+
+
+def pool_of_volumes(images: Images, node: NetNode) -> None:
+    """max_pool3d of a volume that is there with its channels last."""
+    attrs, x = node.attrs, node.inputs[0]
+    if tuple(attrs["dilations"]) != (1, 1, 1) or x not in images.last:
+        return
+    (kd, *kernel), (sd, *strides), pads = attrs["kernel_shape"], attrs["strides"], attrs["pads"]
+    ceil = {"ceil_mode": True} if attrs["ceil_mode"] else {}
+    plane = {"kernel_shape": kernel, "strides": strides, "pads": (*pads[1:3], *pads[4:]), **ceil}
+    along = {"kernel_shape": (kd, 1), "strides": (sd, 1), "pads": (pads[0], 0, pads[3], 0), **ceil}
+    images.gives(node, _pooled(images, images.last[x], node, plane, along))
+
+
+def pool_of_planes(images: Images, node: NetNode) -> bool:
+    """Whether ``node`` is the first reshape of [N,C,D,H,W] -> [N,C*D,H,W] -> max_pool2d -> [N,C,D,H'*W'] ->
+    max_pool2d -> [N,C,D',H',W']; then the last is there with its channels last."""
+    x, shape = node.inputs[0], node.inputs[0].shape
+    if len(shape) != 5 or node.output.shape != (shape[0], shape[1] * shape[2], *shape[3:]):
+        return False
+    chain = [node]
+    for op in ("max_pool2d", None, "max_pool2d", None):
+        following = only_reader(chain[-1].output)
+        if following is None or not (_is_reshape(following) if op is None else _is_pool(following, op)):
+            return False
+        chain.append(following)
+    _, plane, flat, along, last = chain
+    n, c, d = shape[:3]
+    height, width = plane.output.shape[2:]
+    if flat.output.shape != (n, c, d, height * width) or along.attrs["kernel_shape"][1] != 1:
+        return False
+    if along.output.shape[3] != height * width or along.attrs["pads"][1] or along.attrs["pads"][3]:
+        return False
+    if last.output.shape != (n, c, along.output.shape[2], height, width):
+        return False
+    windows = (without_defaults("max_pool2d", pool.attrs, _WINDOW) for pool in (plane, along))
+    images.gives(last, _pooled(images, images.last[x], last, *windows))
+    return True
+
+
+def _is_reshape(node: NetNode) -> bool:
+    return node.op == "reshape"
+
+
+def _is_pool(node: NetNode, op: str) -> bool:
+    plain = node.op == op and node.attrs["layout"] == "NCHW"
+    return plain and is_host(node) and tuple(node.attrs["dilations"]) == (1, 1)
+
+
+def _pooled(
+    images: Images, x: NetValue, node: NetNode, plane: Mapping[str, Any], along: Mapping[str, Any]
+) -> NetValue:
+    """[N,D,H,W,C] -> [N,D',H',W',C]: the greatest of each plane's windows, then of those along the planes."""
+    net, (n, d, h, w, c) = images.net, x.shape
+    flat = images.reshaped(x, (n * d, h, w, c), node)
+    made = net.add("max_pool2d", [flat], before=node, layout="NHWC", **plane)
+    height, width = made.shape[1:3]
+    flat = images.reshaped(made, (n, d, prod((height, width)), c), node)
+    made = net.add("max_pool2d", [flat], before=node, layout="NHWC", **along)
+    return images.reshaped(made, (n, made.shape[1], height, width, c), node)

@@ -17,13 +17,16 @@
 #define GR_PANELS_H
 
 #include "cpu/common.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #define GR_PANEL 32
 #define GR_DEPTH 384                   /* of a block: its rows of A take half of the nearest cache */
 #define GR_A_ROW (GR_DEPTH + 16)       /* floats from row to row of a block: no power of two, so no two rows collide */
 #define GR_A_CROWDED 512               /* floats: rows of A so far apart, or a multiple, share few sets of the cache */
 #define GR_BLOCK_ROWS 14               /* at most, of any instruction set */
-#define GR_GROUP_BYTES 655360          /* of B that the second cache keeps while rows of A pass by */
+#define GR_GROUP_BYTES 655360          /* of B that a second cache of 1 MB keeps while rows of A pass by; no more */
 #define GR_PANELS_GRAIN 400000         /* flops of a piece of work for another thread, at least: some 4 us */
 #define GR_PANELS_LOAD 8               /* rows whose arithmetic takes as long as bringing B from memory */
 
@@ -42,8 +45,8 @@ struct gr_panels {
   /* NULL: as above. Else brings rows first_row .. first_row+rows-1 of A, elements first .. last-1, to
    * to[row * GR_A_ROW + element - first]. */
   void (*gather)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last, float *to);
-  /* NULL, or whether these rows, all elements, lie so that a tile can read them in place: then where. */
-  int (*in_place)(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found);
+  /* NULL, or how many of these rows, all elements, lie so from the first on that a tile can read them there: how. */
+  int64_t (*in_place)(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found);
   /* NULL, or elements *from .. *to - 1 are all that is not zero of these rows: the others are left out. */
   void (*extent)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t *from, int64_t *to);
   const void *image;                   /* of gather, in_place and extent */
@@ -104,10 +107,27 @@ static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, 
 }
 
 /* in_place of such a matrix; of one that has no gather, too. */
-static int gr_rows_lie(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
-  (void)rows;
+static int64_t gr_rows_lie(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
   *found = (gr_a_rows){p->a + first_row * p->a_row, p->a_row, 1, 0, 1, 0, p->k};
-  return 1;
+  return rows;
+}
+
+/* ---------------------------------------------------------------- caches */
+
+/* Bytes of B that this machine's second cache keeps. */
+static inline int64_t gr_group_bytes(void) {
+#if defined(__x86_64__)
+  static int64_t known;                /* asking takes long under a hypervisor; each thread would find the same */
+  int64_t bytes = __atomic_load_n(&known, __ATOMIC_RELAXED);
+  if (bytes) return bytes;
+  unsigned a, b, c, d;
+  int64_t cache = __get_cpuid(0x80000006, &a, &b, &c, &d) ? (int64_t)(c >> 16) * 1024 : 0;
+  bytes = cache ? gr_min(GR_GROUP_BYTES, gr_max(cache, 131072) / 8 * 5) : GR_GROUP_BYTES;
+  __atomic_store_n(&known, bytes, __ATOMIC_RELAXED);
+  return bytes;
+#else
+  return GR_GROUP_BYTES;
+#endif
 }
 
 /* ---------------------------------------------------------------- one a machine */

@@ -359,7 +359,7 @@ GR_ALWAYS void GR_OF(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_pl
 GR_ALWAYS int GR_OF(gr_panels_lies)(const gr_panels *p, int64_t row, int64_t rows, GR_OF(gr_depth) d, gr_a_rows *found) {
   gr_a_rows lies;
   if (p->gather && (!p->in_place || d.to - d.from < p->k)) return 0;
-  if (!(p->gather ? p->in_place : gr_rows_lie)(p, row, rows, &lies) || lies.row % GR_A_CROWDED == 0) return 0;
+  if ((p->gather ? p->in_place : gr_rows_lie)(p, row, rows, &lies) < rows || lies.row % GR_A_CROWDED == 0) return 0;
   if (!p->gather) {
     lies.a += d.from;
     lies.run = d.to - d.from;
@@ -367,6 +367,13 @@ GR_ALWAYS int GR_OF(gr_panels_lies)(const gr_panels *p, int64_t row, int64_t row
   *found = lies;
   return 1;
 }
+
+#if GR_B_FORM == GR_B_FLOATS && defined(GR_ISA_SHORT)
+#include "short_isa.h"
+#define GR_ROWS_DONE(p, row, row_end, from, to) GR_OF(gr_short_rows)(p, row, row_end, from, to)
+#else
+#define GR_ROWS_DONE(p, row, row_end, from, to) (row)
+#endif
 
 static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const gr_panels *p, int64_t row,
                                                                             int64_t row_end, int64_t panel,
@@ -378,14 +385,18 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
   _Alignas(64) float a[GR_ISA_ROWS * GR_A_ROW];
   /* Where enough panels of all of k fit into the second cache, k runs inside of the rows, and C is written
    * once; else a depth of k passes all rows before the next. */
-  int64_t group = gr_max(1, GR_GROUP_BYTES / (4 * GR_PANEL * gr_max(gr_ceil_div(p->k, GR_UNIT), 1)));
+  int64_t bytes = gr_group_bytes();
+  int64_t group = gr_max(1, bytes / (4 * GR_PANEL * gr_max(gr_ceil_div(p->k, GR_UNIT), 1)));
   int inside = group >= gr_min(4, panel_end - panel);
-  if (!inside) group = GR_GROUP_BYTES / (4 * GR_PANEL * GR_DEPTH / GR_UNIT);
+  if (!inside) group = gr_max(1, bytes / (4 * GR_PANEL * GR_DEPTH / GR_UNIT));
   int64_t turn = inside ? GR_ISA_ROWS : row_end - row;
   for (int64_t from = panel; from < panel_end; from += group) {
     int64_t to = gr_min(panel_end, from + group), column = from * GR_PANEL;
-    for (int64_t top = row; top < row_end; top += turn) {
-      int64_t bottom = gr_min(row_end, top + turn), first = 0;
+    for (int64_t top = row, bottom; top < row_end; top = bottom) {
+      bottom = GR_ROWS_DONE(p, top, row_end, from, to);
+      if (bottom > top) continue;
+      bottom = gr_min(row_end, top + turn);
+      int64_t first = 0;
       do {
         for (int64_t i = top; i < bottom; i += GR_ISA_ROWS) {
           int64_t rows = gr_min(GR_ISA_ROWS, bottom - i);
@@ -412,6 +423,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
 #undef GR_LINES
 #undef GR_AHEAD
 #undef GR_WALK
+#undef GR_ROWS_DONE
 #undef GR_OF
 #undef GR_OF_
 #undef GR_UNIT

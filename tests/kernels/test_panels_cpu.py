@@ -63,6 +63,89 @@ def test_convolutions_of_any_shape(data):
     agree(b, values, 3e-5 * np.sqrt(inside * kernel[0] * kernel[1]))
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_depthwise_convolutions_of_any_shape(data):
+    draw = data.draw
+    channels, kernel = draw(st.integers(1, 45)), [draw(st.sampled_from([1, 3, 5, 7])) for _ in range(2)]
+    strides, dilation = [draw(st.integers(1, 3)) for _ in range(2)], draw(st.sampled_from([1, 1, 1, 2]))
+    size, pads = [draw(st.integers(1, 30)) for _ in range(2)], [draw(st.integers(0, 4)) for _ in range(4)]
+    for d in range(2):
+        assume(size[d] + pads[d] + pads[d + 2] > (kernel[d] - 1) * dilation)
+    b, image = GraphBuilder(), (draw(st.integers(1, 2)), channels, *size)
+    inputs = [b.input("x", image), b.param("w", array(channels, 1, *kernel))]
+    if draw(st.booleans()):
+        inputs.append(b.param("bias", array(channels)))
+    attrs = {"strides": strides, "pads": pads, "dilations": [dilation] * 2}
+    y = b.op("conv2d", *inputs, group=channels, **attrs)
+    after = draw(st.sampled_from([None, "relu", "gelu", "residual"]))
+    y = b.op("add", y, b.input("r", y.shape)) if after == "residual" else b.op(after, y) if after else y
+    b.output(y)
+    values = {"x": array(*image)} | ({"r": array(*y.shape)} if after == "residual" else {})
+    agree(b, values, 3e-5 * np.sqrt(kernel[0] * kernel[1]))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_pools_with_channels_last_of_any_shape(data):
+    draw = data.draw
+    channels, mean = draw(st.sampled_from([1, 3, 4, 7, 8, 24, 33, 700])), draw(st.booleans())
+    kernel, strides = ([draw(st.integers(1, 5)) for _ in range(2)] for _ in range(2))
+    size = [draw(st.integers(1, 24 if channels < 100 else 9)) for _ in range(2)]
+    pads = [draw(st.integers(0, kernel[d % 2] // 2)) for d in range(4)]
+    attrs = {"kernel_shape": kernel, "strides": strides, "pads": pads, "ceil_mode": draw(st.booleans())}
+    for d in range(2):
+        assume(size[d] + pads[d] + pads[d + 2] >= kernel[d])
+    if mean:
+        attrs["count_include_pad"] = draw(st.booleans())
+    b, image = GraphBuilder(), (draw(st.integers(1, 2)), *size, channels)
+    op = "avg_pool2d" if mean else "max_pool2d"
+    b.output(b.op(op, b.input("x", image), layout="NHWC", **attrs))
+    x = array(*image)
+    if not mean and draw(st.booleans()):
+        x.flat[RNG.integers(x.size)] = np.nan
+        x.flat[RNG.integers(x.size)] = -np.inf
+    agree(b, {"x": x}, 1e-6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(1, 80), st.integers(1, 60), st.integers(1, 70), st.booleans(), st.booleans())
+def test_short_products_of_any_shape(rows, k, n, clamped, residual):
+    b = GraphBuilder()
+    y = b.op("dense", b.input("x", (rows, k)), b.param("w", array(n, k)), b.param("bias", array(n)))
+    y = b.op("add", y, b.input("r", (rows, n))) if residual else y
+    b.output(b.op("clip", y, min=-0.5, max=0.75) if clamped else y)
+    values = {"x": array(rows, k)} | ({"r": array(rows, n)} if residual else {})
+    values["x"].flat[RNG.integers(rows * k)] = np.nan if rows > 20 else 1
+    agree(b, values, 3e-5 * np.sqrt(k))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_convolutions_of_volumes_of_any_shape(data):
+    draw = data.draw
+    inside, outside, batch = draw(st.integers(1, 9)), draw(st.integers(1, 20)), draw(st.integers(1, 2))
+    kernel, strides, dilations = ([draw(st.integers(1, 3)) for _ in range(3)] for _ in range(3))
+    size, pads = [draw(st.integers(1, 9)) for _ in range(3)], [draw(st.integers(0, 2)) for _ in range(6)]
+    for d in range(3):
+        assume(size[d] + pads[d] + pads[d + 3] > (kernel[d] - 1) * dilations[d])
+    b, image = GraphBuilder(), (batch, inside, *size)
+    inputs = [b.input("x", image), b.param("w", array(outside, inside, *kernel))]
+    if draw(st.booleans()):
+        inputs.append(b.param("bias", array(outside)))
+    y = b.op("conv3d", *inputs, strides=strides, pads=pads, dilations=dilations)
+    values, after = {"x": array(*image)}, draw(st.sampled_from([None, "relu", "channel", "residual"]))
+    if after == "residual":
+        y, values["r"] = b.op("add", y, b.input("r", y.shape)), array(*y.shape)
+    elif after:
+        y = b.op(after, y) if after == "relu" else b.op("multiply", y, b.param("s", array(outside, 1, 1, 1)))
+    window = [min(2, n) for n in y.shape[2:]]
+    y = b.op("max_pool3d", y, kernel_shape=window, strides=window) if draw(st.booleans()) else y
+    y = b.op("conv3d", y, b.param("v", array(3, outside, 1, 1, 1))) if draw(st.booleans()) else y
+    b.output(y)
+    agree(b, values, 1e-4 * np.sqrt(inside * outside * np.prod(kernel)))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 45), st.sampled_from([1, 7, 31, 383, 384, 385, 512, 800]), st.integers(1, 75))
 def test_products_of_any_shape(rows, k, n):

@@ -83,16 +83,16 @@ static void gr_windows_extent(const gr_panels *p, int64_t first_row, int64_t row
   *to = last_tap * length;
 }
 
-/* Whether the windows lie in one row of output pixels, inside of the image: a line is a kernel row. */
-static int gr_windows_inside(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
+/* How many windows from the first on lie in one row of output pixels, inside of the image: a line is a kernel row. */
+static int64_t gr_windows_inside(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
   const gr_windows *s = p->image;
   int64_t column = first_row % s->ow, line = first_row / s->ow, length = s->run * s->channels;
   int64_t x = column * s->sw - s->left, y = line % s->oh * s->sh - s->top, kernel_rows = p->k / length / s->runs;
-  int64_t right = x + (rows - 1) * s->sw + (s->runs - 1) * s->dw + s->run, bottom = y + (kernel_rows - 1) * s->dh + 1;
-  if (column + rows > s->ow || x < 0 || y < 0 || right > s->w || bottom > s->h) return 0;
+  int64_t room = s->w - (x + (s->runs - 1) * s->dw + s->run), bottom = y + (kernel_rows - 1) * s->dh + 1;
+  if (x < 0 || y < 0 || room < 0 || bottom > s->h) return 0;
   *found = (gr_a_rows){p->a + ((line / s->oh * s->h + y) * s->w + x) * s->pixel, s->sw * s->pixel, kernel_rows,
                        s->dh * s->w * s->pixel, s->runs, s->dw * s->pixel, length};
-  return 1;
+  return gr_min(rows, gr_min(s->ow - column, room / s->sw + 1));
 }
 
 static void gr_after_conv(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {

@@ -3,6 +3,8 @@
  * defines: GR_ISA(gr_image_rows)
  */
 
+#define GR_LINE 4096                   /* floats of a line of windows' rows: half of the nearest cache */
+#define GR_NEAR_TAPS 5                 /* columns of a kernel: their weights and sums of seven pixels fit into registers */
 #define GR_PIXELS 8                    /* sums side by side: as many as hide the latency of a multiply-add */
 
 /* x where wanted (all bits of a lane set), else y */
@@ -28,11 +30,26 @@ GR_ALWAYS int64_t GR_ISA(gr_image_channel)(const gr_image *s, int64_t vector) {
 
 /* ---------------------------------------------------------------- depthwise */
 
-GR_ALWAYS void GR_ISA(gr_depthwise_finish)(const gr_image *s, GR_V y, float *out) {
-  GR_V low = GR_ISA_SPLAT(s->least), high = GR_ISA_SPLAT(s->most);
-  if (s->extra) y += *(const GR_V *)(s->extra + (out - s->out));
-  if (s->clamp) y = GR_ISA_MIN(high, GR_ISA_MAX(low, y));
-  *(GR_V *)out = y;
+/* The bounds of the result; a clamp to infinities changes nothing, and a NaN stays one. */
+typedef struct GR_ISA(gr_bounds) {
+  GR_V low, high;
+} GR_ISA(gr_bounds);
+
+GR_ALWAYS GR_ISA(gr_bounds) GR_ISA(gr_depthwise_bounds)(const gr_image *s) {
+  float least = s->clamp ? s->least : -INFINITY, most = s->clamp ? s->most : INFINITY;
+  return (GR_ISA(gr_bounds)){GR_ISA_SPLAT(least), GR_ISA_SPLAT(most)};
+}
+
+/* The sums of neighbouring pixels as results, a vector of channels from ``out`` on. */
+GR_ALWAYS void GR_ISA(gr_depthwise_finish)(const gr_image *s, GR_V *acc, int pixels, float *out) {
+  const GR_ISA(gr_bounds) bounds = GR_ISA(gr_depthwise_bounds)(s);
+  const int64_t step = s->c;           /* known here, as what is written may be anything of the image's */
+  const float *extra = s->extra ? s->extra + (out - s->out) : NULL;
+#pragma GCC unroll 8
+  for (int i = 0; extra && i < pixels; ++i) acc[i] += *(const GR_V *)(extra + i * step);
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i, out += step)
+    *(GR_V *)out = GR_ISA_MIN(bounds.high, GR_ISA_MAX(bounds.low, acc[i]));
 }
 
 /* The weights of a vector of channels, [kh * kw] rows of 32. */
@@ -58,50 +75,70 @@ GR_ALWAYS void GR_ISA(gr_depthwise_pixels)(const gr_image *s, const GR_ISA(gr_ta
       for (int i = 0; i < pixels; ++i) acc[i] = GR_ISA_FUSED(*(const GR_V *)(at + i * step), weight, acc[i]);
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < pixels; ++i) GR_ISA(gr_depthwise_finish)(s, acc[i], out + (ox + i) * s->c + c);
+  GR_ISA(gr_depthwise_finish)(s, acc, pixels, out + ox * s->c + c);
 }
 
-/* As above for kernels of three columns side by side, by a stride known here: each pixel of the image is read
- * once a kernel row, and goes into the sums of all windows that it lies in. Windows may stick out. */
-GR_ALWAYS void GR_ISA(gr_depthwise_three)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t vector,
-                                          int pixels, int stride, float *out) {
-  const float *w = GR_ISA(gr_depthwise_weights)(s, t, vector) + t->p0 * 3 * 32;
-  int64_t left = ox * stride - s->left, c = GR_ISA(gr_image_channel)(s, vector);
+/* As above for kernels of few columns side by side, ``taps``, by a stride, both known here: each pixel of the image is
+ * read once a kernel row, and goes into the sums of all windows it lies in. Windows stick out unless ``inside``. */
+GR_ALWAYS void GR_ISA(gr_depthwise_near)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t vector,
+                                         int pixels, int taps, int stride, int inside, float *out) {
+  const float *w = GR_ISA(gr_depthwise_weights)(s, t, vector) + t->p0 * taps * 32;
+  int64_t left = ox * stride - s->left, c = GR_ISA(gr_image_channel)(s, vector), line = s->dh * s->w * s->c;
+  const float *row = t->x + ((t->row + t->p0 * s->dh) * s->w + left) * s->c + c;
   GR_V acc[GR_PIXELS], zero = {0};
 #pragma GCC unroll 8
   for (int i = 0; i < pixels; ++i) acc[i] = s->bias ? *(const GR_V *)(s->bias + c) : zero;
-  for (int64_t p = t->p0; p < t->p1; ++p, w += 3 * 32) {
-    const float *row = t->x + ((t->row + p * s->dh) * s->w + left) * s->c + c;
-    GR_V weights[3] = {*(const GR_V *)w, *(const GR_V *)(w + 32), *(const GR_V *)(w + 64)};
+  for (int64_t p = t->p0; p < t->p1; ++p, w += taps * 32, row += line) {
+    const float *at = row;
+    GR_V weights[GR_NEAR_TAPS];
+#pragma GCC unroll 8
+    for (int q = 0; q < taps; ++q) weights[q] = *(const GR_V *)(w + q * 32);
 #pragma GCC unroll 32
-    for (int j = 0; j < (pixels - 1) * stride + 3; ++j) {
-      if ((uint64_t)(left + j) >= (uint64_t)s->w) continue;
-      GR_V x = *(const GR_V *)(row + j * s->c);
-#pragma GCC unroll 3
-      for (int q = 0; q < 3; ++q)
+    for (int j = 0; j < (pixels - 1) * stride + taps; ++j, at += s->c) {
+      if (!inside && (uint64_t)(left + j) >= (uint64_t)s->w) continue;
+      GR_V x = *(const GR_V *)at;
+#pragma GCC unroll 8
+      for (int q = 0; q < taps; ++q)
         if (j >= q && (j - q) % stride == 0 && (j - q) / stride < pixels)
           acc[(j - q) / stride] = GR_ISA_FUSED(x, weights[q], acc[(j - q) / stride]);
     }
   }
-#pragma GCC unroll 8
-  for (int i = 0; i < pixels; ++i) GR_ISA(gr_depthwise_finish)(s, acc[i], out + (ox + i) * s->c + c);
+  GR_ISA(gr_depthwise_finish)(s, acc, pixels, out + ox * s->c + c);
 }
 
 /* A row of at least four pixels; those that a block would have beyond the end, it has twice. */
-GR_ALWAYS void GR_ISA(gr_depthwise_row_three)(const gr_image *s, const GR_ISA(gr_taps) *t, int stride, float *out) {
-  int64_t vectors = GR_ISA(gr_image_vectors)(s, t->tail != NULL);
+GR_ALWAYS void GR_ISA(gr_depthwise_row_near)(const gr_image *s, const GR_ISA(gr_taps) *t, int taps, int stride,
+                                             float *out) {
+  int64_t vectors = GR_ISA(gr_image_vectors)(s, t->tail != NULL), inside, outside;
+  gr_image_inside(s, &inside, &outside);
   for (int64_t ox = 0; ox < s->ow;) {
     int64_t left = s->ow - ox, step = left > 4 && s->ow >= 7 ? 7 : 4, at = gr_min(ox, s->ow - step);
+    int whole = at >= inside && at + step <= outside;
     for (int64_t v = 0; v < vectors; ++v) {
       if (step == 4)
-        GR_ISA(gr_depthwise_three)(s, t, at, v, 4, stride, out);
+        GR_ISA(gr_depthwise_near)(s, t, at, v, 4, taps, stride, 0, out);
+      else if (whole)
+        GR_ISA(gr_depthwise_near)(s, t, at, v, 7, taps, stride, 1, out);
       else
-        GR_ISA(gr_depthwise_three)(s, t, at, v, 7, stride, out);
+        GR_ISA(gr_depthwise_near)(s, t, at, v, 7, taps, stride, 0, out);
     }
     ox = at + step;
   }
 }
+
+/* One function for each kernel, so that each has all of the registers. */
+#define GR_NEAR_ROW(taps, stride)                                                                                    \
+  static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_depthwise_row_##taps##_##stride)(                    \
+      const gr_image *s, const GR_ISA(gr_taps) *t, float *out) {                                                     \
+    const gr_image own = *s;             /* what is written cannot be of it */                                         \
+  const GR_ISA(gr_taps) at = *t;                                                                                     \
+  GR_ISA(gr_depthwise_row_near)(&own, &at, taps, stride, out);                                                       \
+  }
+GR_NEAR_ROW(3, 1)
+GR_NEAR_ROW(3, 2)
+GR_NEAR_ROW(5, 1)
+GR_NEAR_ROW(5, 2)
+#undef GR_NEAR_ROW
 
 /* Channels that fill no vector. */
 GR_ALWAYS void GR_ISA(gr_depthwise_rest)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t ox, int64_t q0,
@@ -155,11 +192,11 @@ GR_ALWAYS void GR_ISA(gr_depthwise_tail)(const gr_image *s, float *tail) {
 }
 
 GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out) {
-  int three = s->kw == 3 && s->dw == 1 && s->ow >= 4;
-  if (three && s->sw == 1)
-    GR_ISA(gr_depthwise_row_three)(s, t, 1, out);
-  else if (three && s->sw == 2)
-    GR_ISA(gr_depthwise_row_three)(s, t, 2, out);
+  int near = s->dw == 1 && s->ow >= 4 && (s->sw == 1 || s->sw == 2);
+  if (near && s->kw == 3)
+    (s->sw == 1 ? GR_ISA(gr_depthwise_row_3_1) : GR_ISA(gr_depthwise_row_3_2))(s, t, out);
+  else if (near && s->kw == 5)
+    (s->sw == 1 ? GR_ISA(gr_depthwise_row_5_1) : GR_ISA(gr_depthwise_row_5_2))(s, t, out);
   else
     GR_ISA(gr_depthwise_row_any)(s, t, out);
   if (s->c % GR_ISA_LANES == 0 || t->tail) return;
@@ -213,9 +250,101 @@ GR_ALWAYS int64_t GR_ISA(gr_pool_length)(int64_t at, int64_t size, int64_t kerne
   return include_pad ? gr_min(at + kernel, size + end) - at : taps;
 }
 
+/* The greater of each lane; a NaN of either stays one. */
+GR_ALWAYS GR_V GR_ISA(gr_pool_greater)(GR_V x, GR_V y) {
+  GR_VI nan = x != x;
+  return (GR_V)((GR_VI)GR_ISA_MAX(x, y) | nan);      /* of two numbers or where y is a NaN: GR_ISA_MAX */
+}
+
+/* One element of gr_pool_run. */
+GR_ALWAYS float GR_ISA(gr_pool_few)(const float *from, int64_t step, int64_t count, int mean) {
+  float total = *from;
+  for (int64_t q = 1; q < count; ++q) {
+    float x = from[q * step];
+    total = mean ? total + x : x > total || x != x ? x : total;
+  }
+  return total;
+}
+
+/* ``blocks`` vectors of gr_pool_run. */
+GR_ALWAYS void GR_ISA(gr_pool_vectors)(const float *from, int64_t step, int64_t count, float *to, float by, int mean,
+                                       int blocks) {
+  GR_V total[4], divide = GR_ISA_SPLAT(by);
+#pragma GCC unroll 4
+  for (int i = 0; i < blocks; ++i) total[i] = *(const GR_V *)(from + i * GR_ISA_LANES);
+  for (int64_t q = 1; q < count; ++q) {
+    const float *at = from + q * step;
+#pragma GCC unroll 4
+    for (int i = 0; i < blocks; ++i) {
+      GR_V x = *(const GR_V *)(at + i * GR_ISA_LANES);
+      if (mean)
+        total[i] += x;
+      else
+        total[i] = GR_ISA(gr_pool_greater)(total[i], x);
+    }
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < blocks; ++i) {
+    if (by != 1) total[i] /= divide;
+    *(GR_V *)(to + i * GR_ISA_LANES) = total[i];
+  }
+}
+
+/* to[i] for i < n: of from[i + q step], q < count, the greatest or the sum divided by ``by``. */
+GR_ALWAYS void GR_ISA(gr_pool_run)(const float *from, int64_t step, int64_t count, int64_t n, float *to, float by,
+                                   int mean) {
+  int64_t i = 0;
+  for (; i + 4 * GR_ISA_LANES <= n; i += 4 * GR_ISA_LANES)
+    GR_ISA(gr_pool_vectors)(from + i, step, count, to + i, by, mean, 4);
+  for (; i + GR_ISA_LANES <= n; i += GR_ISA_LANES)
+    GR_ISA(gr_pool_vectors)(from + i, step, count, to + i, by, mean, 1);
+  if (i < n && n >= GR_ISA_LANES) {
+    i = n - GR_ISA_LANES;              /* the last vector has elements that the one before has, too */
+    GR_ISA(gr_pool_vectors)(from + i, step, count, to + i, by, mean, 1);
+    return;
+  }
+  for (; i < n; ++i) to[i] = GR_ISA(gr_pool_few)(from + i, step, count, mean) / by;
+}
+
+/* Output pixels first .. last-1 of a row: the windows' rows become one line, whose windows are reduced then. So an
+ * element is read as often as a window has rows and columns, not as it has both. */
+GR_ALWAYS void GR_ISA(gr_pool_pixels)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t first, int64_t last,
+                                      int64_t height, float *out, int mean) {
+  float line[GR_LINE];
+  int64_t rows = t->p1 - t->p0, c = s->c, inside, outside, q0, q1;
+  int64_t begin = gr_max(0, first * s->sw - s->left), end = gr_min(s->w, (last - 1) * s->sw - s->left + s->kw);
+  const float *from = t->x + ((t->row + t->p0) * s->w + begin) * c;
+  if (rows > 1) {
+    GR_ISA(gr_pool_run)(from, s->w * c, rows, (end - begin) * c, line, 1, mean);
+    from = line;
+  }
+  gr_image_inside(s, &inside, &outside);
+  for (int64_t ox = first; ox < last;) {
+    int64_t at = ox * s->sw - s->left, pixels = 1;
+    if (s->sw == 1 && ox >= inside && ox < outside) pixels = gr_min(outside, last) - ox; /* their windows lie alike */
+    gr_image_taps(at, s->w, s->kw, 1, &q0, &q1);
+    int64_t width = GR_ISA(gr_pool_length)(at, s->w, s->kw, s->right, q1 - q0, s->include_pad);
+    GR_ISA(gr_pool_run)(from + (at + q0 - begin) * c, c, q1 - q0, pixels * c, out + ox * c,
+                        mean ? (float)(height * width) : 1, mean);
+    ox += pixels;
+  }
+}
+
+/* Whether windows are so small that a line has several, and none lies outside of the image. */
+GR_ALWAYS int GR_ISA(gr_pool_by_lines)(const gr_image *s, const GR_ISA(gr_taps) *t, int64_t *pixels) {
+  *pixels = (GR_LINE / s->c - s->kw) / s->sw + 1;
+  int full = s->left < s->kw && (s->ow - 1) * s->sw - s->left < s->w;
+  return full && t->p1 > t->p0 && *pixels >= 2 && s->ow >= 2;
+}
+
 GR_ALWAYS void GR_ISA(gr_pool_row)(const gr_image *s, const GR_ISA(gr_taps) *t, float *out, int mean) {
-  int64_t rows = t->p1 - t->p0, q0, q1;
+  int64_t rows = t->p1 - t->p0, q0, q1, pixels;
   int64_t height = GR_ISA(gr_pool_length)(t->row, s->h, s->kh, s->bottom, rows, s->include_pad);
+  if (GR_ISA(gr_pool_by_lines)(s, t, &pixels)) {
+    for (int64_t ox = 0; ox < s->ow; ox += pixels)
+      GR_ISA(gr_pool_pixels)(s, t, ox, gr_min(s->ow, ox + pixels), height, out, mean);
+    return;
+  }
   for (int64_t ox = 0; ox < s->ow; ++ox, out += s->c) {
     int64_t at = ox * s->sw - s->left;
     gr_image_taps(at, s->w, s->kw, 1, &q0, &q1);
@@ -262,4 +391,6 @@ static __attribute__((noinline)) GR_ISA_TARGET int32_t GR_ISA(gr_image_rows)(con
 }
 
 #undef GR_PIXELS
+#undef GR_NEAR_TAPS
+#undef GR_LINE
 #include "isa/end.h"

@@ -13,6 +13,7 @@
 #undef GR_ISA_SPREAD
 #undef GR_ISA_MAX
 #undef GR_ISA_MIN
+#undef GR_ISA_SHORT
 #undef GR_ISA_MASKED
 #undef GR_ISA_FIRST
 #undef GR_ISA_LOAD_SOME
