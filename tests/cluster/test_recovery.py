@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.cluster.graphs.recovery import MOST_LOSSES, Recovery, recover
@@ -24,6 +24,7 @@ def test_what_is_run_again(state, waiting, following, checkpoint, expected) -> N
     assert recover(state, waiting, dict.fromkeys(waiting, 1), following, checkpoint) == expected
 
 
+@settings(deadline=None)  # a busy machine
 @given(
     st.sets(st.integers(0, 30)),
     st.dictionaries(st.integers(0, 30), st.integers(0, MOST_LOSSES + 2)),

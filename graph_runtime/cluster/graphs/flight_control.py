@@ -32,6 +32,8 @@ __all__ = ["Flights"]
 
 log = logging.getLogger(__name__)
 
+_MOST_BREAKS = 5  # of links under one run, after which it fails
+
 
 class Flights:
     """The runs of one session. ``fixed`` {input: what it was set to}; ``following``: the number of the next
@@ -275,22 +277,26 @@ class Flights:
     # **************** losses ****************
 
     def _again(self, flight: Flight, attempt: int, error: LinkLost) -> None:
-        """A link between two machines broke: the run is begun anew, a few times."""
+        """A link between two machines broke: the run is begun anew, a few times, later and later: where the
+        machine behind it is lost, Ray says so after some seconds, and another one takes its place."""
         with self._lock:
             if flight.attempt != attempt or flight.over:
                 return
-            flight.losses += 1
-            found = recover((), [flight.number], {flight.number: flight.losses}, self._following, None)
+            flight.breaks += 1
             flight.attempt += 1
             flight.answers.clear()
-        if found.failed:
+        if flight.breaks > _MOST_BREAKS:
             requests = (f"{self.name}#{flight.number}",)
             self._fail(
                 flight, WorkerLost(str(error), worker=str(error.got), cause=str(error), requests=requests)
             )
             return
         log.warning("run %s of %s begins anew: %s", flight.number, self.name, error)
-        threading.Timer(0.1 * flight.losses, self.launch, (flight,)).start()
+        threading.Timer(0.1 * 2**flight.breaks, self._launch_again, (flight, flight.attempt)).start()
+
+    def _launch_again(self, flight: Flight, attempt: int) -> None:
+        if flight.attempt == attempt and not flight.over:  # else another machine came meanwhile
+            self.launch(flight)
 
     def _lost(self, flight: Flight, attempt: int, machine: str, member: FleetMember, cause: str) -> None:
         """A worker is gone under a run; a thread does what is to be done about it."""

@@ -24,7 +24,7 @@ class Flight:
     """A run: its inputs, which are kept until it is answered, and what is known of it. ``fixed`` are inputs
     that it sets for all later runs, too, ``base`` those that were set by then; ``kept`` those that are
     outputs that stayed on the machine that reads them; ``end``: of the wait, by time.monotonic().
-    ``attempt`` counts how often it was begun anew."""
+    ``attempt`` counts how often it was begun anew, ``losses`` and ``breaks`` why: machines, and links."""
 
     number: int
     given: Mapping[str, np.ndarray]
@@ -35,6 +35,7 @@ class Flight:
     checkpoint: bool = False
     attempt: int = 0
     losses: int = 0
+    breaks: int = 0
     answers: dict[str, Message] = field(default_factory=dict)
     future: Future[None] = field(default_factory=Future)
 

@@ -119,6 +119,7 @@ class RayFleet(Fleet):
         super().__init__(folder, host, own_tls() if reached else None)
         self._reached = reached
         self._known: dict[str, str] = {}
+        self._made: set[str] = set()  # nodes that have had a worker
         self.nodes()
 
     def nodes(self) -> tuple[str, ...]:
@@ -127,15 +128,17 @@ class RayFleet(Fleet):
         return tuple(found)
 
     def make(self, node: str) -> FleetMember:
-        """An actor on that node; where the node is gone on another one."""
+        """An actor on that node; where its worker was lost, and the node does not start another one at once,
+        on another one."""
         ray = import_ray()
         alive = nodes_of_ray(self._known)
         if not alive:
             raise ClusterError("no node of the cluster is left")
         where = alive.get(node) or next(iter(alive.values()))
         strategy = import_ray("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy(
-            where, soft=True
+            where, soft=node in self._made
         )
+        self._made.add(node)
         kind = ray.remote(num_cpus=0, max_concurrency=_CALLS, max_restarts=0)(NodeWorker)
         actor = kind.options(scheduling_strategy=strategy).remote(node, self.key, self._reached)
         return _ActorMember(node, actor)
