@@ -46,11 +46,12 @@ IDLE = 5.0  # seconds in which nobody asks
 EMPTY = """
 import ray, signal, sys, time
 from ray import serve
-ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+from starlette.responses import Response
+ray.init("local", num_cpus=2, include_dashboard=False, log_to_driver=False)
 @serve.deployment
 class Empty:
     async def __call__(self, request):
-        return await request.body()
+        return Response(await request.body())  # which has a Content-Length
 serve.start(http_options={"host": "127.0.0.1", "port": int(sys.argv[1])})
 serve.run(Empty.bind())
 print("serving on", flush=True)
