@@ -12,18 +12,16 @@
  * scale in float32, rounded to nearest, ties to even, plus the zero point, saturated).
  *
  * Included by: kernel bodies. Thread: any; gr_bytes_run spreads the work over the pool.
- * defines: gr_bytes, gr_bytes_run, gr_bytes_scratch_open, GR_BYTES_PANEL
+ * defines: gr_bytes, gr_bytes_run, gr_bytes_scratch_open
  */
 #ifndef GR_BYTE_PANELS_H
 #define GR_BYTE_PANELS_H
 
-#include "cpu/common.h"
+#include "pieces.h"
 
-#define GR_BYTES_PANEL 32
 #define GR_BYTES_DEPTH 2048            /* of k at a time: the rows of A of a block stay in the nearest cache */
 #define GR_BYTES_GROUP 8               /* panels whose sums wait while k goes on */
 #define GR_BYTES_CACHED 655360         /* of B that the second cache keeps while rows of A pass by */
-#define GR_BYTES_MOST_ROWS 14          /* of a block, of any instruction set */
 #define GR_BYTES_GRAIN 1600000         /* operations of a piece of work for another thread, at least: some 4 us */
 
 /* How sums become elements, for products and for depthwise convolutions. Columns are padded to whole panels. */
@@ -56,12 +54,12 @@ struct gr_bytes {
   /* NULL, or what is done with a finished part of C while it is in the cache */
   void (*after)(const gr_bytes *p, int64_t row, int64_t rows, int64_t column, int64_t columns);
   const void *steps;                   /* after's own */
-  int64_t row_pieces, column_pieces;   /* set by gr_bytes_run */
+  gr_pieces pieces;                    /* set by gr_bytes_run */
 };
 
 GR_INLINE int64_t gr_bytes_units(int64_t k) { return gr_ceil_div(k, 4); }
 /* Bytes of a panel. */
-GR_INLINE int64_t gr_bytes_panel(int64_t k) { return (gr_bytes_units(k) + 2) * 4 * GR_BYTES_PANEL; }
+GR_INLINE int64_t gr_bytes_panel(int64_t k) { return (gr_bytes_units(k) + 2) * 4 * GR_PANEL; }
 
 /* memcpy of bytes whose number is known late, without a call. */
 GR_INLINE void gr_copy_bytes(uint8_t *to, const uint8_t *from, int64_t n) {
@@ -95,7 +93,7 @@ GR_INLINE uint8_t gr_bytes_zero(const gr_arg *zero) { return *(const uint8_t *)g
 static inline void gr_bytes_prepare(gr_requant *made, const int32_t **shift, void *scratch, int64_t n,
                                     const int32_t *sums, int64_t sums_step, int32_t zero, const gr_arg *scale,
                                     const gr_arg *bias, const gr_arg *out, const int64_t *end) {
-  int64_t padded = gr_ceil_div(n, GR_BYTES_PANEL) * GR_BYTES_PANEL;
+  int64_t padded = gr_ceil_div(n, GR_PANEL) * GR_PANEL;
   int32_t *offset = scratch, *shifts = offset + 2 * padded;
   float *scales = (float *)(offset + padded);
   int shifted = 0, whole = out->dtype != GR_F32;
@@ -103,9 +101,9 @@ static inline void gr_bytes_prepare(gr_requant *made, const int32_t **shift, voi
   const float *given = scale ? gr_ptr(scale) : NULL;
   int64_t step = scale && gr_size(scale) > 1;
   for (int64_t j = 0; j < padded; ++j) {
-    const int32_t *sum = sums + j / GR_BYTES_PANEL * sums_step + j % GR_BYTES_PANEL;
+    const int32_t *sum = sums + j / GR_PANEL * sums_step + j % GR_PANEL;
     offset[j] = (int32_t)((added && j < n ? (uint32_t)added[j] : 0u) - (uint32_t)zero * (uint32_t)sum[0]);
-    shifts[j] = sum[GR_BYTES_PANEL];
+    shifts[j] = sum[GR_PANEL];
     shifted |= shifts[j];
     scales[j] = given && j < n ? given[step * j] : 0;
   }
@@ -163,33 +161,20 @@ static inline void gr_bytes_block(const gr_bytes *p, int64_t row, int64_t row_en
 
 static int32_t gr_bytes_task(void *ctx, int64_t index) {
   const gr_bytes *p = ctx;
-  int64_t i = index / p->column_pieces, j = index % p->column_pieces;
-  int64_t blocks = gr_ceil_div(p->rows, GR_BYTES_MOST_ROWS), panels = gr_ceil_div(p->n, GR_BYTES_PANEL);
-  gr_bytes_block(p, blocks * i / p->row_pieces * GR_BYTES_MOST_ROWS,
-                 gr_min(p->rows, blocks * (i + 1) / p->row_pieces * GR_BYTES_MOST_ROWS),
-                 panels * j / p->column_pieces, panels * (j + 1) / p->column_pieces);
+  gr_piece piece = gr_piece_at(&p->pieces, index);
+  gr_bytes_block(p, piece.row, piece.row_end, piece.panel, piece.panel_end);
   return GR_OK;
 }
 
-/* Over the pool, two pieces a thread, the longer side cut: as gr_panels_run (panels.h), and for its reasons. */
+/* Over the pool. */
 static inline int32_t gr_bytes_run(const gr_env *env, gr_bytes *p) {
   if (p->rows == 0 || p->n == 0) return GR_OK;
-  int64_t blocks = gr_ceil_div(p->rows, GR_BYTES_MOST_ROWS), panels = gr_ceil_div(p->n, GR_BYTES_PANEL);
-  int64_t work = 2 * gr_max(p->rows, 8) * p->n * gr_max(p->k, 1), threads = env->num_cores;
-  int64_t wanted = gr_min(2 * threads, work / GR_BYTES_GRAIN);
-  if (threads == 1 || wanted <= 1) {
-    gr_bytes_block(p, 0, p->rows, 0, panels);
-    return GR_OK;
-  }
-  if (wanted > threads) wanted = wanted / threads * threads;
-  if (p->n <= 2 * p->rows && blocks >= threads) {
-    p->row_pieces = gr_min(blocks, wanted);
-    p->column_pieces = gr_min(panels, wanted / p->row_pieces);
-  } else {
-    p->column_pieces = gr_min(panels, wanted);
-    p->row_pieces = gr_min(blocks, wanted / p->column_pieces);
-  }
-  return env->parallel_for(env, p->row_pieces * p->column_pieces, gr_bytes_task, p);
+  int64_t work = 2 * gr_max(p->rows, 8) * p->n * gr_max(p->k, 1);
+  p->pieces = gr_cut(p->rows, p->n, env->num_cores, work, GR_BYTES_GRAIN);
+  if (p->pieces.down * p->pieces.across > 1)
+    return env->parallel_for(env, p->pieces.down * p->pieces.across, gr_bytes_task, p);
+  gr_bytes_block(p, 0, p->rows, 0, gr_ceil_div(p->n, GR_PANEL));
+  return GR_OK;
 }
 
 #endif

@@ -73,13 +73,13 @@ typedef struct GR_ISA(gr_bytes_tile) {
   const uint8_t *a;                    /* units of 4 GR_BYTES_HALVES bytes */
   int64_t a_row, units;
   const uint8_t *b;
-  int32_t *sums;                       /* [rows][GR_BYTES_PANEL * GR_BYTES_GROUP]: of k before, and for k behind */
+  int32_t *sums;                       /* [rows][GR_PANEL * GR_BYTES_GROUP]: of k before, and for k behind */
   int first, last;                     /* parts of k */
   const int32_t *row_sums;             /* NULL, or of each row of A, for the shifts */
   int64_t row, column;
 } GR_ISA(gr_bytes_tile);
 
-#define GR_SUMS_ROW (GR_BYTES_PANEL * GR_BYTES_GROUP)
+#define GR_SUMS_ROW (GR_PANEL * GR_BYTES_GROUP)
 
 static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_bytes_finish)(const gr_bytes *p,
                                                                             const GR_ISA(gr_bytes_tile) *t, int rows) {
@@ -102,9 +102,9 @@ GR_ALWAYS void GR_ISA(gr_bytes_multiply)(const GR_ISA(gr_bytes_tile) *t, int row
       acc[i * 2 + v] =
           t->first ? zero : *(const GR_VI *)(t->sums + i * GR_SUMS_ROW + v * GR_ISA_LANES);
   }
-  for (int64_t u = t->units; u > 0; --u, a += 4 * GR_BYTES_HALVES, b += 4 * GR_BYTES_PANEL) {
-    __builtin_prefetch(b + 24 * 4 * GR_BYTES_PANEL);
-    __builtin_prefetch(b + 24 * 4 * GR_BYTES_PANEL + 64);
+  for (int64_t u = t->units; u > 0; --u, a += 4 * GR_BYTES_HALVES, b += 4 * GR_PANEL) {
+    __builtin_prefetch(b + 24 * 4 * GR_PANEL);
+    __builtin_prefetch(b + 24 * 4 * GR_PANEL + 64);
 #pragma GCC unroll 2
     for (int half = 0; half < GR_BYTES_HALVES; ++half) {
       GR_VI in[2];
@@ -191,11 +191,11 @@ GR_ALWAYS int32_t GR_ISA(gr_bytes_ready)(uint8_t *row, int64_t depth, uint8_t fl
 GR_ALWAYS void GR_ISA(gr_bytes_strip)(const gr_bytes *p, GR_ISA(gr_bytes_tile) t, int64_t rows, int64_t first,
                                       int64_t panel, int64_t panel_end, int32_t *sums) {
   for (int64_t at = panel; at < panel_end; ++at) {
-    for (int64_t half = 0; half < GR_BYTES_PANEL; half += GR_WIDTH) {
-      t.column = at * GR_BYTES_PANEL + half;
+    for (int64_t half = 0; half < GR_PANEL; half += GR_WIDTH) {
+      t.column = at * GR_PANEL + half;
       if (t.column >= p->n) break;
-      t.b = p->b + at * gr_bytes_panel(p->k) + (first / 4 * GR_BYTES_PANEL + half) * 4;
-      t.sums = sums + (at - panel) % GR_BYTES_GROUP * GR_BYTES_PANEL + half;
+      t.b = p->b + at * gr_bytes_panel(p->k) + (first / 4 * GR_PANEL + half) * 4;
+      t.sums = sums + (at - panel) % GR_BYTES_GROUP * GR_PANEL + half;
       GR_ISA(gr_bytes_rows)(&t, (int)rows, p->n - t.column > GR_ISA_LANES ? 2 : 1);
       if (t.last) GR_ISA(gr_bytes_finish)(p, &t, (int)rows);
     }
@@ -213,7 +213,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_bytes_block)(const
   int64_t group = gr_max(1, GR_BYTES_CACHED / gr_bytes_panel(p->k));
   if (!whole) group = gr_min(group, GR_BYTES_GROUP);
   for (int64_t from = panel; from < panel_end; from += group) {
-    int64_t to = gr_min(panel_end, from + group), column = from * GR_BYTES_PANEL;
+    int64_t to = gr_min(panel_end, from + group), column = from * GR_PANEL;
     for (int64_t top = row; top < row_end; top += GR_ISA_ROWS) {
       int64_t rows = gr_min(GR_ISA_ROWS, row_end - top), first = 0;
       memset(row_sums, 0, sizeof row_sums);
@@ -233,7 +233,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_bytes_block)(const
         GR_ISA(gr_bytes_strip)(p, t, rows, first, from, to, sums);
         first += depth;
       } while (first < p->k);
-      if (p->after) p->after(p, top, rows, column, gr_min(p->n, to * GR_BYTES_PANEL) - column);
+      if (p->after) p->after(p, top, rows, column, gr_min(p->n, to * GR_PANEL) - column);
     }
   }
 }

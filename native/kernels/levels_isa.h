@@ -15,8 +15,9 @@ GR_ALWAYS GR_V GR_OF(gr_levels_table)(float zero) {
 }
 #endif
 
-/* The levels at place ``at`` of each word, less ``zero``, that of each column. ``table``: levels of 4 bits less the
- * middle, where the instruction set looks them up; then zeros are what they are above the middle. */
+/* The levels at place ``at`` of each word, less ``zero``, that of each column, or without ``zeros`` less the middle:
+ * such a level is a signed number whose sign bit is turned. ``table``: levels of 4 bits less the middle, where the
+ * instruction set looks them up; then zeros are what they are above the middle. */
 GR_ALWAYS GR_V GR_OF(gr_levels_of)(GR_VI words, int at, int bits, int zeros, GR_V table, GR_V zero) {
 #ifdef GR_ISA_LOOK_UP
   if (bits == 4) {
@@ -25,7 +26,11 @@ GR_ALWAYS GR_V GR_OF(gr_levels_of)(GR_VI words, int at, int bits, int zeros, GR_
     return level - zero;
   }
 #endif
-  (void)table, (void)zeros;
+  (void)table;
+  if (!zeros) {
+    GR_VI turned = words ^ (int32_t)(bits == 4 ? 0x88888888 : 0x80808080);
+    return __builtin_convertvector(turned << (32 - bits - at * bits) >> (32 - bits), GR_V);
+  }
   return __builtin_convertvector(words >> at * bits & ((1 << bits) - 1), GR_V) - zero;
 }
 
@@ -104,8 +109,10 @@ GR_ALWAYS void GR_OF(gr_levels_walk)(const gr_panels *p, const float *row, int64
 }
 
 GR_ALWAYS void GR_OF(gr_panels_line)(const gr_panels *p, const float *row, int64_t panel, GR_V *sums) {
-  if (p->bits == 8)
+  if (p->bits == 8 && p->zeros)
     GR_OF(gr_levels_walk)(p, row, panel, sums, 8, 1);
+  else if (p->bits == 8)
+    GR_OF(gr_levels_walk)(p, row, panel, sums, 8, 0);
   else if (p->zeros)
     GR_OF(gr_levels_walk)(p, row, panel, sums, 4, 1);
   else

@@ -11,21 +11,19 @@
  * (one row: in GR_LINES interleaved sums); docs/numerics.md says what that means for the last bits.
  *
  * Included by: kernel bodies. Thread: any; gr_panels_run spreads the work over the pool.
- * defines: GR_PANEL, GR_DEPTH, GR_A_ROW, gr_panels, gr_panels_run, gr_panels_serial
+ * defines: GR_DEPTH, GR_A_ROW, gr_panels, gr_panels_run, gr_panels_serial
  */
 #ifndef GR_PANELS_H
 #define GR_PANELS_H
 
-#include "cpu/common.h"
+#include "pieces.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
 
-#define GR_PANEL 32
 #define GR_DEPTH 384                   /* of a block: its rows of A take half of the nearest cache */
 #define GR_A_ROW (GR_DEPTH + 16)       /* floats from row to row of a block: no power of two, so no two rows collide */
 #define GR_A_CROWDED 512               /* floats: rows of A so far apart, or a multiple, share few sets of the cache */
-#define GR_BLOCK_ROWS 14               /* at most, of any instruction set */
 #define GR_GROUP_BYTES 655360          /* of B that a second cache of 1 MB keeps while rows of A pass by; no more */
 #define GR_PANELS_GRAIN 400000         /* flops of a piece of work for another thread, at least: some 4 us */
 #define GR_PANELS_LOAD 8               /* rows whose arithmetic takes as long as bringing B from memory */
@@ -64,7 +62,7 @@ struct gr_panels {
   /* NULL, or what is done with a finished part of C while it is in the cache */
   void (*after)(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns);
   const void *steps;                   /* after's own */
-  int64_t row_pieces, column_pieces;   /* set by gr_panels_run */
+  gr_pieces pieces;                    /* set by gr_panels_run */
 };
 
 /* One register tile's place. */
@@ -277,34 +275,20 @@ static inline void gr_panels_serial(const gr_panels *p) {
 
 static int32_t gr_panels_task(void *ctx, int64_t index) {
   const gr_panels *p = ctx;
-  int64_t i = index / p->column_pieces, j = index % p->column_pieces;
-  int64_t blocks = gr_ceil_div(p->rows, GR_BLOCK_ROWS), panels = gr_ceil_div(p->n, GR_PANEL);
-  gr_panels_block(p, blocks * i / p->row_pieces * GR_BLOCK_ROWS,
-                  gr_min(p->rows, blocks * (i + 1) / p->row_pieces * GR_BLOCK_ROWS),
-                  panels * j / p->column_pieces, panels * (j + 1) / p->column_pieces);
+  gr_piece piece = gr_piece_at(&p->pieces, index);
+  gr_panels_block(p, piece.row, piece.row_end, piece.panel, piece.panel_end);
   return GR_OK;
 }
 
-/* Over the pool, two pieces a thread. A piece reads all of its A and B: so the longer side is cut, rows rather
- * than columns, because most layers before and after are cut so, and their rows lie in the thread's cache. */
+/* Over the pool. */
 static inline int32_t gr_panels_run(const gr_env *env, gr_panels *p) {
   if (p->rows == 0 || p->n == 0) return GR_OK;
-  int64_t blocks = gr_ceil_div(p->rows, GR_BLOCK_ROWS), panels = gr_ceil_div(p->n, GR_PANEL);
-  int64_t flops = 2 * gr_max(p->rows, GR_PANELS_LOAD) * p->n * gr_max(p->k, 1), threads = env->num_cores;
-  int64_t wanted = gr_min(2 * threads, flops / GR_PANELS_GRAIN);
-  if (threads == 1 || wanted <= 1) {
-    gr_panels_serial(p);
-    return GR_OK;
-  }
-  if (wanted > threads) wanted = wanted / threads * threads;
-  if (p->n <= 2 * p->rows && blocks >= threads) {
-    p->row_pieces = gr_min(blocks, wanted);
-    p->column_pieces = gr_min(panels, wanted / p->row_pieces);
-  } else {
-    p->column_pieces = gr_min(panels, wanted);
-    p->row_pieces = gr_min(blocks, wanted / p->column_pieces);
-  }
-  return env->parallel_for(env, p->row_pieces * p->column_pieces, gr_panels_task, p);
+  int64_t flops = 2 * gr_max(p->rows, GR_PANELS_LOAD) * p->n * gr_max(p->k, 1);
+  p->pieces = gr_cut(p->rows, p->n, env->num_cores, flops, GR_PANELS_GRAIN);
+  if (p->pieces.down * p->pieces.across > 1)
+    return env->parallel_for(env, p->pieces.down * p->pieces.across, gr_panels_task, p);
+  gr_panels_serial(p);
+  return GR_OK;
 }
 
 #endif

@@ -48,8 +48,8 @@ GR_ALWAYS void GR_ISA(gr_byte_columns)(const gr_byte_image *s, const uint8_t *im
 /* Output columns first .. last-1 of a row, of lanes that begin at the first one's column. */
 GR_ALWAYS void GR_ISA(gr_byte_outputs)(const gr_byte_image *s, const GR_VI *lanes, int64_t channel, int64_t first,
                                        int64_t last, int64_t kw, int64_t fours, uint8_t *out, int64_t size) {
-  const uint8_t *weights = s->weights + channel / GR_BYTES_PANEL * gr_bytes_panel(4 * kw * fours) +
-                           channel % GR_BYTES_PANEL * 4;
+  const uint8_t *weights = s->weights + channel / GR_PANEL * gr_bytes_panel(4 * kw * fours) +
+                           channel % GR_PANEL * 4;
   const gr_requant *made = &s->made;
   GR_ISA(gr_bytes_grid) grid = GR_ISA(gr_bytes_grid_of)(made, channel);
   GR_VI offset = *(const GR_VI *)(made->offset + channel), ones = {0}, kept[GR_BYTE_KEPT * GR_BYTES_HALVES];
@@ -60,7 +60,7 @@ GR_ALWAYS void GR_ISA(gr_byte_outputs)(const gr_byte_image *s, const GR_VI *lane
   ones += GR_BYTES_ONES;
   for (int64_t i = 0; keeps && i < all; ++i)
     for (int half = 0; half < GR_BYTES_HALVES; ++half)
-      kept[i * GR_BYTES_HALVES + half] = GR_BYTES_LOAD(weights + i * 4 * GR_BYTES_PANEL, half);
+      kept[i * GR_BYTES_HALVES + half] = GR_BYTES_LOAD(weights + i * 4 * GR_PANEL, half);
   for (int64_t j = first; j < last; ++j) {
     GR_VI sum = offset, whole = {0};
     const GR_VI *from = lanes + (j - first) * step;
@@ -68,7 +68,7 @@ GR_ALWAYS void GR_ISA(gr_byte_outputs)(const gr_byte_image *s, const GR_VI *lane
       for (int64_t i = 0; i < fours * GR_BYTES_HALVES; ++i) {
         GR_VI taps = from[q * next + i];
         int64_t at = q * fours * GR_BYTES_HALVES + i;
-        const uint8_t *weight = weights + at / GR_BYTES_HALVES * 4 * GR_BYTES_PANEL;
+        const uint8_t *weight = weights + at / GR_BYTES_HALVES * 4 * GR_PANEL;
         sum = GR_BYTES_TERM(taps, (keeps ? kept[at] : GR_BYTES_LOAD(weight, at % GR_BYTES_HALVES)), sum);
         if (shift) whole = GR_BYTES_TERM(taps, ones, whole);
       }

@@ -86,7 +86,7 @@ static inline int32_t GR_BODY(quantized_conv2d_packed)(const gr_call *call) {
   const uint8_t *b = gr_ptr(w);
   gr_requant made;
   const int32_t *shift;
-  gr_bytes_prepare(&made, &shift, call->scratch, n, (const int32_t *)(b + gr_bytes_units(depth) * 4 * GR_BYTES_PANEL),
+  gr_bytes_prepare(&made, &shift, call->scratch, n, (const int32_t *)(b + gr_bytes_units(depth) * 4 * GR_PANEL),
                    gr_bytes_panel(depth) / 4, zero ^ flip, own > 3 ? &call->args[3] : NULL,
                    own > 4 ? &call->args[4] : NULL, out, k + 11);
   gr_steps steps;

@@ -23,7 +23,7 @@ static inline int32_t GR_BODY(quantized_dense_packed)(const gr_call *call) {
                 .flip = x->dtype == GR_I8 ? 0x80 : 0, .b = gr_ptr(w), .c = gr_ptr(out), .c_row = n};
   if (gr_size(out) == 0) return GR_OK;
   p.zero = (uint8_t)(gr_bytes_zero(&call->args[2]) ^ p.flip);
-  gr_bytes_prepare(&p.made, &p.shift, call->scratch, n, (const int32_t *)(p.b + gr_bytes_units(k) * 4 * GR_BYTES_PANEL),
+  gr_bytes_prepare(&p.made, &p.shift, call->scratch, n, (const int32_t *)(p.b + gr_bytes_units(k) * 4 * GR_PANEL),
                    gr_bytes_panel(k) / 4, p.zero, own > 3 ? &call->args[3] : NULL, own > 4 ? &call->args[4] : NULL,
                    out, call->attrs + 1);
   gr_steps steps;
