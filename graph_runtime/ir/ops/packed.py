@@ -40,7 +40,7 @@ __all__ = [
     "unpair",
 ]
 
-PANEL = 32  # GR_PANEL of native/kernels/panels.h
+PANEL = 32  # GR_PANEL of native/kernels/pieces.h
 BUNDLE = 16  # columns that groups share panels for: a vector of the widest instruction set
 PAIRED = "bfloat16"  # dtype of panels whose rows lie in pairs
 PANEL_ROWS = 12  # of the left operand, from which putting the right one into panels pays in each run
