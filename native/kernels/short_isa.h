@@ -53,6 +53,7 @@ GR_ALWAYS void GR_OF(gr_short_column)(const gr_panels *p, gr_a_rows from, int64_
       for (int64_t runs = from.runs; runs > 0; --runs, a += from.step - from.run) {
         for (int64_t q = from.run; q > 0; --q, ++a, w += GR_PANEL) {
           GR_V in[2];
+          __builtin_prefetch(w + GR_AHEAD * GR_PANEL);
 #pragma GCC unroll 2
           for (int v = 0; v < vectors; ++v) in[v] = *(const GR_V *)(w + v * GR_ISA_LANES);
 #pragma GCC unroll 16
@@ -89,6 +90,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_short_columns)(cons
 /* Rows from ``row`` on of panels from .. to-1, as far as they lie so and fill tiles: the first row that is left. */
 GR_ALWAYS int64_t GR_OF(gr_short_rows)(const gr_panels *p, int64_t row, int64_t row_end, int64_t from, int64_t to) {
   gr_a_rows a;
+  if (p->gather == gr_gather_rows) return row; /* few rows that use much of B, which comes from memory: Winograd's */
   if (p->k > GR_DEPTH || p->k == 0 || row_end - row < GR_SHORT_ROWS || (p->gather && !p->in_place)) return row;
   int64_t rows = (p->gather ? p->in_place : gr_rows_lie)(p, row, row_end - row, &a) / GR_SHORT_ROWS * GR_SHORT_ROWS;
   if (rows == 0 || a.row % GR_A_CROWDED == 0) return row;
