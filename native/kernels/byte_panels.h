@@ -17,6 +17,7 @@
 #ifndef GR_BYTE_PANELS_H
 #define GR_BYTE_PANELS_H
 
+#include "isa/has.h"
 #include "pieces.h"
 
 #define GR_BYTES_DEPTH 2048            /* of k at a time: the rows of A of a block stay in the nearest cache */
@@ -138,8 +139,8 @@ enum gr_bytes_isa { GR_BYTES_ANY, GR_BYTES_AVX2, GR_BYTES_AVX512VNNI };
 #ifndef GR_BYTES_ISA
 static inline enum gr_bytes_isa gr_bytes_isa(void) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512f")) return GR_BYTES_AVX512VNNI;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return GR_BYTES_AVX2;
+  if (GR_HAS_AVX512VNNI) return GR_BYTES_AVX512VNNI;
+  if (GR_HAS_AVX2) return GR_BYTES_AVX2;
 #endif
   return GR_BYTES_ANY;
 }

@@ -13,6 +13,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "isa/has.h"
+
 #define GR_STRIPE 16
 
 enum gr_gemm_kind {
@@ -77,11 +79,11 @@ static inline gr_floats_any gr_fused_any(gr_floats_any x, gr_floats_any y, gr_fl
 
 static inline void gr_gemm_run(const gr_gemm *g, int kind) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
+  if (GR_HAS_AVX512) {
     gr_gemm_run_avx512(g, kind);
     return;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (GR_HAS_AVX2) {
     gr_gemm_run_avx2(g, kind);
     return;
   }

@@ -16,6 +16,7 @@
 #ifndef GR_PANELS_H
 #define GR_PANELS_H
 
+#include "isa/has.h"
 #include "pieces.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -199,11 +200,11 @@ static inline int64_t gr_group_bytes(void) {
 static inline void gr_panels_floats(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
                                     int64_t panel_end) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
+  if (GR_HAS_AVX512) {
     gr_panels_block_avx512(p, row, row_end, panel, panel_end);
     return;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (GR_HAS_AVX2) {
     gr_panels_block_avx2(p, row, row_end, panel, panel_end);
     return;
   }
@@ -220,15 +221,15 @@ static inline void gr_panels_floats(const gr_panels *p, int64_t row, int64_t row
 static inline void gr_panels_pairs(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
                                    int64_t panel_end) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512bf16")) {
+  if (GR_HAS_AVX512BF16) {
     gr_panels_block_pairs_avx512bf16(p, row, row_end, panel, panel_end);
     return;
   }
-  if (__builtin_cpu_supports("avx512f")) {
+  if (GR_HAS_AVX512) {
     gr_panels_block_pairs_avx512(p, row, row_end, panel, panel_end);
     return;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (GR_HAS_AVX2) {
     gr_panels_block_pairs_avx2(p, row, row_end, panel, panel_end);
     return;
   }
@@ -245,11 +246,11 @@ static inline void gr_panels_pairs(const gr_panels *p, int64_t row, int64_t row_
 static inline void gr_panels_levels(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
                                     int64_t panel_end) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
+  if (GR_HAS_AVX512) {
     gr_panels_block_levels_avx512(p, row, row_end, panel, panel_end);
     return;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (GR_HAS_AVX2) {
     gr_panels_block_levels_avx2(p, row, row_end, panel, panel_end);
     return;
   }

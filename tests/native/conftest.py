@@ -14,6 +14,7 @@ import pytest
 
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout, footprint, pages
+from graph_runtime.build.libraries import isa
 from graph_runtime.run import core
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
@@ -58,6 +59,13 @@ def compile_c(tmp_path_factory) -> Callable[..., Path]:
         return out
 
     return build
+
+
+@pytest.fixture(scope="session")
+def played() -> tuple[str, ...]:
+    """What compile_c is told so that a machine without AVX-512 plays it by AVX2 (isa/played.h)."""
+    features = isa.host_features() or ()
+    return ("-DGR_PLAY_AVX512=1",) if "avx2" in features and "avx512f" not in features else ()
 
 
 @pytest.fixture(scope="session")

@@ -15,11 +15,8 @@ int run(int isa, int kind, const int64_t *sizes, const float *a, const float *b,
                sizes[1] * GR_STRIPE};
   if (isa == 0) { gr_gemm_run_any(&g, kind); return 0; }
 #if defined(__x86_64__)
-  if (isa == 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    gr_gemm_run_avx2(&g, kind);
-    return 0;
-  }
-  if (isa == 2 && __builtin_cpu_supports("avx512f")) { gr_gemm_run_avx512(&g, kind); return 0; }
+  if (isa == 1 && GR_HAS_AVX2) { gr_gemm_run_avx2(&g, kind); return 0; }
+  if (isa == 2 && GR_HAS_AVX512) { gr_gemm_run_avx512(&g, kind); return 0; }
 #elif defined(__aarch64__)
   if (isa == 1) { gr_gemm_run_neon(&g, kind); return 0; }
 #endif
@@ -30,8 +27,8 @@ FUSED, DST16 = range(2)
 
 
 @pytest.fixture(scope="module")
-def gemm(compile_c):
-    library = ctypes.CDLL(str(compile_c(SOURCE, "-O3", "-ffp-contract=off")))
+def gemm(compile_c, played):
+    library = ctypes.CDLL(str(compile_c(SOURCE, "-O3", "-ffp-contract=off", *played)))
 
     def run(isa, kind, a, b, c, at=None) -> np.ndarray | None:
         """C after the run, None where the machine has no such instructions. b: [stripes][k][16], or with at

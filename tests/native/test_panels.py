@@ -18,16 +18,20 @@ from graph_runtime.ir.ops.select import select
 from graph_runtime.run import core
 
 pytestmark = pytest.mark.slow
+_NO_512 = "-D__builtin_cpu_supports(name)=(name[3] != '5')"
 # what the compiler is told, on each machine; x86: what stands for __builtin_cpu_supports, no feature, all
-# but AVX-512's, or all but AVX-512's products of bf16
+# but AVX-512's, or all but AVX-512's products of bf16; and AVX-512 played by AVX2 (isa/played.h)
 PRETEND = {
     "x86_64": {
-        "any": "-D__builtin_cpu_supports(name)=0",
-        "avx2": "-D__builtin_cpu_supports(name)=(name[3] != '5')",
-        "avx512f": "-D__builtin_cpu_supports(name)=(name[3] != '5' || name[6] != 'b')",
+        "any": ["-D__builtin_cpu_supports(name)=0"],
+        "avx2": [_NO_512],
+        "avx512f": ["-D__builtin_cpu_supports(name)=(name[3] != '5' || name[6] != 'b')"],
+        "played": [_NO_512, "-DGR_PLAY_AVX512=1"],
+        "played_bf16": [_NO_512, "-DGR_PLAY_AVX512=2"],
     },
-    "aarch64": {"any": "-DGR_NEON=0", "neon": "-DGR_NEON=1"},
-}.get(isa.host_arch(), {"any": "-DGR_ANY"})
+    "aarch64": {"any": ["-DGR_NEON=0"], "neon": ["-DGR_NEON=1"]},
+}.get(isa.host_arch(), {"any": ["-DGR_ANY"]})
+NEEDED = {"avx2": "avx2", "avx512f": "avx512f", "played": "avx2", "played_bf16": "avx2"}
 HEADERS = (
     *("conv_packed", "conv_winograd", "linear_packed", "pool_nhwc", "matmul_panels", "attention_panels"),
     *("quantized_linear", "quantized_conv", "fused", "quantized"),
@@ -53,7 +57,7 @@ KERNELS = (
 @pytest.fixture(scope="module", params=PRETEND)
 def library(request, tmp_path_factory):
     compiler = shutil.which("gcc")
-    needed = {"avx2": "avx2", "avx512f": "avx512f"}.get(request.param)
+    needed = NEEDED.get(request.param)
     if compiler is None or (needed and needed not in (isa.host_features() or ())):
         pytest.skip(f"no gcc, or no {needed}")
     folder = tmp_path_factory.mktemp("panels")
@@ -70,7 +74,7 @@ def library(request, tmp_path_factory):
             "-fPIC",
             "-shared",
             "-w",
-            PRETEND[request.param],
+            *PRETEND[request.param],
             f"-I{native / 'kernels'}",
             f"-I{native / 'include'}",
             f"-I{native}",

@@ -11,6 +11,7 @@
 #define GR_CPU_IMAGES_H
 
 #include "cpu/common.h"
+#include "isa/has.h"
 
 typedef struct gr_image gr_image;
 struct gr_image {
@@ -67,8 +68,8 @@ enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
 
 static int32_t gr_image_rows(const gr_image *s, int64_t first, int64_t last, int work) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && s->c >= 16) return gr_image_rows_avx512(s, first, last, work);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && s->c >= 8)
+  if (GR_HAS_AVX512 && s->c >= 16) return gr_image_rows_avx512(s, first, last, work);
+  if (GR_HAS_AVX2 && s->c >= 8)
     return gr_image_rows_avx2(s, first, last, work);
 #elif defined(__aarch64__)
   if (GR_NEON && s->c >= 4) return gr_image_rows_neon(s, first, last, work);

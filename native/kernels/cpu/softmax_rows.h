@@ -8,6 +8,7 @@
 #define GR_CPU_SOFTMAX_ROWS_H
 
 #include "cpu/softmax_row.h"
+#include "isa/has.h"
 
 #define GR_FEW_COLUMNS 64              /* that go down together */
 #define GR_ROWS_AT_ONCE 16             /* rows that go through each pass together */
@@ -50,8 +51,8 @@ enum { GR_LINE_GREATEST, GR_LINE_RAISE, GR_LINE_SHRINK, GR_LINE_LOGS };
 /* What this machine runs fastest. */
 static void (*gr_softmax_rows_chosen(void))(const gr_softmax *) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return gr_softmax_rows_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return gr_softmax_rows_avx2;
+  if (GR_HAS_AVX512) return gr_softmax_rows_avx512;
+  if (GR_HAS_AVX2) return gr_softmax_rows_avx2;
 #elif defined(__aarch64__)
   if (GR_NEON) return gr_softmax_rows_neon;
 #endif
@@ -60,8 +61,8 @@ static void (*gr_softmax_rows_chosen(void))(const gr_softmax *) {
 
 static void (*gr_softmax_columns_chosen(void))(const float *, float *, int64_t, int64_t, int64_t, int) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) return gr_softmax_columns_avx512;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return gr_softmax_columns_avx2;
+  if (GR_HAS_AVX512) return gr_softmax_columns_avx512;
+  if (GR_HAS_AVX2) return gr_softmax_columns_avx2;
 #elif defined(__aarch64__)
   if (GR_NEON) return gr_softmax_columns_neon;
 #endif

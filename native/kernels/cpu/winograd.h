@@ -89,11 +89,11 @@ GR_INLINE int gr_winograd_inside(const gr_winograd *s, const gr_winograd_tile *a
 
 static void gr_winograd_enter(const gr_winograd *s, int64_t first, int64_t tiles, float *rows, float *patch) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
+  if (GR_HAS_AVX512) {
     gr_winograd_enter_avx512(s, first, tiles, rows, patch);
     return;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (GR_HAS_AVX2) {
     gr_winograd_enter_avx2(s, first, tiles, rows, patch);
     return;
   }
@@ -108,11 +108,11 @@ static void gr_winograd_enter(const gr_winograd *s, int64_t first, int64_t tiles
 
 static void gr_winograd_leave(const gr_winograd *s, int64_t first, int64_t tiles, const float *made) {
 #if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f")) {
+  if (GR_HAS_AVX512) {
     gr_winograd_leave_avx512(s, first, tiles, made);
     return;
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+  if (GR_HAS_AVX2) {
     gr_winograd_leave_avx2(s, first, tiles, made);
     return;
   }

@@ -1,4 +1,7 @@
 /* avx512.h: vectors of sixteen floats, AVX-512; what is defined: any.h. */
+#ifdef GR_PLAY_AVX512
+#include "isa/played.h"
+#else
 #ifndef GR_ISA_AVX512_TYPES
 #define GR_ISA_AVX512_TYPES
 typedef float gr_floats_avx512 __attribute__((vector_size(64), aligned(4), may_alias));
@@ -23,3 +26,4 @@ typedef int32_t gr_ints_avx512 __attribute__((vector_size(64), aligned(4), may_a
 #define GR_V gr_floats_avx512
 #define GR_VI gr_ints_avx512
 #define GR_ALWAYS static inline __attribute__((always_inline)) GR_ISA_TARGET
+#endif

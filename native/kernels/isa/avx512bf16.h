@@ -12,6 +12,38 @@
 
 #ifndef GR_ISA_AVX512BF16_TYPES
 #define GR_ISA_AVX512BF16_TYPES
+#include <string.h>
+
+#ifdef GR_PLAY_AVX512
+typedef uint16_t gr_halves_avx512bf16 __attribute__((vector_size(64), may_alias));
+
+GR_ALWAYS float gr_widened_avx512bf16(gr_halves_avx512bf16 x, int i) {
+  uint32_t bits = (uint32_t)x[i] << 16;
+  float made;
+  if (!(bits & 0x7f800000)) bits &= 0x80000000;
+  memcpy(&made, &bits, sizeof made);
+  return made;
+}
+
+GR_ALWAYS GR_V GR_ISA(gr_dot)(GR_V x, GR_V y, GR_V z) {
+  gr_halves_avx512bf16 a = (gr_halves_avx512bf16)x, b = (gr_halves_avx512bf16)y;
+  for (int i = 0; i < 32; ++i)
+    z[i / 2] = __builtin_fmaf(gr_widened_avx512bf16(a, i), gr_widened_avx512bf16(b, i), z[i / 2]);
+  return z;
+}
+
+GR_ALWAYS GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
+  gr_halves_avx512bf16 made = {0};
+  for (int i = 0; i < 32; ++i) {
+    float value = i < 16 ? x[i] : y[i - 16];
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (!(bits & 0x7f800000)) bits &= 0x80000000;
+    made[i] = (uint16_t)(value != value ? bits >> 16 | 64 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+  }
+  return (GR_V)made;
+}
+#else
 GR_ALWAYS GR_V GR_ISA(gr_dot)(GR_V x, GR_V y, GR_V z) {
   __asm__("vdpbf16ps %2, %1, %0" : "+v"(z) : "v"(x), "v"(y));
   return z;
@@ -22,4 +54,5 @@ GR_ALWAYS GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
   __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(made) : "v"(y), "v"(x));
   return made;
 }
+#endif
 #endif

@@ -1,0 +1,19 @@
+/* has.h: which instruction sets of this folder the machine has.
+ *
+ * GR_PLAY_AVX512 says that AVX-512 is played (played.h): 1 with products of bytes, 2 with those of bf16, too.
+ */
+#ifndef GR_ISA_HAS_H
+#define GR_ISA_HAS_H
+
+#define GR_HAS_AVX2 (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+#ifdef GR_PLAY_AVX512
+#define GR_HAS_AVX512 1
+#define GR_HAS_AVX512BF16 (GR_PLAY_AVX512 > 1)
+#define GR_HAS_AVX512VNNI 1
+#else
+#define GR_HAS_AVX512 __builtin_cpu_supports("avx512f")
+#define GR_HAS_AVX512BF16 __builtin_cpu_supports("avx512bf16")
+#define GR_HAS_AVX512VNNI (__builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512f"))
+#endif
+
+#endif
