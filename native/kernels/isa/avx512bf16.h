@@ -17,7 +17,7 @@
 #ifdef GR_PLAY_AVX512
 typedef uint16_t gr_halves_avx512bf16 __attribute__((vector_size(64), may_alias));
 
-GR_ALWAYS float gr_widened_avx512bf16(gr_halves_avx512bf16 x, int i) {
+GR_PLAYED float gr_widened_avx512bf16(gr_halves_avx512bf16 x, int i) {
   uint32_t bits = (uint32_t)x[i] << 16;
   float made;
   if (!(bits & 0x7f800000)) bits &= 0x80000000;
@@ -25,14 +25,14 @@ GR_ALWAYS float gr_widened_avx512bf16(gr_halves_avx512bf16 x, int i) {
   return made;
 }
 
-GR_ALWAYS GR_V GR_ISA(gr_dot)(GR_V x, GR_V y, GR_V z) {
+GR_PLAYED_CALL GR_V GR_ISA(gr_dot)(GR_V x, GR_V y, GR_V z) {
   gr_halves_avx512bf16 a = (gr_halves_avx512bf16)x, b = (gr_halves_avx512bf16)y;
   for (int i = 0; i < 32; ++i)
     z[i / 2] = __builtin_fmaf(gr_widened_avx512bf16(a, i), gr_widened_avx512bf16(b, i), z[i / 2]);
   return z;
 }
 
-GR_ALWAYS GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
+GR_PLAYED_CALL GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
   gr_halves_avx512bf16 made = {0};
   for (int i = 0; i < 32; ++i) {
     float value = i < 16 ? x[i] : y[i - 16];
