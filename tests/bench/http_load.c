@@ -74,7 +74,7 @@ static int ask(int fd, char *body) {
         head[have] = 0;
         end = memmem(head, have, "\r\n\r\n", 4);
     }
-    char *length = end ? strstr(head, "\r\nContent-Length: ") : NULL;
+    char *length = end ? strcasestr(head, "\r\nContent-Length: ") : NULL;
     if (!length) return -1;
     size_t size = strtoull(length + 18, NULL, 10), got = have - (size_t)(end + 4 - head);
     if (size > MOST_BODY || got > size) return -1;
