@@ -88,8 +88,8 @@ def parse_request(body: bytes | bytearray | memoryview, header_length: int | Non
     if not 0 <= size <= len(body):
         _refuse(f"the JSON part has {size} bytes, the body {len(body)}", got=size, wanted=len(body))
     if size > _MOST_JSON:
-        text = f"the JSON part has {size} bytes, at most {_MOST_JSON} are read: send tensors as binary data"
-        raise RequestError(text, status=413, got=size, wanted=_MOST_JSON)
+        why = f"the JSON part has {size} bytes, at most {_MOST_JSON} are read: send tensors as binary data"
+        raise RequestError(why, status=413, got=size, wanted=_MOST_JSON)
     view = memoryview(body)
     text, rest = bytes(view[:size]), view[size:]
     said = _known.get((text, id(served)))

@@ -44,6 +44,7 @@ def volume_as_planes(images: Images, node: NetNode, turn: Callable[[Images, NetN
     (n, o, depth, *plane), pads = node.output.shape, attrs["pads"]
     seen = _as_image(images, _planes_seen(images, node), last)
     more = [_beside(images, v, node.output.shape, last) for v in extras]
+    after: dict[str, Any] = {"epilogue": program} if program else {}
     found = net.add(
         "conv2d",
         [seen, _flat_weight(net, node, w), *bias, *more],
@@ -51,7 +52,7 @@ def volume_as_planes(images: Images, node: NetNode, turn: Callable[[Images, NetN
         pads=(*pads[1:3], *pads[4:]),
         strides=attrs["strides"][1:],
         dilations=attrs["dilations"][1:],
-        **({"epilogue": program} if program else {}),
+        **after,
     )
     back = net.add("transpose", [found], before=last, perm=behind(4))
     turn(images, found.maker)

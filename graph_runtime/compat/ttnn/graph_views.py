@@ -209,7 +209,7 @@ def pretty_print(captured_graph: list[Node]) -> None:
 
 def visualize(captured_graph: list[Node], *, file_name: Any = None, **_: Any) -> Any:
     """A graphviz.Digraph of the nodes, drawn to a .svg, .png or .pdf file where one is named."""
-    import graphviz  # type: ignore[import-untyped]
+    import graphviz
 
     made = graphviz.Digraph(graph_attr={"rankdir": "TB"}, node_attr={"shape": "box", "fontsize": "10"})
     for node in captured_graph:

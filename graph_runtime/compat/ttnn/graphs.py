@@ -167,7 +167,7 @@ class Capture:
                 self.under(self.node("buffer_allocate", **_own(held, device)))
         grid, address = device.core_grid, device.chip.descriptor.memory(L1).base
         for buffer in stage.program.buffers:
-            params = {
+            params: dict[str, Any] = {
                 "address": address,
                 "size": buffer.pages * buffer.page_bytes,
                 "core_range_set": f"{{[(x=0,y=0) - (x={grid.x - 1},y={grid.y - 1})]}}",
