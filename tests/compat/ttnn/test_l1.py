@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-import torch
 
 from graph_runtime.compat import ttnn
+
+torch = pytest.importorskip("torch")
 
 
 def sharded(device, rows, cols, dtype=ttnn.bfloat16, cores=8):
