@@ -51,7 +51,7 @@ _OWN = {
     "RAY_SERVE_REPLICA_AUTOSCALING_METRIC_PUSH_INTERVAL_S": "1",
     _WAIT: "100",  # Ray's own is 30, which a busy machine does not keep
     "RAY_worker_niceness": "0",  # Ray's own is 15: replicas would starve beside other work
-    # what nobody reads here takes a twentieth of a core: counters of Ray, events of its tasks, statistics of
+    # what is not read here takes a twentieth of a core: counters of Ray, events of its tasks, statistics of
     # its loops; the controller looks at replicas three times a second instead of ten
     "RAY_enable_metrics_collection": "0",
     "RAY_task_events_report_interval_ms": "0",

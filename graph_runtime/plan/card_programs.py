@@ -13,8 +13,8 @@ from typing import Any
 from ..base.machine.devices import Device
 from ..base.machine.layout import DRAM, L1, TILE, Layout
 from ..costs.factories import (
-    Operand,
-    Program,
+    CardOperand,
+    CardProgram,
     binary,
     concatenated,
     copied,
@@ -47,7 +47,7 @@ def ground(plan: Plan, did: int) -> str:
     return GROUNDS[bool(plan.numerics) and plan.numerics[did].numerics == "ttnn"]
 
 
-def program_of(plan: Plan, node: NodeView) -> Program | None:
+def program_of(plan: Plan, node: NodeView) -> CardProgram | None:
     """The program of a node of a plan on a card; None where the plan's number is our kernel's."""
     if not plan.numerics or node.func is None:
         return None
@@ -63,7 +63,7 @@ def card_program(
     device: Device,
     layouts: Sequence[Layout],
     numerics: Numerics,
-) -> Program | None:
+) -> CardProgram | None:
     """The program of one call, ``layouts`` of what it reads and makes; None where ttnn's is not asked for, or
     not known here."""
     if numerics.numerics != "ttnn" or not inputs or len(outputs) != 1:
@@ -105,17 +105,19 @@ class _Asked:
         return [axis % rank for axis in axes] == [rank - 1]
 
 
-def _operand(type_: TensorType, layout: Layout) -> Operand:
+def _operand(type_: TensorType, layout: Layout) -> CardOperand:
     shard = layout.shard
     if shard is None:
-        return Operand(type_.shape, layout.format, layout.layout, layout.memory)
+        return CardOperand(type_.shape, layout.format, layout.layout, layout.memory)
     (top, left), (bottom, right) = shard.grid
     cores, size = (bottom - top + 1, right - left + 1), (shard.shape[0], shard.shape[1])
     turned = shard.orientation == "col"
-    return Operand(type_.shape, layout.format, layout.layout, layout.memory, shard.kind, size, cores, turned)
+    return CardOperand(
+        type_.shape, layout.format, layout.layout, layout.memory, shard.kind, size, cores, turned
+    )
 
 
-def _elementwise(asked: _Asked) -> Program | None:
+def _elementwise(asked: _Asked) -> CardProgram | None:
     whole = [x for x in asked.operands if x.shape]
     if any(x.layout != TILE for x in (*whole, asked.result)):
         return None
@@ -127,7 +129,7 @@ def _elementwise(asked: _Asked) -> Program | None:
     return ternary(whole[:3], asked.result) if len(whole) == 3 else None
 
 
-def _copied(asked: _Asked) -> Program | None:
+def _copied(asked: _Asked) -> CardProgram | None:
     x, made = asked.first, asked.result
     if x.layout != made.layout and x.shape:
         return tilized(x, made) if made.layout == TILE else untilized(x, made, asked.cores)
@@ -136,43 +138,43 @@ def _copied(asked: _Asked) -> Program | None:
     return unary(x, made) if x.format != made.format and x.layout == TILE else copied(x, made)
 
 
-def _product(asked: _Asked) -> Program | None:
+def _product(asked: _Asked) -> CardProgram | None:
     a, b = asked.operands[:2]
     if asked.attrs.get("transpose_a") or min(len(a.shape), len(b.shape)) < 2 or b.sharded:
         return None
     if asked.attrs.get("transpose_b") or "packed" in asked.attrs:
-        b = Operand((*b.shape[:-2], *b.shape[:-3:-1]), b.format, b.layout, b.memory)
+        b = CardOperand((*b.shape[:-2], *b.shape[:-3:-1]), b.format, b.layout, b.memory)
     sums = Sums(asked.result.format == "f32", asked.result.format != "f32")
     bias = asked.operands[2].format if len(asked.operands) > 2 else ""
     blocks = simple_blocks(a, b, asked.result, asked.grid, asked.free, sums, bias)
     return product(a, b, asked.result, blocks, bias if blocks.kind != "plain" else "", sums)
 
 
-def _softmax(asked: _Asked) -> Program | None:
+def _softmax(asked: _Asked) -> CardProgram | None:
     if asked.first.layout != TILE or not asked.first.shape or not asked.last((asked.attrs.get("axis", -1),)):
         return None
     return softmax(asked.first, asked.result, asked.l1, asked.first.format == "f32", True)
 
 
-def _norm(asked: _Asked) -> Program | None:
+def _norm(asked: _Asked) -> CardProgram | None:
     if asked.first.layout != TILE or asked.first.sharded or not asked.last((asked.attrs.get("axis", -1),)):
         return None
     gamma, beta = ([x.format for x in asked.operands[1:3]] + ["", ""])[:2]
     return layer_norm(asked.first, asked.result, asked.l1, True, gamma, beta)
 
 
-def _reduced(asked: _Asked) -> Program | None:
+def _reduced(asked: _Asked) -> CardProgram | None:
     return reduced(asked.first, asked.result) if asked.first.layout == TILE else None
 
 
-def _transposed(asked: _Asked) -> Program:
+def _transposed(asked: _Asked) -> CardProgram:
     perm = tuple(asked.attrs.get("perm") or ())
     rank = len(asked.first.shape)
     turns = perm[-2:] == (rank - 1, rank - 2) and not asked.first.sharded
     return transposed(asked.first, asked.result) if turns else copied(asked.first, asked.result)
 
 
-_TABLE: dict[str, Callable[[_Asked], Program | None]] = {
+_TABLE: dict[str, Callable[[_Asked], CardProgram | None]] = {
     "matmul": _product,
     "softmax": _softmax,
     "layer_norm": _norm,

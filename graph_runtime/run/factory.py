@@ -166,7 +166,7 @@ def _created(
 def _open_warned(source: Any, prepared: Prepared, libraries: list[Library], name: str) -> GraphModule:
     """What was prepared, ready to run; of a plan of its own the caller knows what it does."""
     if not isinstance(source, Plan):
-        warn_of(prepared.plan, stacklevel=4)
+        warn_of(prepared.plan, stacklevel=5)
     return open_prepared(prepared, libraries, name)
 
 

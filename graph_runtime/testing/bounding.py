@@ -33,7 +33,7 @@ from .compare import given_inputs, judge
 from .searching import Goal
 from .side_by_side import latency
 from .thresholds import AT_LEAST
-from .ways import Asked, Case, Trial, is_free
+from .ways import BoundProblem, FormatTrials, Trial, is_free
 
 __all__ = ["bounded"]
 
@@ -58,8 +58,10 @@ def bounded(
     goal = Goal.of(options.error_bound or "")
     given = given_inputs(source, {name: _array(source, name, v) for name, v in options.bound_inputs.items()})
     plain = replace(options, error_bound=None, bound_inputs={})
-    asked = Asked(source, parse_list(devices), plain, given, judge(source, given), libraries, goal, words)
-    cases = [Case(asked, formats) for formats in _far_formats(asked)]
+    asked = BoundProblem(
+        source, parse_list(devices), plain, given, judge(source, given), libraries, goal, words
+    )
+    cases = [FormatTrials(asked, formats) for formats in _far_formats(asked)]
     found, runs = list[Trial](), 0
     for case in sorted(cases, key=lambda one: one.fastest_ns):
         least = min((one.latency_ns for one in found), default=UNSUPPORTED)
@@ -72,7 +74,7 @@ def bounded(
     return _said(best, asked, options, runs)
 
 
-def _far_formats(asked: Asked) -> list[dict[str, str]]:
+def _far_formats(asked: BoundProblem) -> list[dict[str, str]]:
     """What simulated devices may store floats in: {} where there are none or the caller says it, else one of
     _FORMATS that all of them have."""
     far = [d for d in asked.devices if not d.descriptor.on_host]
@@ -104,7 +106,7 @@ def _array(source: Model, name: str, value: Any) -> np.ndarray:
 # ---------------------------------------------------------------- what is said
 
 
-def _missed(asked: Asked, cases: Sequence[Case]) -> PlanError:
+def _missed(asked: BoundProblem, cases: Sequence[FormatTrials]) -> PlanError:
     """That even where errors count most the bound is missed."""
     goal, values = asked.goal, list[float]()
     for case in cases:
@@ -119,7 +121,7 @@ def _missed(asked: Asked, cases: Sequence[Case]) -> PlanError:
     )
 
 
-def _said(best: Trial, asked: Asked, options: Options, runs: int) -> Prepared:
+def _said(best: Trial, asked: BoundProblem, options: Options, runs: int) -> Prepared:
     """What is handed out: the caller's options, and notes that say what was chosen and why."""
     case, goal, prepared = best.case, asked.goal, best.prepared
     given = "given" if options.bound_inputs else "random"

@@ -30,7 +30,7 @@ from .interpreter import call_node, interpret
 from .searching import Goal
 from .side_by_side import latency
 
-__all__ = ["Asked", "Case", "Choice", "Trial", "is_free"]
+__all__ = ["BoundProblem", "FormatTrials", "NodeWays", "Trial", "is_free"]
 
 _ROUNDED = "bfloat16"
 _STORED, _PLAIN = "bf16", "f32"  # formats of a host's weights
@@ -40,7 +40,7 @@ _CANNOT = (CapacityError, DeviceError, PlanError, UnsupportedOpError)
 
 
 @dataclass(frozen=True)
-class Asked:
+class BoundProblem:
     """A model, its devices and options, its inputs and the right value of each of its entries."""
 
     source: Model
@@ -70,7 +70,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Choice:
+class NodeWays:
     """The device of each node, int [nodes], and the names of those on hosts whose weights are in bf16."""
 
     did: np.ndarray
@@ -85,8 +85,8 @@ class Choice:
 class Trial:
     """A choice that a run has proved: ``value`` of the bound's measure, and what `estimate` predicts."""
 
-    case: Case
-    choice: Choice
+    case: FormatTrials
+    choice: NodeWays
     prepared: Prepared
     latency_ns: int
     value: float
@@ -102,11 +102,11 @@ class _Decided:
         return self._did
 
 
-class Case:
+class FormatTrials:
     """Trials with one format of the simulated devices. ``fastest_ns``: predicted where errors cost
     nothing."""
 
-    def __init__(self, asked: Asked, formats: Mapping[str, str]):
+    def __init__(self, asked: BoundProblem, formats: Mapping[str, str]):
         self.asked, self.formats = asked, dict(formats)
         self._hosts = {str(d): _PLAIN for d in asked.devices if d.descriptor.on_host and is_free(asked, d)}
         self.base = asked.prepare(formats={**asked.options.formats, **self.formats, **self._hosts})
@@ -136,7 +136,7 @@ class Case:
 
     # ---------------------------------------------------------------- one trial
 
-    def choice(self, price: float, measured: bool = True) -> Choice:
+    def choice(self, price: float, measured: bool = True) -> NodeWays:
         """The way of each node that makes time and errors at ``price`` least together."""
         cost, kept = self.plain.cost.astype(np.float64), self.plain.on_host & self._can_store
         wrong = self.errors if measured else np.zeros((2, *cost.shape))
@@ -148,14 +148,14 @@ class Case:
         did = self.placement.did if policy is None else decide(problem, policy)
         names = self.placement.graph.names
         rows = np.flatnonzero(better[np.arange(len(did)), did] & (self.placement.graph.func_id >= 0))
-        return Choice(np.asarray(did, np.int64), tuple(names[nid] for nid in rows.tolist()))
+        return NodeWays(np.asarray(did, np.int64), tuple(names[nid] for nid in rows.tolist()))
 
     @property
     def _can_store(self) -> np.ndarray:
         """bool [k]: the hosts whose format the caller leaves open."""
         return np.array([str(device) in self._hosts for device in self.plain.devices])
 
-    def prepared(self, choice: Choice) -> Prepared:
+    def prepared(self, choice: NodeWays) -> Prepared:
         """Planned with a choice. Raises what prepare raises."""
         options, said = self.asked.options, dict[str, Any]()
         if options.placement is not None:
@@ -166,7 +166,7 @@ class Case:
         return self.asked.prepare(formats=formats, layouts={**options.layouts, **layouts}, **said)
 
     @property
-    def exact(self) -> Choice:
+    def exact(self) -> NodeWays:
         """Where an error counts more than any time."""
         return self.choice(float(_MOST) / _NO_ERROR)
 
@@ -177,7 +177,7 @@ class Case:
         ``least`` ns is not run."""
         known: dict[Any, Trial | None] = {}
 
-        def tried(choice: Choice) -> Trial | None:
+        def tried(choice: NodeWays) -> Trial | None:
             if choice.key not in known:
                 tell("proving", len(known), 0)
                 known[choice.key] = self._proved(choice, least)
@@ -191,7 +191,7 @@ class Case:
                 low, high = (low, middle) if tried(self.choice(prices[middle])) else (middle, high)
         return [trial for trial in known.values() if trial is not None], len(known)
 
-    def _exact_enough(self, tried: Callable[[Choice], Trial | None]) -> bool:
+    def _exact_enough(self, tried: Callable[[NodeWays], Trial | None]) -> bool:
         """Whether the bound is kept where errors count most, and there are errors to price."""
         return bool((self.errors > 0).any()) and tried(self.exact) is not None
 
@@ -204,7 +204,7 @@ class Case:
         turns = np.unique(worth[worth > 0])
         return np.sqrt(turns[1:] * turns[:-1]).tolist()
 
-    def _proved(self, choice: Choice, least: int) -> Trial | None:
+    def _proved(self, choice: NodeWays, least: int) -> Trial | None:
         try:
             prepared = self.prepared(choice)
         except _CANNOT:
@@ -252,7 +252,7 @@ class Case:
         return found
 
 
-def is_free(asked: Asked, device: Device) -> bool:
+def is_free(asked: BoundProblem, device: Device) -> bool:
     """Whether the caller leaves the format of a device open."""
     return not {device.kind, str(device)} & set(asked.options.formats)
 

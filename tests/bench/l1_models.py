@@ -15,12 +15,12 @@ from typing import NamedTuple
 
 from graph_runtime.base.machine.layout import DRAM, L1, ROW_MAJOR, TILE
 from graph_runtime.costs.factories import (
-    Blocks,
+    CardOperand,
+    CardProgram,
+    CardStage,
     Convolution,
-    Operand,
-    Program,
-    Stage,
-    Window,
+    HaloWindow,
+    ProductBlocks,
     binary,
     concatenated_heads,
     convolution,
@@ -61,9 +61,11 @@ class Core:
     def __init__(self, **held: int):
         self.held, self.uses = dict(held), []
 
-    def run(self, op: str, stages: Program | Iterable[Stage], first: str, result: str, nbytes: int) -> None:
+    def run(
+        self, op: str, stages: CardProgram | Iterable[CardStage], first: str, result: str, nbytes: int
+    ) -> None:
         """An operation that makes ``result``; in place where it has the name of a tensor that is there."""
-        stages = [Stage(stages)] if isinstance(stages, Program) else list(stages)
+        stages = [CardStage(stages)] if isinstance(stages, CardProgram) else list(stages)
         more = 0 if result in self.held else nbytes
         before = sum(self.held.values())
         most, worst = peak(stages, before, self.held.get(first, 0), more)
@@ -81,17 +83,17 @@ class Core:
 
 def shards(
     shape: tuple[int, ...], scheme: str, cores: tuple[int, int], format: str = BFP8, layout: str = TILE
-) -> Operand:
+) -> CardOperand:
     """A tensor cut over ``cores`` (down, across) cores, in whole tiles where it has tiles."""
     rows, cols = math.prod(shape[:-1]), shape[-1]
     down, across = {"height": (cores[0] * cores[1], 1), "width": (1, cores[0] * cores[1])}.get(scheme, cores)
     step = 32 if layout == TILE else 1
     height, width = (-(-size // parts // step) * step for size, parts in ((rows, down), (cols, across)))
     height = -(-rows // (down * step)) * step
-    return Operand(shape, format, layout, L1, scheme, (height, width), cores)
+    return CardOperand(shape, format, layout, L1, scheme, (height, width), cores)
 
 
-def nbytes(x: Operand) -> int:
+def nbytes(x: CardOperand) -> int:
     """Of a core."""
     return x.shard_tiles * x.tile if x.layout == TILE else x.shard[0] * x.shard[1] * x.element
 
@@ -105,11 +107,11 @@ class ResNet(Core):
     """ResNet-50, batch 16. ``at``: the shards of the activations."""
 
     def conv(
-        self, op: str, x: Operand, result: str, first: str, size: int, outputs: int, **fields: object
-    ) -> Operand:
+        self, op: str, x: CardOperand, result: str, first: str, size: int, outputs: int, **fields: object
+    ) -> CardOperand:
         kernel, stride = fields.pop("kernel", 1), fields.pop("stride", 1)
         pad = fields.pop("pad", kernel // 2)
-        window = Window(16, (size, size), (kernel, kernel), (stride, stride), (pad,) * 4)
+        window = HaloWindow(16, (size, size), (kernel, kernel), (stride, stride), (pad,) * 4)
         told = Convolution(
             window, x.shape[-1], outputs, x.scheme, GRID, BFP8, BFP8, True, sums=_SUMS, **fields
         )
@@ -118,8 +120,8 @@ class ResNet(Core):
         return made
 
     def block(
-        self, name: str, x: Operand, size: int, width: int, stride: int, down: bool, tall: bool
-    ) -> tuple[Operand, int]:
+        self, name: str, x: CardOperand, size: int, width: int, stride: int, down: bool, tall: bool
+    ) -> tuple[CardOperand, int]:
         """A bottleneck: 1x1, 3x3, 1x1, and the shortcut. ``tall``: height_sharding of the model's text."""
         reuse = tall and stride == 1
         a = self.conv(f"{name} conv1", x, "a", "x", size, width)
@@ -164,7 +166,7 @@ class ResNet(Core):
         self.held["x"] = self.held.pop("c")
         return c, after
 
-    def reshard(self, op: str, x: Operand, scheme: str, cores: tuple[int, int]) -> Operand:
+    def reshard(self, op: str, x: CardOperand, scheme: str, cores: tuple[int, int]) -> CardOperand:
         made = shards(x.shape, scheme, cores, x.format, x.layout)
         self.run(op, resharded(x, made), "x", "y", nbytes(made))
         self.free("x")
@@ -173,13 +175,13 @@ class ResNet(Core):
 
 
 def resnet50() -> list[Use]:
-    folded = Operand((1, 1, 16 * 115 * 115, 16), "bf16", ROW_MAJOR, L1, "height", (3307, 16), (8, 8))
+    folded = CardOperand((1, 1, 16 * 115 * 115, 16), "bf16", ROW_MAJOR, L1, "height", (3307, 16), (8, 8))
     core = ResNet(x=nbytes(folded))
     first = {"kernel": 4, "pad": 0, "act_rows": 49 * 32, "twice_act": True, "reuse": True, "frees": True}
     x = core.conv("conv1", folded, "y", "x", 115, 64, **first)
     core.free("x")
-    pooled = Operand((1, 1, 16 * 56 * 56, 64), "bf16", ROW_MAJOR, L1, "height", (784, 64), (8, 8))
-    window = Window(16, (112, 112), (3, 3), (2, 2), (1, 1, 1, 1))
+    pooled = CardOperand((1, 1, 16 * 56 * 56, 64), "bf16", ROW_MAJOR, L1, "height", (784, 64), (8, 8))
+    window = HaloWindow(16, (112, 112), (3, 3), (2, 2), (1, 1, 1, 1))
     core.run("max_pool2d", pool(x, pooled, window, 64), "y", "x", nbytes(pooled))
     core.free("y")
     rows = core.reshard("to 8x7", pooled, "height", (7, 8))
@@ -210,47 +212,58 @@ class Bert(Core):
     def linear(
         self,
         op: str,
-        x: Operand,
+        x: CardOperand,
         first: str,
         result: str,
         width: int,
-        blocks: Blocks,
+        blocks: ProductBlocks,
         weights: str,
         sums: Sums = _SUMS,
-    ) -> Operand:
-        weight = Operand((x.shape[-1], width), weights)
+    ) -> CardOperand:
+        weight = CardOperand((x.shape[-1], width), weights)
         shard = (blocks.rows * 32, blocks.cols * 32)
-        made = Operand((*x.shape[:-1], width), BFP8, TILE, L1, "block", shard, (8, width // shard[1]))
+        made = CardOperand((*x.shape[:-1], width), BFP8, TILE, L1, "block", shard, (8, width // shard[1]))
         self.run(op, product(x, weight, made, blocks, weights, sums), first, result, nbytes(made))
         return made
 
 
 def sentence_bert() -> list[Use]:
     ids, mask = 3 * 384 * 4, 2 * 2048 + 2048  # three [8, 384] uint32 and two bf16 masks, over 64 banks
-    hidden = Operand((8, 1, 384, 768), BFP8, TILE, L1, "block", (384, 128), (8, 6))
+    hidden = CardOperand((8, 1, 384, 768), BFP8, TILE, L1, "block", (384, 128), (8, 6))
     core = Bert(ids=ids, mask=mask, x=nbytes(hidden))
-    of_weights, wide = "bf16", Blocks("2d", 4, 12, 12)
+    of_weights, wide = "bf16", ProductBlocks("2d", 4, 12, 12)
     qkv = core.linear("query_key_value", hidden, "x", "qkv", 2304, wide, BFP8)
-    heads = Operand((8, 12, 384, 64), BFP8, TILE, L1, "height", (768, 64), (8, 6))
+    heads = CardOperand((8, 12, 384, 64), BFP8, TILE, L1, "height", (768, 64), (8, 6))
     core.run("split heads", split_heads(qkv, True), "qkv", "q", nbytes(heads))
     core.held |= {"k": nbytes(heads), "v": nbytes(heads)}
     core.free("qkv")
-    keys = Operand((8, 12, 64, 384), BFP8, TILE, L1, "height", (128, 384), (8, 6))
-    scores = Operand((8, 12, 384, 384), BFP8, TILE, L1, "height", (768, 384), (8, 6))
-    core.run("scores", product(heads, keys, scores, Blocks("reuse", 2, 24, 12)), "q", "s", nbytes(scores))
+    keys = CardOperand((8, 12, 64, 384), BFP8, TILE, L1, "height", (128, 384), (8, 6))
+    scores = CardOperand((8, 12, 384, 384), BFP8, TILE, L1, "height", (768, 384), (8, 6))
+    core.run(
+        "scores", product(heads, keys, scores, ProductBlocks("reuse", 2, 24, 12)), "q", "s", nbytes(scores)
+    )
     core.free("q", "k")
     core.run("softmax", sharded_softmax(scores, 24, 12, mask="bf16"), "s", "s", nbytes(scores))
-    core.run("context", product(scores, heads, heads, Blocks("reuse", 12, 24, 2)), "s", "c", nbytes(heads))
+    core.run(
+        "context", product(scores, heads, heads, ProductBlocks("reuse", 12, 24, 2)), "s", "c", nbytes(heads)
+    )
     core.free("s", "v")
     core.run("concat heads", concatenated_heads(heads), "c", "h", nbytes(hidden))
     core.free("c")
-    core.linear("self output", hidden, "h", "o", 768, Blocks("2d", 4, 12, 4), of_weights)
+    core.linear("self output", hidden, "h", "o", 768, ProductBlocks("2d", 4, 12, 4), of_weights)
     core.free("h")
     norm = sharded_layer_norm(hidden, 12, 4, (6, 8), False, "bf16", "bf16", BFP8)
     core.run("norm", norm, "o", "o", nbytes(hidden))
     core.free("x")
     inner = core.linear(
-        "feed forward 1", hidden, "o", "f", 3072, Blocks("2d", 4, 12, 16), of_weights, Sums(packed=False)
+        "feed forward 1",
+        hidden,
+        "o",
+        "f",
+        3072,
+        ProductBlocks("2d", 4, 12, 16),
+        of_weights,
+        Sums(packed=False),
     )
     core.linear("feed forward 2", inner, "f", "g", 768, wide, of_weights)
     core.free("f")
@@ -261,7 +274,7 @@ def sentence_bert() -> list[Use]:
 def bge_m3() -> list[Use]:
     """All tensors lie in DRAM; the norms' Dst has 32 bits."""
     core = Core()
-    hidden = Operand((1, 1, 512, 1024), "bf16", TILE, DRAM)
+    hidden = CardOperand((1, 1, 512, 1024), "bf16", TILE, DRAM)
     core.run("norm", layer_norm(hidden, hidden, L1_BYTES, True, "bf16", "bf16"), "x", "y", 0)
     core.run("to rows", untilized(hidden, hidden, BANKS), "x", "y", 0)
     return core.uses

@@ -1,5 +1,5 @@
-"""Inputs that setting an array copies into, and no more (run/sessions/plain.py): the short way does what the
-long one does, and is left where it would not."""
+"""Inputs that setting an array copies into, and no more (run/sessions/plain_inputs.py): the short way does
+what the long one does, and is left where it would not."""
 
 from __future__ import annotations
 

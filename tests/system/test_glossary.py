@@ -22,6 +22,7 @@ FAMILIES = (
     "frontends/onnx/families",
     "frontends/stablehlo/families",
     "simulation/walks",
+    "costs/factories",
     "torch/rules",
     "torch",
     "rewrite",

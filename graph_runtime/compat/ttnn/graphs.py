@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from ...base.machine.layout import DRAM, L1
-from ...costs.factories import Held, Stage
+from ...costs.factories import CardStage, HeldTensor
 from . import graph_text, operation
 from .devices import MeshDevice
 from .errors import check
@@ -156,7 +156,7 @@ class Capture:
 
     # **************** what a program opens ****************
 
-    def stage(self, stage: Stage, own: list[Held], device: MeshDevice) -> None:
+    def stage(self, stage: CardStage, own: list[HeldTensor], device: MeshDevice) -> None:
         """The tensors that an operation holds for itself while a program runs, and its circular buffers."""
         for held in [held for held in own if held not in stage.held]:
             own.remove(held)
@@ -181,7 +181,7 @@ class Capture:
 
     def programs(self, use: Use, made: list[Tensor]) -> None:
         """The programs of a call that was made, with its results where the last one writes them."""
-        own: list[Held] = []
+        own: list[HeldTensor] = []
         for stage in use.stages:
             if stage.frees:
                 self.drop_taken()
@@ -244,7 +244,7 @@ _captures: list[Capture] = []
 _last: list[list[Use]] = [[]]
 
 
-def _own(held: Held, device: MeshDevice) -> Node:
+def _own(held: HeldTensor, device: MeshDevice) -> Node:
     """A tensor of an operation's own, of which only the bytes of a core are known."""
     return {
         "size": held.nbytes,

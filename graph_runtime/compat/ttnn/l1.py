@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.machine.layout import L1, footprint
-from ...costs.factories import CircularBuffer, Stage, peak
+from ...costs.factories import CardStage, CircularBuffer, peak
 from .devices import MeshDevice
 from .errors import fatal
 from .programs import Call, call_of, flat, programs_of
@@ -32,8 +32,8 @@ class Use:
     tensors: int
     temporaries: int
     circular: int
-    stages: tuple[Stage, ...]
-    worst: Stage | None
+    stages: tuple[CardStage, ...]
+    worst: CardStage | None
     known: bool
     device: MeshDevice
 

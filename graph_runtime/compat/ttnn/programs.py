@@ -13,12 +13,12 @@ from typing import Any
 
 from ...base.machine.layout import DRAM, L1, ROW_MAJOR, TILE
 from ...costs.factories import (
-    Blocks,
+    CardOperand,
+    CardProgram,
+    CardStage,
     Convolution,
-    Operand,
-    Program,
-    Stage,
-    Window,
+    HaloWindow,
+    ProductBlocks,
     attention,
     binary,
     concatenated,
@@ -79,11 +79,11 @@ class Call:
         return "" if found is None else str(found.dtype.stored[1])
 
     @property
-    def first(self) -> Operand:
+    def first(self) -> CardOperand:
         return operand(self.inputs[0])
 
     @property
-    def made(self) -> Operand:
+    def made(self) -> CardOperand:
         return operand(self.results[0])
 
     @property
@@ -133,22 +133,22 @@ def call_of(operation: Any, args: Any, kwargs: Any, made: Any, device: MeshDevic
 _signatures: dict[str, inspect.Signature] = {}
 
 
-def operand(x: Tensor) -> Operand:
+def operand(x: Tensor) -> CardOperand:
     """A tensor as the factories see it."""
     config, format = x.memory_config(), x.dtype.stored[1]
     memory = DRAM if config.buffer_type is BufferType.DRAM else L1
     shape, layout = tuple(x.shape), TILE if x.layout is Layout.TILE else ROW_MAJOR
     if config.shard_spec is None:
-        return Operand(shape, format, layout, memory)
+        return CardOperand(shape, format, layout, memory)
     spec = config.shard_spec
     box = spec.grid.bounding_box().grid_size()
     cores = (box.y, box.x) if box.x * box.y == spec.grid.num_cores() else (1, spec.grid.num_cores())
     turned = spec.orientation is ShardOrientation.COL_MAJOR
     shard = (int(spec.shape[0]), int(spec.shape[1]))
-    return Operand(shape, format, layout, memory, _SCHEMES[config.memory_layout], shard, cores, turned)
+    return CardOperand(shape, format, layout, memory, _SCHEMES[config.memory_layout], shard, cores, turned)
 
 
-def programs_of(call: Call) -> list[Stage] | None:
+def programs_of(call: Call) -> list[CardStage] | None:
     """The programs of a call, in order; None where they are not known."""
     if not call.inputs or not call.results or any(_strange(x) for x in (*call.inputs, *call.results)):
         return None
@@ -156,7 +156,7 @@ def programs_of(call: Call) -> list[Stage] | None:
         OPERATIONS[call.name].function.__module__.rpartition(".")[2]
     )
     made = None if found is None else found(call)
-    return [Stage(made)] if isinstance(made, Program) else made
+    return [CardStage(made)] if isinstance(made, CardProgram) else made
 
 
 def _strange(x: Tensor) -> bool:
@@ -173,20 +173,20 @@ def _strange(x: Tensor) -> bool:
 # **************** elementwise, rows ****************
 
 
-def _unary(call: Call) -> Program:
+def _unary(call: Call) -> CardProgram:
     return unary(call.first, call.made)
 
 
-def _binary(call: Call) -> Program:
+def _binary(call: Call) -> CardProgram:
     b = operand(call.inputs[1]) if len(call.inputs) > 1 else None
     return binary(call.first, b, call.made)
 
 
-def _ternary(call: Call) -> Program:
+def _ternary(call: Call) -> CardProgram:
     return ternary([operand(x) for x in call.inputs[:3]], call.made)
 
 
-def _reduced(call: Call) -> Program:
+def _reduced(call: Call) -> CardProgram:
     return reduced(call.first, call.made, call.wide(True), call.name == "min")
 
 
@@ -194,7 +194,7 @@ def _mask(call: Call) -> str:
     return call.format("mask") or call.format("attention_mask")
 
 
-def _softmax(call: Call) -> Program | None:
+def _softmax(call: Call) -> CardProgram | None:
     x, wide = call.first, call.wide(call.inputs[0].dtype is DataType.FLOAT32)
     in_place = call.name.endswith(("in_place", "_"))
     stable = bool(call.get("numeric_stable", "attention" not in call.name and not in_place))
@@ -208,7 +208,7 @@ def _softmax(call: Call) -> Program | None:
     return softmax(x, call.made, call.l1, wide, stable, _mask(call))
 
 
-def _norm(call: Call) -> Program | None:
+def _norm(call: Call) -> CardProgram | None:
     x, rms = call.first, call.name == "rms_norm"
     wide = call.wide(not rms)
     weight, bias, added = map(call.format, ("weight", "bias", "residual_input_tensor"))
@@ -232,12 +232,12 @@ _KINDS = {
 }
 
 
-def _product(call: Call) -> Program | None:
+def _product(call: Call) -> CardProgram | None:
     if len(call.inputs) < 2 or len(call.inputs[0].shape) < 2 or len(call.inputs[1].shape) < 2:
         return None
     a, b, result = call.first, operand(call.inputs[1]), call.made
     if call.get("transpose_b"):
-        b = Operand((*b.shape[:-2], *b.shape[:-3:-1]), b.format, b.layout, b.memory)
+        b = CardOperand((*b.shape[:-2], *b.shape[:-3:-1]), b.format, b.layout, b.memory)
     bias = call.format("bias")
     config = call.get("compute_kernel_config")
     float32 = call.results[0].dtype is DataType.FLOAT32
@@ -248,7 +248,9 @@ def _product(call: Call) -> Program | None:
     return product(a, b, result, blocks, bias, sums, turned, aligned)
 
 
-def _blocks(call: Call, a: Operand, b: Operand, result: Operand, bias: str, sums: Sums) -> Blocks:
+def _blocks(
+    call: Call, a: CardOperand, b: CardOperand, result: CardOperand, bias: str, sums: Sums
+) -> ProductBlocks:
     config, chosen = call.get("program_config"), call.get("core_grid")
     if config is None:
         named = None if chosen is None else (chosen.x, chosen.y)
@@ -260,19 +262,19 @@ def _blocks(call: Call, a: Operand, b: Operand, result: Operand, bias: str, sums
         kind = _KINDS[type(config)]
     block = getattr(config, "out_block_h", None) or 0, getattr(config, "out_block_w", None) or 0
     fused = bool(getattr(config, "fuse_batch", True))
-    return Blocks(kind, config.in0_block_w, config.per_core_M, config.per_core_N, *block, fused)
+    return ProductBlocks(kind, config.in0_block_w, config.per_core_M, config.per_core_N, *block, fused)
 
 
-def _window(call: Call) -> Window:
+def _window(call: Call) -> HaloWindow:
     top, left, bottom, right = sides(f"ttnn.{call.name}", call.get("padding", (0, 0)))
     names = ("input_height", "input_width") if "input_height" in call.values else ("input_h", "input_w")
     size = call.values[names[0]], call.values[names[1]]
     kernel, stride = pair(call.values["kernel_size"]), pair(call.get("stride", (1, 1)))
     pads, dilation = (top, bottom, left, right), pair(call.get("dilation", (1, 1)))
-    return Window(call.values["batch_size"], size, kernel, stride, pads, dilation)
+    return HaloWindow(call.values["batch_size"], size, kernel, stride, pads, dilation)
 
 
-def _convolution(call: Call) -> list[Stage] | None:
+def _convolution(call: Call) -> list[CardStage] | None:
     config: Any = call.get("conv_config") or Conv2dConfig()
     image = call.first
     layout = config.shard_layout or call.inputs[0].memory_config().memory_layout
@@ -307,7 +309,7 @@ def _convolution(call: Call) -> list[Stage] | None:
     return convolution(conv, image)
 
 
-def _pool(call: Call) -> list[Stage] | None:
+def _pool(call: Call) -> list[CardStage] | None:
     if not call.first.sharded or call.get("return_indices") or call.get("ceil_mode"):
         return None
     average = call.name == "avg_pool2d"
@@ -318,14 +320,14 @@ def _pool(call: Call) -> list[Stage] | None:
 # **************** moves ****************
 
 
-def _moved(call: Call) -> Program | None:
+def _moved(call: Call) -> CardProgram | None:
     x, made = call.first, call.made
     if x.sharded or made.sharded:
         return resharded(x, made, call.device.chip.descriptor.memory(DRAM).alignment)
     return copied(x, made)
 
 
-def _laid_out(call: Call) -> Program | None:
+def _laid_out(call: Call) -> CardProgram | None:
     x, made = call.first, call.made
     if x.layout == made.layout:
         return unary(x, made) if x.format != made.format and x.layout == TILE else None
@@ -334,18 +336,18 @@ def _laid_out(call: Call) -> Program | None:
     return tilized(x, made) if made.layout == TILE else untilized(x, made, call.cores)
 
 
-def _transposed(call: Call) -> Program:
+def _transposed(call: Call) -> CardProgram:
     x, made = call.first, call.made
     swaps = call.name == "transpose" and x.shape[:-2] == made.shape[:-2]
     return transposed(x, made) if swaps and not x.sharded else copied(x, made)
 
 
-def _embedded(call: Call) -> Program:
+def _embedded(call: Call) -> CardProgram:
     table = operand(call.inputs[1])
     return embedded(table, call.made, math.prod(call.first.shape) > call.cores)
 
 
-def _attention(call: Call) -> Program | None:
+def _attention(call: Call) -> CardProgram | None:
     q, k, v = (operand(x) for x in call.inputs[:3])
     config, cores = call.get("program_config"), call.cores
     chunks = (getattr(config, "q_chunk_size", 0) or 32, getattr(config, "k_chunk_size", 0) or 32)

@@ -9,29 +9,29 @@ Pure functions: nothing is asked of a device. Each docstring names the file of t
 below ttnn/cpp/ttnn/operations/ at a8c5af0f (docs/memory.md).
 
 Read: buffers (the values), then products, convolutions (with halo: its tensors), rows (softmax, norms),
-elementwise, reductions, moves, attention, pools.
+elementwise, reductions, moves, attention, pooling.
 """
 
 from .attention import attention, concatenated_heads, split_heads
-from .buffers import CircularBuffer, Held, Operand, Program, Stage, peak
+from .buffers import CardOperand, CardProgram, CardStage, CircularBuffer, HeldTensor, peak
 from .convolutions import Convolution, convolution
 from .elementwise import binary, ternary, unary
-from .halo import Window, halo, halo_rows
+from .halo import HaloWindow, halo, halo_rows
 from .moves import concatenated, copied, embedded, resharded, tilized, transposed, untilized
-from .pools import pool
-from .products import Blocks, product, simple_blocks
+from .pooling import pool
+from .products import ProductBlocks, product, simple_blocks
 from .reductions import reduced
 from .rows import layer_norm, sharded_layer_norm, sharded_softmax, softmax
 
 __all__ = [
-    "Blocks",
+    "CardOperand",
+    "CardProgram",
+    "CardStage",
     "CircularBuffer",
     "Convolution",
-    "Held",
-    "Operand",
-    "Program",
-    "Stage",
-    "Window",
+    "HaloWindow",
+    "HeldTensor",
+    "ProductBlocks",
     "attention",
     "binary",
     "concatenated",

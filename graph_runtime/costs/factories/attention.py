@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .buffers import BF16, CircularBuffer, Operand, Program, ceil_div, tile_bytes, tiles
+from .buffers import BF16, CardOperand, CardProgram, CircularBuffer, ceil_div, tile_bytes, tiles
 
 __all__ = ["attention", "concatenated_heads", "split_heads"]
 
@@ -10,15 +10,15 @@ _MASKS = "bfp4_b"
 
 
 def attention(
-    q: Operand,
-    k: Operand,
-    v: Operand,
-    result: Operand,
+    q: CardOperand,
+    k: CardOperand,
+    v: CardOperand,
+    result: CardOperand,
     chunks: tuple[int, int],
     cores: int,
     causal: bool = False,
     mask: str = "",
-) -> Program:
+) -> CardProgram:
     """transformer/sdpa/device/sdpa_program_factory.cpp: ``chunks`` (of queries, of keys) in elements, shared
     by ``cores`` cores. ``mask``: the format of a mask that is given, "" without."""
     rows, cols = (ceil_div(size, 32) for size in chunks)
@@ -45,14 +45,14 @@ def attention(
     buffers.append(CircularBuffer("scores", size, middle))
     buffers += [CircularBuffer(f"partial result {at}", rows * wide, middle) for at in (0, 1)]
     buffers += [CircularBuffer(f"statistics {at}", rows, middle) for at in range(5)]
-    return Program.of("attention", [*buffers, CircularBuffer("out", rows * wide, result.tile)])
+    return CardProgram.of("attention", [*buffers, CircularBuffer("out", rows * wide, result.tile)])
 
 
-def split_heads(x: Operand, of_shards: bool) -> Program:
+def split_heads(x: CardOperand, of_shards: bool) -> CardProgram:
     """experimental/transformer/split_query_key_value_and_split_heads/device/*.cpp: of shards two columns of
     tiles that are transposed, beside views; else two tiles."""
     if not of_shards:
-        return Program.of(
+        return CardProgram.of(
             "split heads", [CircularBuffer("in", 2, x.tile), CircularBuffer("turned", 2, x.tile)]
         )
     down = x.shard[0] // 32
@@ -60,14 +60,14 @@ def split_heads(x: Operand, of_shards: bool) -> Program:
         CircularBuffer("in", x.shard_tiles, x.tile, borrowed=True),
         CircularBuffer("turned", 2 * down, x.tile),
     ]
-    return Program.of("split heads of shards", buffers)
+    return CardProgram.of("split heads of shards", buffers)
 
 
-def concatenated_heads(x: Operand) -> Program:
+def concatenated_heads(x: CardOperand) -> CardProgram:
     """experimental/transformer/nlp_concat_heads/device/nlp_concat_heads_program_factory.cpp: the tiles of a
     row of all heads, twice; views of shards."""
     if x.sharded and x.on_l1:
         views = [CircularBuffer(name, x.shard_tiles, x.tile, borrowed=True) for name in ("in", "out")]
-        return Program.of("concat heads of shards", views)
+        return CardProgram.of("concat heads of shards", views)
     heads, wide = (1, *x.shape)[-3], tiles(x.shape[-1])
-    return Program.of("concat heads", [CircularBuffer("in", 2 * heads * wide, x.tile)])
+    return CardProgram.of("concat heads", [CircularBuffer("in", 2 * heads * wide, x.tile)])

@@ -12,11 +12,11 @@ from ...base.machine.layout import DRAM, L1, TILE, TILE_DIM
 __all__ = [
     "BF16",
     "F32",
+    "CardOperand",
+    "CardProgram",
+    "CardStage",
     "CircularBuffer",
-    "Held",
-    "Operand",
-    "Program",
-    "Stage",
+    "HeldTensor",
     "ceil_div",
     "peak",
     "round_up",
@@ -63,7 +63,7 @@ class CircularBuffer:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class CardProgram:
     """``name`` of the factory; its circular buffers. ``cores``: on how many, 0: on all of the device."""
 
     name: str
@@ -71,7 +71,7 @@ class Program:
     cores: int = 0
 
     @classmethod
-    def of(cls, name: str, buffers: Iterable[CircularBuffer], cores: int = 0) -> Program:
+    def of(cls, name: str, buffers: Iterable[CircularBuffer], cores: int = 0) -> CardProgram:
         """One with those of the buffers that have pages."""
         return cls(name, tuple(buffer for buffer in buffers if buffer.pages), cores)
 
@@ -82,7 +82,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldTensor:
     """A tensor in L1 that an operation makes for itself: ``nbytes`` of each core that it lies on."""
 
     name: str
@@ -90,13 +90,13 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class CardStage:
     """A program of an operation that has several. ``held``: tensors of the operation's own that lie in L1
     while it runs. ``frees``: whether the operation's first operand has been freed before. ``last``: whether
     the result lies there already."""
 
-    program: Program
-    held: tuple[Held, ...] = ()
+    program: CardProgram
+    held: tuple[HeldTensor, ...] = ()
     frees: bool = False
     last: bool = True
 
@@ -106,7 +106,7 @@ class Stage:
         return self.program.nbytes + sum(held.nbytes for held in self.held)
 
 
-def peak(stages: Iterable[Stage], tensors: int, first: int, result: int) -> tuple[int, Stage | None]:
+def peak(stages: Iterable[CardStage], tensors: int, first: int, result: int) -> tuple[int, CardStage | None]:
     """(the most bytes that a core holds while an operation runs, the stage of that; None: it has none).
     ``tensors``: what lies on the core before it, ``first`` of them its first operand's, and ``result``: what
     its result adds."""
@@ -119,7 +119,7 @@ def peak(stages: Iterable[Stage], tensors: int, first: int, result: int) -> tupl
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class CardOperand:
     """A tensor as a factory sees it: ``shape``, ``format`` (a name of base.dtypes.FORMATS), ``layout`` and
     ``memory`` of base.machine.layout. ``scheme``: "" interleaved, or "height", "width", "block", cut into
     shards of ``shard`` (rows, columns) elements on ``cores`` (down, across) cores, or on ``count`` cores."""

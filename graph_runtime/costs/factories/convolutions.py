@@ -9,19 +9,19 @@ from ...base.machine.layout import DRAM, L1, ROW_MAJOR, TILE, TILE_DIM
 from .buffers import (
     BF16,
     F32,
+    CardOperand,
+    CardProgram,
+    CardStage,
     CircularBuffer,
-    Held,
-    Operand,
-    Program,
-    Stage,
+    HeldTensor,
     ceil_div,
     round_up,
     tile_bytes,
     tiles,
 )
-from .halo import Window, halo, halo_rows
+from .halo import HaloWindow, halo, halo_rows
 from .moves import resharded, tilized
-from .products import APART, Blocks, Sums, product
+from .products import APART, ProductBlocks, Sums, product
 
 __all__ = ["Convolution", "convolution"]
 
@@ -32,7 +32,7 @@ class Convolution:
     of the device. The other fields are those of ttnn's Conv2dConfig: ``act_rows`` its act_block_h_override,
     ``depth_parts`` act_block_w_div."""
 
-    window: Window
+    window: HaloWindow
     inputs: int
     outputs: int
     scheme: str
@@ -71,7 +71,7 @@ class _Cores:
     outward: int
 
 
-def convolution(conv: Convolution, image: Operand) -> list[Stage]:
+def convolution(conv: Convolution, image: CardOperand) -> list[CardStage]:
     """conv/conv2d/conv2d.cpp: the image is put into shards where it is not in such, spread with its halo, and
     convolved; 1x1 windows are a product."""
     if conv.reuse:  # both are full already
@@ -81,27 +81,29 @@ def convolution(conv: Convolution, image: Operand) -> list[Stage]:
         if image.layout == ROW_MAJOR:
             made = _shards(image.shape, image.format, conv.scheme, image.shard, image.cores, TILE)
             made_bytes = made.shard_tiles * made.tile
-            held = (*held, Held("tilized image", made_bytes))
-            stages.append(Stage(tilized(image, made), held, last=False))
+            held = (*held, HeldTensor("tilized image", made_bytes))
+            stages.append(CardStage(tilized(image, made), held, last=False))
             image = made
         blocks, result = _product_blocks(conv, image, cores)
-        weight = Operand((conv.inputs, conv.outputs), conv.weights)
+        weight = CardOperand((conv.inputs, conv.outputs), conv.weights)
         bias = conv.weights if conv.biased else ""
-        return [*stages, Stage(product(image, weight, result, blocks, bias, conv.sums), held)]
+        return [*stages, CardStage(product(image, weight, result, blocks, bias, conv.sums), held)]
     pixels = conv.window.batch * conv.window.size[0] * conv.window.size[1]
     rows = halo_rows(conv.window, cores.along)
     width = image.shard[1]
-    spread = Held("halo", rows * round_up(width * (4 if image.format == F32 else 2), 16))
+    spread = HeldTensor("halo", rows * round_up(width * (4 if image.format == F32 else 2), 16))
     program = halo(image.format, image.layout, image.shard, pixels, cores.along)
-    stages.append(Stage(program, (*held, spread), last=False))
+    stages.append(CardStage(program, (*held, spread), last=False))
     kept = () if conv.frees else held
-    return [*stages, Stage(_program(conv, image, cores), (*kept, spread), frees=conv.frees and not held)]
+    return [*stages, CardStage(_program(conv, image, cores), (*kept, spread), frees=conv.frees and not held)]
 
 
 # **************** where ****************
 
 
-def _placed(conv: Convolution, image: Operand) -> tuple[Operand, _Cores, list[Stage], tuple[Held, ...]]:
+def _placed(
+    conv: Convolution, image: CardOperand
+) -> tuple[CardOperand, _Cores, list[CardStage], tuple[HeldTensor, ...]]:
     """The image in the shards that the convolution works on, and what it took to put it there."""
     aligned = _alignment(conv, image)
     fits = image.sharded and image.on_l1 and image.shard[1] % aligned == 0
@@ -117,8 +119,8 @@ def _placed(conv: Convolution, image: Operand) -> tuple[Operand, _Cores, list[St
     made = _shards(image.shape, image.format, conv.scheme, (height, width), box, image.layout)
     if image.sharded and (image.scheme, image.shard, image.cores) == (made.scheme, made.shard, made.cores):
         return image, cores, [], ()
-    held = Held("image in shards", _shard_bytes(made))
-    return made, cores, [Stage(resharded(image, made), (held,), last=False)], (held,)
+    held = HeldTensor("image in shards", _shard_bytes(made))
+    return made, cores, [CardStage(resharded(image, made), (held,), last=False)], (held,)
 
 
 def _shards(
@@ -128,17 +130,17 @@ def _shards(
     shard: tuple[int, int],
     cores: tuple[int, int],
     layout: str,
-) -> Operand:
-    return Operand(shape, format, layout, L1, scheme, shard, cores)
+) -> CardOperand:
+    return CardOperand(shape, format, layout, L1, scheme, shard, cores)
 
 
-def _shard_bytes(x: Operand) -> int:
+def _shard_bytes(x: CardOperand) -> int:
     if x.layout == TILE:
         return x.shard_tiles * x.tile
     return x.shard[0] * round_up(x.shard[1] * x.element, 16)
 
 
-def _alignment(conv: Convolution, image: Operand) -> int:
+def _alignment(conv: Convolution, image: CardOperand) -> int:
     """conv/conv2d/conv2d_utils.cpp: of what the channels of a shard are a multiple."""
     if conv.pointwise or conv.scheme == "width" or image.layout == TILE:
         return TILE_DIM
@@ -147,7 +149,7 @@ def _alignment(conv: Convolution, image: Operand) -> int:
     return 8
 
 
-def _cores_of(conv: Convolution, image: Operand) -> _Cores:
+def _cores_of(conv: Convolution, image: CardOperand) -> _Cores:
     """How the shards of an image share the work."""
     down, across = image.cores[::-1] if image.turned else image.cores
     if image.scheme == "height":
@@ -210,7 +212,7 @@ class _Sizes:
     depth_blocks: int
 
 
-def _sizes(conv: Convolution, image: Operand, cores: _Cores) -> _Sizes:
+def _sizes(conv: Convolution, image: CardOperand, cores: _Cores) -> _Sizes:
     """conv/conv2d/conv2d_utils.cpp: the blocks of a core."""
     kh, kw = conv.window.kernel
     rows = tiles(ceil_div(round_up(conv.window.pixels, cores.along * TILE_DIM), cores.along))
@@ -231,7 +233,7 @@ def _sizes(conv: Convolution, image: Operand, cores: _Cores) -> _Sizes:
     return _Sizes(rows, cols, act_rows, act_cols, blocks)
 
 
-def _program(conv: Convolution, image: Operand, cores: _Cores) -> Program:
+def _program(conv: Convolution, image: CardOperand, cores: _Cores) -> CardProgram:
     """conv/conv2d/conv2d_op_program_factory_common.cpp (get_cb_info): weights, partial sums, the image's
     blocks as they are gathered and as tiles, bias, and what is not a view of a tensor besides."""
     sizes = _sizes(conv, image, cores)
@@ -249,7 +251,9 @@ def _program(conv: Convolution, image: Operand, cores: _Cores) -> Program:
         CircularBuffer("places", 1, sizes.rows * TILE_DIM * 2, borrowed=not conv.config_in_dram),
         CircularBuffer("semaphores", 1, 64),
     ]
-    return Program.of(f"convolution {conv.scheme}", buffers, cores.along * max(cores.inward, cores.outward))
+    return CardProgram.of(
+        f"convolution {conv.scheme}", buffers, cores.along * max(cores.inward, cores.outward)
+    )
 
 
 def _weights(conv: Convolution, sizes: _Sizes) -> int:
@@ -299,13 +303,15 @@ def _reused(conv: Convolution, rows: int, sizes: _Sizes) -> int:
     return width * sizes.act_cols + ceil_div(more, tile_bytes(BF16))
 
 
-def _product_blocks(conv: Convolution, image: Operand, cores: _Cores) -> tuple[Blocks, Operand]:
+def _product_blocks(
+    conv: Convolution, image: CardOperand, cores: _Cores
+) -> tuple[ProductBlocks, CardOperand]:
     """conv/conv2d/conv2d_utils.cpp (determine_matmul_op_config_from_conv_op_config): of a 1x1 window."""
     rows = tiles(image.shard[0])
     cols = tiles(round_up(conv.outputs, cores.outward * TILE_DIM) // cores.outward)
     kind = "1d b" if conv.scheme == "height" else "2d"
-    blocks = Blocks(kind, tiles(image.shard[1]), rows, cols)
+    blocks = ProductBlocks(kind, tiles(image.shard[1]), rows, cols)
     shard = (rows * TILE_DIM, cols * TILE_DIM)
     shape = (conv.window.pixels, conv.outputs)
     memory = L1 if image.sharded else DRAM
-    return blocks, Operand(shape, conv.result, TILE, memory, conv.scheme, shard, image.cores)
+    return blocks, CardOperand(shape, conv.result, TILE, memory, conv.scheme, shard, image.cores)

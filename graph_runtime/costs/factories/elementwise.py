@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .buffers import CircularBuffer, Operand, Program, tile_bytes
+from .buffers import CardOperand, CardProgram, CircularBuffer, tile_bytes
 
 __all__ = ["binary", "ternary", "unary"]
 
 
-def _pages(x: Operand, name: str, pages: int = 2) -> CircularBuffer:
+def _pages(x: CardOperand, name: str, pages: int = 2) -> CircularBuffer:
     """A tensor's buffer: a view of its shard, else a few pages of tiles."""
     if x.sharded and x.on_l1:
         return CircularBuffer(name, x.shard_tiles, x.tile, borrowed=True)
     return CircularBuffer(name, pages, x.tile)
 
 
-def unary(x: Operand, result: Operand, scratch: bool = False) -> Program:
+def unary(x: CardOperand, result: CardOperand, scratch: bool = False) -> CardProgram:
     """eltwise/unary/device/unary_program_factory.cpp, also of copies and typecasts: two tiles of each tensor,
     or its shard. ``scratch``: functions that keep a second operand (hardshrink, logit ...)."""
     shards = x.sharded and result.sharded and x.on_l1 and result.on_l1
@@ -25,12 +25,16 @@ def unary(x: Operand, result: Operand, scratch: bool = False) -> Program:
     buffers = [_pages(x, "in"), _pages(result, "out")]
     if scratch:
         buffers.append(CircularBuffer("scratch", 2, x.tile))
-    return Program.of("unary", buffers)
+    return CardProgram.of("unary", buffers)
 
 
 def binary(
-    a: Operand, b: Operand | None, result: Operand, before: Sequence[str] = ("", ""), on_sfpu: bool = False
-) -> Program:
+    a: CardOperand,
+    b: CardOperand | None,
+    result: CardOperand,
+    before: Sequence[str] = ("", ""),
+    on_sfpu: bool = False,
+) -> CardProgram:
     """eltwise/binary_ng/device/binary_ng_program_factory.cpp: two tiles of each tensor, or its shard; one of
     a number, ``b`` None. ``before``: formats in which functions of a and of b leave their results."""
     scalar = "bf16" if not on_sfpu or a.format.startswith("bfp") else a.format
@@ -43,14 +47,14 @@ def binary(
         for side, format in zip("ab", before, strict=True)
         if format
     ]
-    return Program.of("binary", [a_buffer, b_buffer, *more, out])
+    return CardProgram.of("binary", [a_buffer, b_buffer, *more, out])
 
 
-def ternary(operands: Sequence[Operand], result: Operand) -> Program:
+def ternary(operands: Sequence[CardOperand], result: CardOperand) -> CardProgram:
     """eltwise/ternary/device/ternary_program_factory.cpp: two tiles of each tensor, or its shard."""
     buffers = [_pages(x, f"in {at}") for at, x in enumerate(operands)]
-    return Program.of("ternary", [*buffers, _pages(result, "out")])
+    return CardProgram.of("ternary", [*buffers, _pages(result, "out")])
 
 
-def _interleaved(x: Operand) -> Operand:
-    return Operand(x.shape, x.format, x.layout)
+def _interleaved(x: CardOperand) -> CardOperand:
+    return CardOperand(x.shape, x.format, x.layout)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.machine.layout import ROW_MAJOR, TILE_DIM
-from .buffers import CircularBuffer, Program, ceil_div, round_up, tile_bytes, tiles
+from .buffers import CardProgram, CircularBuffer, ceil_div, round_up, tile_bytes, tiles
 
-__all__ = ["Window", "halo", "halo_rows"]
+__all__ = ["HaloWindow", "halo", "halo_rows"]
 
 
 @dataclass(frozen=True, slots=True)
-class Window:
+class HaloWindow:
     """``batch`` images of ``size`` (rows, columns) under windows of ``kernel``; ``pads`` (top, bottom, left,
     right), ``ceil`` rows and columns besides where results are rounded up."""
 
@@ -49,7 +49,7 @@ class Window:
         return self.batch * down * across
 
 
-def halo_rows(window: Window, cores: int, in_tiles: bool = True) -> int:
+def halo_rows(window: HaloWindow, cores: int, in_tiles: bool = True) -> int:
     """sliding_window/sliding_window.cpp: the most pixels of the padded image that a core reads, where results
     lie on ``cores`` cores one after the other, in shards of whole tiles or of pixels: from the first window's
     first pixel to the last window's last."""
@@ -67,7 +67,7 @@ def halo_rows(window: Window, cores: int, in_tiles: bool = True) -> int:
     return int((corner(last) - corner(first)).max()) + (rows - 1) * width + cols
 
 
-def halo(format: str, layout: str, shard: tuple[int, int], pixels: int, cores: int) -> Program:
+def halo(format: str, layout: str, shard: tuple[int, int], pixels: int, cores: int) -> CardProgram:
     """sliding_window/halo/device/untilize_with_halo_program_factory.cpp: an image in shards is spread so that
     each core has what its windows read. ``shard``: of the ``pixels``, and channels. Two buffers of padding
     and, of tiles, two of two rows of tiles that are untilized; image and result are views."""
@@ -81,4 +81,4 @@ def halo(format: str, layout: str, shard: tuple[int, int], pixels: int, cores: i
         buffers.append(CircularBuffer("in", across * down, tile_bytes(format), borrowed=True))
     else:
         buffers.append(CircularBuffer("in", shard[0], stick, borrowed=True))
-    return Program.of("halo", buffers)
+    return CardProgram.of("halo", buffers)

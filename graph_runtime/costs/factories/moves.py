@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...base.machine.layout import DRAM, TILE, TILE_DIM
-from .buffers import CircularBuffer, Operand, Program, ceil_div, round_up
+from .buffers import CardOperand, CardProgram, CircularBuffer, ceil_div, round_up
 
 __all__ = ["concatenated", "copied", "embedded", "resharded", "tilized", "transposed", "untilized"]
 
@@ -11,19 +11,19 @@ _ALIGNED = {DRAM: 32}  # bytes to which reads from a memory are aligned, else 16
 _L1_ALIGNED = 16
 
 
-def tilized(x: Operand, result: Operand) -> Program:
+def tilized(x: CardOperand, result: CardOperand) -> CardProgram:
     """data_movement/tilize/device/*.cpp: a row of tiles of each, or views of the shards."""
     if x.sharded and result.sharded and x.scheme != "width" and x.on_l1 and result.on_l1:
         pages = result.shard_tiles
         sizes = (("in", result.tile if x.format == result.format else x.tile), ("out", result.tile))
-        return Program.of("tilize", [CircularBuffer(n, pages, size, borrowed=True) for n, size in sizes])
+        return CardProgram.of("tilize", [CircularBuffer(n, pages, size, borrowed=True) for n, size in sizes])
     across = ceil_div(x.shape[-1], TILE_DIM)
-    return Program.of(
+    return CardProgram.of(
         "tilize", [CircularBuffer("in", across, x.tile), CircularBuffer("out", across, result.tile)]
     )
 
 
-def untilized(x: Operand, result: Operand, cores: int) -> Program:
+def untilized(x: CardOperand, result: CardOperand, cores: int) -> CardProgram:
     """data_movement/untilize/device/factories/untilize_multi_core_program_factory.cpp: two rows of tiles of
     each, one where a core has a single one; a view of the operand's shard."""
     down, across = x.matrix
@@ -34,10 +34,10 @@ def untilized(x: Operand, result: Operand, cores: int) -> Program:
         blocks = ceil_div(down, cores)
         source = CircularBuffer("in", across if blocks == 1 else 2 * across, x.tile)
     out = CircularBuffer("out", across if blocks == 1 else 2 * across, result.tile)
-    return Program.of("untilize", [source, out])
+    return CardProgram.of("untilize", [source, out])
 
 
-def resharded(x: Operand, result: Operand, aligned: int = 32) -> Program:
+def resharded(x: CardOperand, result: CardOperand, aligned: int = 32) -> CardProgram:
     """data_movement/sharded/{interleaved_to_sharded,sharded_to_interleaved,reshard}/device/*.cpp: shards are
     views; a change of format has a buffer of the shard's size, rows from DRAM that are not aligned
     (``aligned`` bytes) a few rows apart."""
@@ -49,29 +49,29 @@ def resharded(x: Operand, result: Operand, aligned: int = 32) -> Program:
     of_in, out = (round_up(size, _L1_ALIGNED) for size in unit)
     both = x.format != result.format
     if x.sharded and result.sharded:
-        return Program.of("reshard", [CircularBuffer("shard", pages, out, borrowed=True)])
+        return CardProgram.of("reshard", [CircularBuffer("shard", pages, out, borrowed=True)])
     if not result.sharded:
         buffers = [CircularBuffer("shard", pages, of_in, borrowed=True)]
-        return Program.of("unshard", [*buffers, CircularBuffer("out", pages if both else 0, out)])
+        return CardProgram.of("unshard", [*buffers, CircularBuffer("out", pages if both else 0, out)])
     buffers = [CircularBuffer("shard", pages, out, borrowed=result.on_l1)]
     if both:
         buffers.append(CircularBuffer("in", pages, round_up(unit[0], _ALIGNED.get(x.memory, _L1_ALIGNED))))
     if (x.memory == DRAM and unit[0] % aligned) or aligned > _ALIGNED[DRAM]:
         buffers.append(CircularBuffer("unaligned", 4, round_up(unit[0] + aligned, aligned)))
-    return Program.of("shard", buffers)
+    return CardProgram.of("shard", buffers)
 
 
-def copied(x: Operand, result: Operand) -> Program:
+def copied(x: CardOperand, result: CardOperand) -> CardProgram:
     """data_movement/copy, slice and pad of tiles, permute of dimensions before the last two: two pages."""
     page = max(x.page, result.page)
-    return Program.of("copy", [CircularBuffer("pages", 2, page)])
+    return CardProgram.of("copy", [CircularBuffer("pages", 2, page)])
 
 
-def transposed(x: Operand, result: Operand) -> Program:
+def transposed(x: CardOperand, result: CardOperand) -> CardProgram:
     """data_movement/transpose/device/transpose_wh_program_factory.cpp: two tiles of each; of rows a plane of
     tiles besides."""
     if x.layout == TILE:
-        return Program.of(
+        return CardProgram.of(
             "transpose", [CircularBuffer("in", 2, x.tile), CircularBuffer("out", 2, result.tile)]
         )
     rows, cols = (ceil_div(size, TILE_DIM) for size in (1, *x.shape)[-2:])
@@ -81,19 +81,19 @@ def transposed(x: Operand, result: Operand) -> Program:
         CircularBuffer("tilized", rows * cols, x.tile),
         CircularBuffer("column", rows, result.tile),
     ]
-    return Program.of("transpose", buffers)
+    return CardProgram.of("transpose", buffers)
 
 
-def concatenated(result: Operand) -> Program:
+def concatenated(result: CardOperand) -> CardProgram:
     """data_movement/concat/device/concat_program_factory.cpp: two pages."""
-    return Program.of("concat", [CircularBuffer("pages", 2, round_up(result.page, _ALIGNED[DRAM]))])
+    return CardProgram.of("concat", [CircularBuffer("pages", 2, round_up(result.page, _ALIGNED[DRAM]))])
 
 
 _LOOKUP = 1 << 20  # bytes that rows of a table may take
 _TWICE = 64  # tiles of a row up to which two rows are held
 
 
-def embedded(table: Operand, result: Operand, several: bool = True) -> Program:
+def embedded(table: CardOperand, result: CardOperand, several: bool = True) -> CardProgram:
     """embedding/device/{embeddings_rm,embeddings_fused}_program_factory.cpp: rows of the table, as tiles a
     row of tiles of each, or in parts where that would be more than 1 MiB. ``several``: a core has more than
     one row."""
@@ -101,7 +101,7 @@ def embedded(table: Operand, result: Operand, several: bool = True) -> Program:
     if result.layout != TILE:
         row = min(round_up(table.shape[-1] * table.element, 32), _LOOKUP)
         out = CircularBuffer("out", 2 if several else 1, row, borrowed=shard)
-        return Program.of("embedding", [out, CircularBuffer("indices", 1, 32)])
+        return CardProgram.of("embedding", [out, CircularBuffer("indices", 1, 32)])
     across = ceil_div(result.shard[1] if shard else table.shape[-1], TILE_DIM)
     pages = across * (1 if across > _TWICE else 2)
     if 2 * across * table.tile > _LOOKUP:
@@ -111,4 +111,4 @@ def embedded(table: Operand, result: Operand, several: bool = True) -> Program:
         CircularBuffer("indices", 1, TILE_DIM * 4),
         CircularBuffer("out", result.shard_tiles if shard else pages, result.tile, borrowed=shard),
     ]
-    return Program.of("embedding to tiles", buffers)
+    return CardProgram.of("embedding to tiles", buffers)

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ...base.machine.layout import DRAM, TILE_DIM
-from .buffers import BF16, F32, CircularBuffer, Operand, Program, ceil_div, tile_bytes
+from .buffers import BF16, F32, CardOperand, CardProgram, CircularBuffer, ceil_div, tile_bytes
 
-__all__ = ["APART", "Blocks", "Sums", "partials_format", "product", "simple_blocks"]
+__all__ = ["APART", "ProductBlocks", "Sums", "partials_format", "product", "simple_blocks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ APART = Sums(packed=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Blocks:
+class ProductBlocks:
     """A program of a product. ``kind``: "2d" (operands sent along rows and columns of cores), "1d a" (a sent
     to all cores), "1d b" (b sent to all), "reuse" (none sent), "plain" (tile by tile), "dram" (b in shards of
     DRAM). In tiles: ``inner`` of the depth at a time, ``rows`` x ``cols`` of the result a core, worked on in
@@ -57,22 +57,22 @@ def partials_format(kind: str, blocks: int, biased: bool, sums: Sums, result: st
 
 
 def product(
-    a: Operand,
-    b: Operand,
-    result: Operand,
-    blocks: Blocks,
+    a: CardOperand,
+    b: CardOperand,
+    result: CardOperand,
+    blocks: ProductBlocks,
     bias: str = "",
     sums: Sums | None = None,
     turned: bool = False,
     aligned: int = 32,
-) -> Program:
+) -> CardProgram:
     """matmul/device/factory/*.cpp. ``bias``: its format, "" without; ``turned``: a is transposed;
     ``aligned``: bytes to which a read from DRAM must be (64 on Blackhole), which costs tiles of formats that
     are not a page of their own."""
     sums = sums or Sums()
     if blocks.kind == "plain":
         sizes = (("in a", a.tile), ("in b", b.tile), ("out", result.tile))
-        return Program.of("product plain", [CircularBuffer(name, 2, size) for name, size in sizes])
+        return CardProgram.of("product plain", [CircularBuffer(name, 2, size) for name, size in sizes])
     depth = a.matrix[1] if not turned else _rows_of(a)
     count = max(1, depth // blocks.inner)
     made = partials_format(blocks.kind, count, bool(bias), sums, result.format)
@@ -85,14 +85,14 @@ def product(
             buffers.append(CircularBuffer(f"unaligned {name}", 1, x.tile))
     if turned:
         buffers.append(replace(buffers[0], name="turned a", borrowed=False))
-    return Program.of(f"product {blocks.kind}", buffers)
+    return CardProgram.of(f"product {blocks.kind}", buffers)
 
 
-def _rows_of(x: Operand) -> int:
+def _rows_of(x: CardOperand) -> int:
     return x.matrix[0] // max(1, x.batch)
 
 
-def _of_a(a: Operand, blocks: Blocks, count: int, depth: int) -> CircularBuffer:
+def _of_a(a: CardOperand, blocks: ProductBlocks, count: int, depth: int) -> CircularBuffer:
     """Two blocks of a, or a view of its shard."""
     rows, kind = blocks.block[0], blocks.kind
     pages, borrowed = rows * blocks.inner, False
@@ -110,7 +110,7 @@ def _of_a(a: Operand, blocks: Blocks, count: int, depth: int) -> CircularBuffer:
     return CircularBuffer("in a", pages, a.tile, borrowed)
 
 
-def _of_b(b: Operand, blocks: Blocks, count: int) -> CircularBuffer:
+def _of_b(b: CardOperand, blocks: ProductBlocks, count: int) -> CircularBuffer:
     """Two blocks of b (three, from DRAM's shards), or a view of its shard."""
     cols, kind = blocks.block[1], blocks.kind
     pages, borrowed = cols * blocks.inner, False
@@ -124,7 +124,7 @@ def _of_b(b: Operand, blocks: Blocks, count: int) -> CircularBuffer:
     return CircularBuffer("in b", pages, b.tile, borrowed)
 
 
-def _views(a: Operand, blocks: Blocks) -> Iterator[CircularBuffer]:
+def _views(a: CardOperand, blocks: ProductBlocks) -> Iterator[CircularBuffer]:
     """a's shard, from which blocks are sent, and what the sender remembers."""
     sends = a.sharded and (blocks.kind in ("1d a", "dram") or (blocks.kind == "2d" and a.scheme == "block"))
     if sends:
@@ -133,7 +133,7 @@ def _views(a: Operand, blocks: Blocks) -> Iterator[CircularBuffer]:
             yield CircularBuffer("semaphores", 1, 64)
 
 
-def _of_result(result: Operand, blocks: Blocks, made: str) -> list[CircularBuffer]:
+def _of_result(result: CardOperand, blocks: ProductBlocks, made: str) -> list[CircularBuffer]:
     """The result, or a view of its shard, and partial sums, which share its memory where they can."""
     rows, cols = blocks.block
     if blocks.kind == "dram":
@@ -200,15 +200,15 @@ def _factors(size: int) -> list[int]:
 
 
 def simple_blocks(
-    a: Operand,
-    b: Operand,
-    result: Operand,
+    a: CardOperand,
+    b: CardOperand,
+    result: CardOperand,
     grid: tuple[int, int],
     free: int,
     sums: Sums | None = None,
     bias: str = "",
     chosen: tuple[int, int] | None = None,
-) -> Blocks:
+) -> ProductBlocks:
     """matmul/device/config/matmul_program_config.cpp: the program of a product without a configuration.
     ``grid`` (x, y) cores of the device, ``chosen`` those that the caller named; ``free`` bytes of a core's
     L1."""
@@ -227,26 +227,26 @@ def simple_blocks(
     return _interleaved(a, b, result, room, grid)
 
 
-def _batched(a: Operand, b: Operand, room: _Room) -> Blocks:
+def _batched(a: CardOperand, b: CardOperand, room: _Room) -> ProductBlocks:
     rows, cols = a.matrix[0] // a.batch, b.matrix[1]
     if a.sharded:
-        return Blocks("reuse", max(1, a.shard[1] // TILE_DIM), max(1, a.shard[0] // TILE_DIM), cols)
+        return ProductBlocks("reuse", max(1, a.shard[1] // TILE_DIM), max(1, a.shard[0] // TILE_DIM), cols)
     if room.fits(rows, cols, 1):
-        return Blocks("reuse", 1, rows, cols)
-    return Blocks("plain")
+        return ProductBlocks("reuse", 1, rows, cols)
+    return ProductBlocks("plain")
 
 
-def _of_shards(a: Operand, b: Operand, room: _Room) -> Blocks:
+def _of_shards(a: CardOperand, b: CardOperand, room: _Room) -> ProductBlocks:
     """Of an a in shards: each core has the rows that it holds."""
     down, across = (max(1, size // TILE_DIM) for size in a.shard)
     (rows, depth), cols = a.matrix, b.matrix[1]
     if a.scheme == "width":
         each, inner = ceil_div(cols, a.cores[0] * a.cores[1]), _common(across, depth)
-        return Blocks("1d a", inner, rows, each, *room.blocks(rows, each, inner))
+        return ProductBlocks("1d a", inner, rows, each, *room.blocks(rows, each, inner))
     if a.scheme == "height":
-        return Blocks("1d b", depth, down, cols, *room.blocks(down, cols, depth))
+        return ProductBlocks("1d b", depth, down, cols, *room.blocks(down, cols, depth))
     each, inner = ceil_div(cols, a.cores[0] if a.turned else a.cores[1]), _common(across, depth)
-    return Blocks("2d", inner, down, each, *room.blocks(down, each, inner))
+    return ProductBlocks("2d", inner, down, each, *room.blocks(down, each, inner))
 
 
 def _common(a: int, b: int) -> int:
@@ -255,7 +255,7 @@ def _common(a: int, b: int) -> int:
     return a
 
 
-def _line(room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int]) -> Blocks:
+def _line(room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int]) -> ProductBlocks:
     """Bands of the result on a line of cores."""
     cores = grid[0] * grid[1]
     inner = ceil_div(depth, cores)
@@ -263,17 +263,19 @@ def _line(room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int]) 
         inner -= 1
     tall = rows > cols
     mine = (ceil_div(rows, cores), cols) if tall else (rows, ceil_div(cols, cores))
-    return Blocks("1d b" if tall else "1d a", inner, *mine, *room.blocks(*mine, inner))
+    return ProductBlocks("1d b" if tall else "1d a", inner, *mine, *room.blocks(*mine, inner))
 
 
-def _grid(room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int]) -> Blocks:
+def _grid(room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int]) -> ProductBlocks:
     """Blocks of the result on a grid of cores."""
     inner = next(part for part in (4, 3, 2, 1) if depth % part == 0)
     mine = ceil_div(rows, grid[1]), max(1, ceil_div(cols, grid[0]))
-    return Blocks("2d", inner, *mine, *room.blocks(*mine, inner))
+    return ProductBlocks("2d", inner, *mine, *room.blocks(*mine, inner))
 
 
-def _interleaved(a: Operand, b: Operand, result: Operand, room: _Room, grid: tuple[int, int]) -> Blocks:
+def _interleaved(
+    a: CardOperand, b: CardOperand, result: CardOperand, room: _Room, grid: tuple[int, int]
+) -> ProductBlocks:
     """Of interleaved operands: by how narrow the result is, and whether all lies in DRAM."""
     rows, depth, cols = a.matrix[0] // a.batch, a.matrix[1], b.matrix[1]
     inner = 2
@@ -283,7 +285,7 @@ def _interleaved(a: Operand, b: Operand, result: Operand, room: _Room, grid: tup
         inner = 1
     in_dram = DRAM == a.memory == b.memory == result.memory and not result.sharded
     if not in_dram and (down * across > grid[0] * grid[1] or depth % inner):
-        return Blocks("plain")
+        return ProductBlocks("plain")
     narrow = max(rows, cols) // max(1, min(rows, cols)) > 8 or (in_dram and min(rows, cols) <= 1)
     fits = not down == across == 1 and down <= grid[1] and across <= grid[0]
     wide, tall = narrow and cols > rows, narrow and cols <= rows
@@ -297,16 +299,16 @@ def _interleaved(a: Operand, b: Operand, result: Operand, room: _Room, grid: tup
         each = ceil_div(rows, grid[1]), ceil_div(cols, grid[0])
         inner = depth // grid[0] if depth % grid[0] == 0 else 1
         down, across, inner = room.shallower(*each, inner)
-        return Blocks("2d", inner, *each, down, across, fused_batch=False)
+        return ProductBlocks("2d", inner, *each, down, across, fused_batch=False)
     if fits or result.scheme == "block":
-        return Blocks("2d", inner, part, part, fused_batch=False)
-    return Blocks("plain")
+        return ProductBlocks("2d", inner, part, part, fused_batch=False)
+    return ProductBlocks("plain")
 
 
 def _interleaved_line(
     room: _Room, rows: int, depth: int, cols: int, grid: tuple[int, int], tall: bool
-) -> Blocks:
+) -> ProductBlocks:
     cores, inner = grid[0] * grid[1], 2 if depth % 2 == 0 else 1
     mine = (ceil_div(rows, cores), cols) if tall else (rows, ceil_div(cols, cores))
     kind = "1d b" if tall else "1d a"
-    return Blocks(kind, inner, *mine, *room.blocks(*mine, inner), fused_batch=False)
+    return ProductBlocks(kind, inner, *mine, *room.blocks(*mine, inner), fused_batch=False)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .buffers import BF16, F32, CircularBuffer, Operand, Program, tile_bytes
+from .buffers import BF16, F32, CardOperand, CardProgram, CircularBuffer, tile_bytes
 
 __all__ = ["reduced"]
 
 
-def reduced(x: Operand, result: Operand, wide: bool = True, negated: bool = False) -> Program:
+def reduced(x: CardOperand, result: CardOperand, wide: bool = True, negated: bool = False) -> CardProgram:
     """reduction/generic/device/reduce_op_*.cpp: two tiles of operand and result and a tile of the factor; of
     shards cut along the width the shard is read tile by tile. ``negated``: minima, which are maxima of
     negated values, with two tiles more, in chunks as wide as Dst along a column."""
@@ -23,4 +23,4 @@ def reduced(x: Operand, result: Operand, wide: bool = True, negated: bool = Fals
     if negated:
         chunk = 4 if wide else 8
         buffers += [CircularBuffer(name, chunk, result.tile) for name in ("totals", "negated")]
-    return Program.of("reduction", buffers)
+    return CardProgram.of("reduction", buffers)

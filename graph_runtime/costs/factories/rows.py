@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .buffers import BF16, F32, CircularBuffer, Operand, Program, ceil_div, round_up, tile_bytes
+from .buffers import BF16, F32, CardOperand, CardProgram, CircularBuffer, ceil_div, round_up, tile_bytes
 
 __all__ = ["layer_norm", "sharded_layer_norm", "sharded_softmax", "softmax"]
 
@@ -16,8 +16,8 @@ def _divisor(size: int, most: int) -> int:
 
 
 def softmax(
-    x: Operand, result: Operand, l1: int, wide: bool = False, stable: bool = False, mask: str = ""
-) -> Program:
+    x: CardOperand, result: CardOperand, l1: int, wide: bool = False, stable: bool = False, mask: str = ""
+) -> CardProgram:
     """normalization/softmax/device/softmax_program_factory_attention_optimized.cpp: whole rows of tiles, or
     80 tiles at a time where they would take 90 % of ``l1`` bytes. ``mask``: the format of an attention mask,
     "" without; ``stable``: the greatest is subtracted."""
@@ -48,12 +48,18 @@ def softmax(
     if stable:
         buffers.append(CircularBuffer("greatest", 1, middle))
         buffers.append(CircularBuffer("shifted", shifted, middle))
-    return Program.of("softmax", buffers)
+    return CardProgram.of("softmax", buffers)
 
 
 def sharded_softmax(
-    x: Operand, rows: int, cols: int, wide: bool = False, stable: bool = False, mask: str = "", cores: int = 0
-) -> Program:
+    x: CardOperand,
+    rows: int,
+    cols: int,
+    wide: bool = False,
+    stable: bool = False,
+    mask: str = "",
+    cores: int = 0,
+) -> CardProgram:
     """normalization/softmax/device/softmax_program_factory_attention_optimized_sharded.cpp: blocks of
     ``rows`` x ``cols`` tiles where they lie."""
     middle = tile_bytes(F32 if wide else BF16)
@@ -73,7 +79,7 @@ def sharded_softmax(
     if stable:
         buffers.append(CircularBuffer("greatest", 1, middle))
         buffers.append(CircularBuffer("shifted", cols, middle))
-    return Program.of("softmax of shards", buffers, cores)
+    return CardProgram.of("softmax of shards", buffers, cores)
 
 
 @dataclass(slots=True)
@@ -88,15 +94,15 @@ class _Counts:
 
 
 def layer_norm(
-    x: Operand,
-    result: Operand,
+    x: CardOperand,
+    result: CardOperand,
     l1: int,
     wide: bool = True,
     gamma: str = "",
     beta: str = "",
     added: str = "",
     rms: bool = False,
-) -> Program:
+) -> CardProgram:
     """normalization/layernorm/device/layernorm_op_multi_core.cpp: whole rows of tiles, or 56 tiles of them at
     a time (112 without weights) where L1 has no room. ``gamma``, ``beta``, ``added``: formats of the weights
     and of a residual, "" without; ``wide``: Dst of 32 bits, in which partial results are kept."""
@@ -131,11 +137,18 @@ def layer_norm(
     if added:
         buffers.append(CircularBuffer("sum", 0 if rms else counts.added, middle))
         buffers.append(CircularBuffer("residual", 2 * block, tile_bytes(added)))
-    return Program.of("layer norm", buffers)
+    return CardProgram.of("layer norm", buffers)
 
 
 def _fits(
-    counts: _Counts, x: Operand, result: Operand, middle: int, gamma: str, beta: str, added: str, l1: int
+    counts: _Counts,
+    x: CardOperand,
+    result: CardOperand,
+    middle: int,
+    gamma: str,
+    beta: str,
+    added: str,
+    l1: int,
 ) -> bool:
     """Whether whole rows have room: all buffers are counted, those that are not opened, too."""
     bf16, weights = tile_bytes(BF16), tile_bytes(gamma or BF16) + tile_bytes(beta or BF16)
@@ -150,7 +163,7 @@ _FITS = 0.95
 
 
 def sharded_layer_norm(
-    x: Operand,
+    x: CardOperand,
     rows: int,
     cols: int,
     grid: tuple[int, int],
@@ -159,7 +172,7 @@ def sharded_layer_norm(
     beta: str = "",
     added: str = "",
     rms: bool = False,
-) -> Program:
+) -> CardProgram:
     """normalization/layernorm/device/sharded_layernorm_factory_helpers.cpp: blocks of ``rows`` x ``cols``
     tiles where they lie, on ``grid`` (across, down) cores; sums of rows go round the cores that share
     them."""
@@ -187,4 +200,4 @@ def sharded_layer_norm(
         CircularBuffer("shared", rows, middle),
         CircularBuffer("out", size, x.tile, borrowed=True),
     ]
-    return Program.of("layer norm of shards", buffers, grid[0] * grid[1])
+    return CardProgram.of("layer norm of shards", buffers, grid[0] * grid[1])

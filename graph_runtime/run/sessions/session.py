@@ -25,7 +25,7 @@ from ..tensors.tensor import Tensor
 from .arena import Arena
 from .bind import Bound, Lease
 from .constants import own
-from .plain import Live
+from .plain_inputs import Live
 from .room import make_native, reserve_with_room
 from .running import Held, busy_error, failure, run_on, span_of
 from .staging import most_in_flight

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from ...base.machine.layout import ROW_MAJOR, TILE, TILE_DIM
-from .buffers import BF16, F32, CircularBuffer, Held, Operand, Program, Stage, ceil_div, round_up, tile_bytes
-from .halo import Window, halo, halo_rows
+from .buffers import (
+    BF16,
+    F32,
+    CardOperand,
+    CardProgram,
+    CardStage,
+    CircularBuffer,
+    HeldTensor,
+    ceil_div,
+    round_up,
+    tile_bytes,
+)
+from .halo import HaloWindow, halo, halo_rows
 
 __all__ = ["pool"]
 
@@ -12,14 +23,14 @@ _FACE = 16
 
 
 def pool(
-    image: Operand,
-    result: Operand,
-    window: Window,
+    image: CardOperand,
+    result: CardOperand,
+    window: HaloWindow,
     channels: int,
     average: bool = False,
     one_factor: bool = True,
     frees: bool = False,
-) -> list[Stage]:
+) -> list[CardStage]:
     """pool/generic/device/pool_multi_core_program_factory.cpp, pool/pool_utils.cpp: the image in shards is
     spread with its halo, then windows are gathered by two readers, twice each, and reduced. ``one_factor``:
     an average whose windows all have as many pixels."""
@@ -30,18 +41,18 @@ def pool(
     rows = halo_rows(window, along, in_tiles=result.layout == TILE)
     pixels = window.batch * window.size[0] * window.size[1]
     format = F32 if image.format == F32 else BF16
-    spread = Held("halo", rows * round_up(image.shard[1] * (4 if format == F32 else 2), 16))
+    spread = HeldTensor("halo", rows * round_up(image.shard[1] * (4 if format == F32 else 2), 16))
     first = halo(image.format, image.layout, image.shard, pixels, along)
     program = _program(result, window, ceil_div(channels, inward), format, average, one_factor)
     return [
-        Stage(first, (spread,), last=False),
-        Stage(program, (spread,), frees=frees),
+        CardStage(first, (spread,), last=False),
+        CardStage(program, (spread,), frees=frees),
     ]
 
 
 def _program(
-    result: Operand, window: Window, channels: int, format: str, average: bool, one_factor: bool
-) -> Program:
+    result: CardOperand, window: HaloWindow, channels: int, format: str, average: bool, one_factor: bool
+) -> CardProgram:
     wide, area = ceil_div(channels, TILE_DIM), window.kernel[0] * window.kernel[1]
     size, tile = 4 if format == F32 else 2, tile_bytes(format)
     rows = area if area <= _FACE else TILE_DIM
@@ -58,4 +69,4 @@ def _program(
     ]
     if result.layout != ROW_MAJOR:
         buffers.append(CircularBuffer("rows", TILE_DIM * wide, TILE_DIM * size))
-    return Program.of("pool", buffers)
+    return CardProgram.of("pool", buffers)
