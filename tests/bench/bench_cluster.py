@@ -9,10 +9,10 @@ file with an input x of one image, by N replicas under 16 clients, and by N proc
 core each and run alone, in batches of 8 and one by one, in turns. The clients are http_load.c, on the same
 cores: what they take is in the line, and what Ray's processes take. cpu_ratio: processor seconds of an
 image in the pinned processes by those of all processes that serve it, the clients left out, and without
-those of Ray. idle_cores: what all take while no client asks, which counts for more where other work leaves less
-images a second. The first pixel: a model that does nothing with an image, so all is overhead. memory: of 1, 2
-and 4 replicas, MiB that the system says are theirs (Rss), their shares (Pss), and the part of the 64 MiB of
-parameters in each. faults: cluster_faults.py.
+those of Ray. idle_cores: what all take while no client asks, which counts for more where other work
+leaves less images a second. The first pixel: a model that does nothing with an image, so all is overhead.
+memory: of 1, 2 and 4 replicas, MiB that the system says are theirs (Rss), their shares (Pss), and the part of
+the 64 MiB of parameters in each. faults: cluster_faults.py.
 """
 
 from __future__ import annotations
