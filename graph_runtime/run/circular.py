@@ -24,7 +24,6 @@ from ..base.unique import unique_values
 from ..ir.graph import COPY, Func, Graph, TensorType
 from ..ir.ops.numerics import Numerics
 from ..plan.capacity import check_circular
-from ..plan.card_programs import card_program, program_of
 from ..plan.types import Plan
 from . import core
 from .core import ffi, lib
@@ -42,10 +41,13 @@ def of_plan(plan: Plan) -> np.ndarray:
     if any(map(_cores, plan.devices)):
         program = lower(plan, _built_in)
         found[program.nid] = _asked(program)
-        for nid in program.nid.tolist() if _as_ttnn(plan) else ():
-            made = program_of(plan, plan.graph.node(nid))
-            if made is not None:
-                found[nid] = made.nbytes
+        if _as_ttnn(plan):
+            from ..plan.card_programs import program_of  # few plans take the cost models of cards
+
+            for nid in program.nid.tolist():
+                made = program_of(plan, plan.graph.node(nid))
+                if made is not None:
+                    found[nid] = made.nbytes
     return found
 
 
@@ -57,10 +59,13 @@ def of_node(graph: Graph, nid: int, device: Device, layouts: Sequence[Layout], n
     """The same of a node alone, wherever it were placed. ``layouts``: of what it reads and makes there."""
     view = graph.node(nid)
     assert view.func is not None  # it is a call
-    types = (view.func, view.input_types, view.output_types)
-    made = card_program(*types, device, layouts, Numerics.of(view.func.attrs).over(numerics))
-    if made is not None:
-        return made.nbytes
+    words = Numerics.of(view.func.attrs).over(numerics)
+    if words.numerics == "ttnn":
+        from ..plan.card_programs import card_program  # as above
+
+        made = card_program(view.func, view.input_types, view.output_types, device, layouts, words)
+        if made is not None:
+            return made.nbytes
     kernel = _built_in(view.func, device.kernels, view.input_types, view.output_types)
     kernel = chosen(kernel, view.func, device.kernels, numerics, None)
     tensors = (*view.input_types, *view.output_types)
