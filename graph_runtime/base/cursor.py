@@ -72,9 +72,9 @@ class Cursor:
             self.offset -= len(raw)
             raise self.error(f"the {what} is not UTF-8") from None
 
-    def texts(self, what: str) -> list[str]:
-        """u64 count + so many texts."""
-        return [self.text(what) for _ in range(self.count(8, f"number of {what}"))]
+    def texts(self, what: str, behind: int = 0) -> list[str]:
+        """u64 count + so many texts, for each of which at least ``behind`` bytes more follow all of them."""
+        return [self.text(what) for _ in range(self.count(8 + behind, f"number of {what}"))]
 
     def finished(self, what: str) -> None:
         """Raise if bytes are left."""

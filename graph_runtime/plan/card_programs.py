@@ -76,7 +76,9 @@ def card_program(
     if func.op is None:
         return None
     op = registry.require(func.op)
-    found = _TABLE.get(op.name) or (_elementwise if op.kind == "elementwise" and op.name != "fused" else None)
+    found = _TABLE.get(next(iter(op.ttnn), op.name)) or (
+        _elementwise if op.kind == "elementwise" and op.name != "fused" else None
+    )
     return None if found is None else found(asked)
 
 
@@ -174,11 +176,12 @@ def _transposed(asked: _Asked) -> CardProgram:
     return transposed(asked.first, asked.result) if turns else copied(asked.first, asked.result)
 
 
+# by what ttnn names an op
 _TABLE: dict[str, Callable[[_Asked], CardProgram | None]] = {
     "matmul": _product,
     "softmax": _softmax,
     "layer_norm": _norm,
     **dict.fromkeys(("sum", "mean", "max"), _reduced),
-    "transpose": _transposed,
-    "concatenate": lambda asked: concatenated(asked.result),
+    "permute": _transposed,
+    "concat": lambda asked: concatenated(asked.result),
 }

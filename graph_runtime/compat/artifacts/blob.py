@@ -128,7 +128,7 @@ def _unknown(key: str, index: int, where: str, keys: list[str]) -> LibraryError:
 def _read_factory(cursor: Cursor) -> Factory:
     graph_json = cursor.text("graph JSON of the factory")
     declared = cursor.count(8, "number of parameters")
-    names = cursor.texts("parameter names")
+    names = cursor.texts("parameter names", 40)
     if len(names) != declared:
         raise cursor.error(f"the factory has {declared} parameters and {len(names)} names")
     params = {name: read_array(cursor, name) for name in names}
@@ -138,7 +138,7 @@ def _read_factory(cursor: Cursor) -> Factory:
 
 
 def _read_const_loader(cursor: Cursor) -> ConstLoader:
-    names = cursor.texts("constant names")
+    names = cursor.texts("constant names", 40)
     if cursor.count(40, "number of constants") != len(names):
         raise cursor.error(f"the number of constants is not that of their names, {len(names)}")
     arrays = {name: read_array(cursor, name) for name in names}

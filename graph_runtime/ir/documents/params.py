@@ -115,7 +115,7 @@ def _read_tvm(data: memoryview, where: str) -> dict[str, np.ndarray]:
             "told by their file names, and raw values of a bundle are read with bundle.json beside them"
         )
     cursor.u64("reserved word")
-    names = cursor.texts("parameter names")
+    names = cursor.texts("parameter names", _ARRAY_HEADER)
     if cursor.count(_ARRAY_HEADER, "number of arrays") != len(names):
         raise cursor.error(f"the number of arrays is not that of the names, {len(names)}")
     params: dict[str, np.ndarray] = {}
