@@ -25,14 +25,14 @@ GR_PLAYED float gr_widened_avx512bf16(gr_halves_avx512bf16 x, int i) {
   return made;
 }
 
-GR_PLAYED_CALL GR_V GR_ISA(gr_dot)(GR_V x, GR_V y, GR_V z) {
+GR_PLAYED GR_V GR_ISA(gr_dot)(GR_V x, GR_V y, GR_V z) {
   gr_halves_avx512bf16 a = (gr_halves_avx512bf16)x, b = (gr_halves_avx512bf16)y;
   for (int i = 0; i < 32; ++i)
     z[i / 2] = __builtin_fmaf(gr_widened_avx512bf16(a, i), gr_widened_avx512bf16(b, i), z[i / 2]);
   return z;
 }
 
-GR_PLAYED_CALL GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
+GR_PLAYED GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
   gr_halves_avx512bf16 made = {0};
   for (int i = 0; i < 32; ++i) {
     float value = i < 16 ? x[i] : y[i - 16];

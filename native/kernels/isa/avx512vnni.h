@@ -19,7 +19,7 @@
 typedef uint8_t gr_unsigned_avx512vnni __attribute__((vector_size(64), may_alias));
 typedef int8_t gr_signed_avx512vnni __attribute__((vector_size(64), may_alias));
 
-GR_PLAYED_CALL GR_VI GR_ISA(gr_dot)(GR_VI x, GR_VI y, GR_VI z) {
+GR_PLAYED GR_VI GR_ISA(gr_dot)(GR_VI x, GR_VI y, GR_VI z) {
   gr_unsigned_avx512vnni a = (gr_unsigned_avx512vnni)x;
   gr_signed_avx512vnni b = (gr_signed_avx512vnni)y;
   for (int i = 0; i < 64; ++i) z[i / 4] = (int32_t)((uint32_t)z[i / 4] + (uint32_t)(a[i] * b[i]));

@@ -5,9 +5,8 @@
 #define GR_ISA_AVX512_TYPES
 typedef float gr_floats_avx512 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t gr_ints_avx512 __attribute__((vector_size(64), aligned(4), may_alias));
-#define GR_PLAYED static inline __attribute__((always_inline, target("avx2,fma")))
-/* of products, which stand in unrolled loops: inlined they take minutes to compile */
-#define GR_PLAYED_CALL static __attribute__((noinline, unused, target("avx2,fma")))
+/* no function is inlined: in unrolled loops, with sanitizers, that takes minutes to compile */
+#define GR_PLAYED static __attribute__((noinline, unused, target("avx2,fma")))
 
 #define GR_PLAY(name, element)                                                                           \
   GR_PLAYED gr_floats_avx512 name(gr_floats_avx512 x, gr_floats_avx512 y, gr_floats_avx512 z) {          \
