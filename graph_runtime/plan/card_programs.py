@@ -30,6 +30,7 @@ from ..costs.factories import (
     unary,
     untilized,
 )
+from ..costs.factories.buffers import F32
 from ..costs.factories.products import Sums
 from ..ir.graph import COPY, Func, NodeView, TensorType
 from ..ir.ops import registry
@@ -146,7 +147,7 @@ def _product(asked: _Asked) -> CardProgram | None:
         return None
     if asked.attrs.get("transpose_b") or "packed" in asked.attrs:
         b = CardOperand((*b.shape[:-2], *b.shape[:-3:-1]), b.format, b.layout, b.memory)
-    sums = Sums(asked.result.format == "f32", asked.result.format != "f32")
+    sums = Sums(asked.result.format == F32, asked.result.format != F32)
     bias = asked.operands[2].format if len(asked.operands) > 2 else ""
     blocks = simple_blocks(a, b, asked.result, asked.grid, asked.free, sums, bias)
     return product(a, b, asked.result, blocks, bias if blocks.kind != "plain" else "", sums)
@@ -155,7 +156,7 @@ def _product(asked: _Asked) -> CardProgram | None:
 def _softmax(asked: _Asked) -> CardProgram | None:
     if asked.first.layout != TILE or not asked.first.shape or not asked.last((asked.attrs.get("axis", -1),)):
         return None
-    return softmax(asked.first, asked.result, asked.l1, asked.first.format == "f32", True)
+    return softmax(asked.first, asked.result, asked.l1, asked.first.format == F32, True)
 
 
 def _norm(asked: _Asked) -> CardProgram | None:

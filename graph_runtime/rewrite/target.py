@@ -21,7 +21,7 @@ from .net import Net
 from .pack_weights import pack_recurrent_weights, pack_weights
 from .quantized import quantized_graphs
 from .resampling import resampling
-from .store_weights import store_weights
+from .store_weights import HOST_FORMATS, store_weights
 from .transposed import transposed_convolutions
 from .widening import compute_wide
 
@@ -47,7 +47,7 @@ def target(
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
     quantized_graphs(net)
-    stored = dict.fromkeys(compute_wide(net), "bf16")
+    stored = dict.fromkeys(compute_wide(net), HOST_FORMATS[1])
     transposed_convolutions(net)
     lean_convolutions(net)
     resampling(net)

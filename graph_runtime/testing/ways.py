@@ -23,6 +23,7 @@ from ..plan.globs import EXACTLY
 from ..plan.placing.policies import decide
 from ..plan.placing.problem import UNSUPPORTED, PlacementProblem
 from ..plan.types import Placement
+from ..rewrite.store_weights import HOST_FORMATS
 from ..run import factory
 from .compare import compare_prepared
 from .differences import EntryDifference
@@ -33,7 +34,7 @@ from .side_by_side import latency
 __all__ = ["BoundProblem", "FormatTrials", "NodeWays", "Trial", "is_free"]
 
 _ROUNDED = "bfloat16"
-_STORED, _PLAIN = "bf16", "f32"  # formats of a host's weights
+_PLAIN, _STORED = HOST_FORMATS  # of weights
 _MOST = 1 << 40  # ns that an error counts at most: any node would be elsewhere then
 _NO_ERROR = 1e-18  # nmse below which a way counts as exact
 _CANNOT = (CapacityError, DeviceError, PlanError, UnsupportedOpError)

@@ -28,10 +28,10 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # requests) say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 57,
+        "f32": 59,  # and what ttnn's programs take of L1 for it; formats that an error bound tries
         "f64": 9,
         "f16": 8,
-        "bf16": 22,
+        "bf16": 25,  # likewise; what a product takes of which a host stores the weight so
         "int8": 24,
         "int16": 16,
         "int32": 42,
@@ -41,8 +41,8 @@ ABOVE = {
         "uint32": 14,
         "uint64": 5,
         "bool": 32,
-        "bfp8_b": 6,  # read and written in loops of their own, for speed; what search tries
-        "bfp4_b": 6,
+        "bfp8_b": 7,  # read and written in loops of their own, for speed; what search and error bounds try
+        "bfp4_b": 7,  # the masks of ttnn's attention
         "bfp2_b": 4,  # its name in ttnn-visualizer
     },
     "kind": {"cpu": 6, "tt": 9, "null": 5},

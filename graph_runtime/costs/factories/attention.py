@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .buffers import BF16, CardOperand, CardProgram, CircularBuffer, ceil_div, tile_bytes, tiles
+from .buffers import BF16, F32, CardOperand, CardProgram, CircularBuffer, ceil_div, tile_bytes, tiles
 
 __all__ = ["attention", "concatenated_heads", "split_heads"]
 
@@ -28,7 +28,7 @@ def attention(
     share = max(1, share // min(heads, share))
     queries = ceil_div(tiles(q.shape[-2]), rows)
     twice = 2 if ceil_div(queries, min(share, queries)) > 1 else 1
-    scalar = tile_bytes("f32" if q.format == "f32" else BF16)
+    scalar = tile_bytes(F32 if q.format == F32 else BF16)
     light = causal and not mask
     padded = k.shape[-2] % (cols * 32) != 0
     size = rows * cols

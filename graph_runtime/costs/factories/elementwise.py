@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .buffers import CardOperand, CardProgram, CircularBuffer, tile_bytes
+from ...base.dtypes import FORMATS
+from .buffers import BF16, CardOperand, CardProgram, CircularBuffer, tile_bytes
 
 __all__ = ["binary", "ternary", "unary"]
 
@@ -37,7 +38,7 @@ def binary(
 ) -> CardProgram:
     """eltwise/binary_ng/device/binary_ng_program_factory.cpp: two tiles of each tensor, or its shard; one of
     a number, ``b`` None. ``before``: formats in which functions of a and of b leave their results."""
-    scalar = "bf16" if not on_sfpu or a.format.startswith("bfp") else a.format
+    scalar = BF16 if not on_sfpu or not FORMATS[a.format].dtype else a.format
     whole = all(x.sharded for x in (a, b, result) if x is not None)
     a_buffer, out = _pages(a, "in a"), _pages(result, "out")
     b_buffer = CircularBuffer("in b", 1, tile_bytes(scalar)) if b is None else _pages(b, "in b")

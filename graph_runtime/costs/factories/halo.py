@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...base.machine.layout import ROW_MAJOR, TILE_DIM
-from .buffers import CardProgram, CircularBuffer, ceil_div, round_up, tile_bytes, tiles
+from .buffers import BF16, F32, CardProgram, CircularBuffer, ceil_div, round_up, tile_bytes, tiles
 
 __all__ = ["HaloWindow", "halo", "halo_rows"]
 
@@ -71,8 +71,8 @@ def halo(format: str, layout: str, shard: tuple[int, int], pixels: int, cores: i
     """sliding_window/halo/device/untilize_with_halo_program_factory.cpp: an image in shards is spread so that
     each core has what its windows read. ``shard``: of the ``pixels``, and channels. Two buffers of padding
     and, of tiles, two of two rows of tiles that are untilized; image and result are views."""
-    out = "f32" if format == "f32" else "bf16"
-    stick = round_up(shard[1] * (4 if out == "f32" else 2), 16)
+    out = F32 if format == F32 else BF16
+    stick = round_up(shard[1] * (4 if out == F32 else 2), 16)
     across = tiles(shard[1])
     buffers = [CircularBuffer(f"padding {at}", 1, stick) for at in (0, 1)]
     if layout != ROW_MAJOR:
