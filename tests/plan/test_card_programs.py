@@ -17,6 +17,8 @@ from graph_runtime.run.programs.lower import lower
 from graph_runtime.views import report
 from graph_runtime.views.visualizer import write_report
 
+pytestmark = pytest.mark.core
+
 TTNN = {"tt": {"numerics": "ttnn"}}
 
 
