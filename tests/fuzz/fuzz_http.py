@@ -32,7 +32,8 @@ from graph_runtime.cluster.http_server import HttpServer, listen
 SECONDS_OF_TEST = 1.5
 _QUIET = 0.05  # seconds without an answer after which the client leaves
 _PATIENCE = 10.0  # seconds in which everything else has to be done
-_MOST_GROWTH = 96 << 10  # KiB of memory
+# KiB of memory; a sanitizer keeps what was freed for a while
+_MOST_GROWTH = (1024 if os.environ.get("GR_BUILD") else 96) << 10
 _STATUSES = {200, 400, 401, 404, 405, 408, 411, 413, 415, 422, 429, 431, 503}
 _HEADERS = {b"content-type", b"content-length", b"connection", b"retry-after", b"allow"}
 _HEADERS |= {b"inference-header-content-length"}
@@ -241,7 +242,8 @@ def fuzz_http(seed: int, iters: int, seconds: float = 1e9):
 
 
 def test_mutated_connections():
-    seed, iters = int(os.environ.get("SEED", "0")), int(os.environ.get("ITERS", "200"))
+    seed = int(os.environ.get("SEED", "0"))
+    iters = int(os.environ.get("ITERS", "4000")) // 20  # a connection takes as long as 20 inputs of others
     begin = time.monotonic()
     counts = fuzz_http(seed, iters, SECONDS_OF_TEST if "ITERS" not in os.environ else 1e9)
     seen = {status for _, outcome in counts for status in outcome.split()}
