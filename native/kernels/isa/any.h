@@ -1,5 +1,5 @@
 /* any.h: vectors of four floats, for any machine. What the headers of this folder define, for the code that is
- * included once for each instruction set (gemm_isa.h, panels_isa.h, cpu/images_isa.h), which ends with end.h:
+ * included once for each instruction set (the files whose names end with _isa.h), which ends with end.h:
  *
  * GR_ISA(name)              the name of a function or type of this instruction set
  * GR_ISA_LANES              floats of a vector
