@@ -78,11 +78,13 @@ def _fits(value: NetValue, shape: tuple[int, ...]) -> bool:
 
 
 def _beside(images: Images, value: NetValue, shape: tuple[int, ...], node: NetNode) -> NetValue:
-    """An operand of the epilogue of a volume of ``shape`` as one of its planes [N*D, C, H, W]."""
+    """An operand of the epilogue of a volume of ``shape`` as one of its planes [N*D, C, H, W]; it may have
+    fewer axes than the volume."""
     n, c, d, h, w = shape
-    if value.shape == shape:
+    if value.type.size == prod(shape):
+        full = images.reshaped(value, shape, node)
         return _as_image(
-            images, images.reshaped(images.laid_out(value, node, shape), (n * d, h, w, c), node), node
+            images, images.reshaped(images.laid_out(full, node, shape), (n * d, h, w, c), node), node
         )
     return images.reshaped(value, (value.type.size, 1, 1), node)
 

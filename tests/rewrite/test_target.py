@@ -574,6 +574,21 @@ def test_volumes_are_images_on_hosts(taps, attrs):
     assert "conv3d" in ops_of(agree(b, {"x": array(2, 3, 6, 7, 9)}, "tt:0")[0])
 
 
+@pytest.mark.parametrize("shape", [(1, 3, 4, 6, 7), (3, 4, 6, 7), (3, 1, 1, 1), (4, 6, 7)], ids=str)
+def test_epilogues_of_volumes_with_fewer_axes(shape):
+    b = GraphBuilder()
+    y = b.op("conv3d", b.input("x", (1, 3, 4, 6, 7)), b.param("w", array(3, 3, 3, 3, 3)), pads=(1,) * 6)
+    b.output(b.op("multiply", y, b.param("c", array(*shape))))
+    assert "conv2d" in ops_of(agree(b, {"x": array(1, 3, 4, 6, 7)})[0])
+
+
+def test_epilogues_of_volumes_of_one_channel_with_fewer_axes():
+    b = GraphBuilder()
+    y = b.op("conv3d", b.input("x", (1, 1, 4, 6, 7)), b.param("w", array(1, 1, 3, 3, 3)), pads=(1,) * 6)
+    b.output(b.op("multiply", y, b.param("c", array(4, 6, 7))))
+    assert "conv2d" in ops_of(agree(b, {"x": array(1, 1, 4, 6, 7)})[0])
+
+
 def test_groups_and_weights_that_come_later_stay_volumes():
     b = GraphBuilder()
     x, w = b.input("x", (1, 4, 3, 5, 5)), b.input("w", (4, 4, 2, 3, 3))

@@ -110,14 +110,15 @@ def test_as_onnx_runtime(case):
 
 @pytest.mark.parametrize("way", ["forward", "bidirectional"])
 def test_weights_on_a_grid(way):
-    """com.microsoft.DynamicQuantizeLSTM, whose state stays in float32: as near as a grid of 8 bits is."""
+    """com.microsoft.DynamicQuantizeLSTM, whose state stays in float32: as near as a grid of 8 bits is. Weights
+    have seven bits: ONNX Runtime saturates above those on CPUs without VNNI."""
     ort = pytest.importorskip("onnxruntime")
     model, values = _network("LSTM", direction=way, hidden=16, states=True)
     graph = model.graph
     node, made = graph.node[0], {w.name: numpy_helper.to_array(w) for w in graph.initializer}
     for name in "wr":
         weights = made[name].transpose(0, 2, 1)
-        scale = np.abs(weights).max(axis=(1, 2)) / 127
+        scale = np.abs(weights).max(axis=(1, 2)) / 63
         made[name] = np.round(weights / scale[:, None, None]).astype(np.int8)
         made[name + "_scale"], made[name + "_zero"] = scale, np.zeros(len(scale), np.int8)
     del graph.initializer[:]
