@@ -110,8 +110,9 @@ def test_as_onnx_runtime(case):
 
 @pytest.mark.parametrize("way", ["forward", "bidirectional"])
 def test_weights_on_a_grid(way):
-    """com.microsoft.DynamicQuantizeLSTM, whose state stays in float32: as near as a grid of 8 bits is. Weights
-    have seven bits: ONNX Runtime saturates above those on CPUs without VNNI."""
+    """com.microsoft.DynamicQuantizeLSTM, whose state stays in float32: as near as a grid of 8 bits is.
+
+    Weights have seven bits: ONNX Runtime saturates above those on CPUs without VNNI."""
     ort = pytest.importorskip("onnxruntime")
     model, values = _network("LSTM", direction=way, hidden=16, states=True)
     graph = model.graph
