@@ -1,5 +1,5 @@
 """What a placement says that no placement goes below: never above what some placement takes, and "optimal"
-only where that is so."""
+only where that is so. Of a model that was rewritten for its devices: those of the model before."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder
+from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing import PlacementProblem, evaluate
@@ -79,3 +80,25 @@ def test_a_bound_is_not_above_any_placement(devices):
                 least = evaluate(problem, rows).min()
                 assert row["bound_ns"] <= least <= row["ns"], (seed, objective)
                 assert (row["status"] == "optimal") <= (row["ns"] == least)
+
+
+# ---------------------------------------------------------------- models rewritten for their devices
+
+
+@pytest.mark.core
+def test_a_placement_of_a_rewritten_model_is_not_called_optimal_for_being_pinned():
+    model = network()
+    one, best = (prepare(model, PAIR, placement=p).plan.placement for p in (first, "mincut"))
+    assert one.graph is not one.before.graph, "weights are in panels"
+    slow, fast = said_of(one), said_of(best)
+    assert slow["serial"]["ns"] > 5 * fast["serial"]["ns"]
+    assert slow["serial"]["bound_ns"] == fast["serial"]["bound_ns"] == fast["serial"]["ns"]
+    assert fast["serial"]["status"] == "optimal"
+    assert {row["status"] for row in slow.values()} == {"feasible"}
+
+
+@pytest.mark.core
+def test_what_a_rewritten_model_copies_every_run_is_told():
+    placed = prepare(network(), PAIR, placement="mincut").plan.placement
+    assert {row["device"] for row in placed.report() if row["op"] == "matmul"} == {"tt:0"}
+    assert [(row["from"], row["to"]) for row in placed.summary()["copies"]] == [("cpu:0", "tt:0")]
