@@ -76,11 +76,24 @@ def _cpu() -> Finding:
         return Finding("cpu", OK, isa.host_arch())
     best = next(level for level in isa.LEVELS if not isa.missing_features(level))
     found = f"{best}; kernels are compiled for {isa.best_level()}, inner loops are chosen when they run"
+    found += _tiles()
     if best in ("x86-64", "x86-64-v2"):
         return Finding(
             "cpu", ABSENT, found, "products are several times slower without AVX2: use a newer CPU"
         )
     return Finding("cpu", OK, found)
+
+
+def _tiles() -> str:
+    """Of AMX: what products it makes in this process; "" on a CPU without it."""
+    from ..run import core
+
+    if "amx_tile" not in (isa.host_features() or ()):
+        return ""
+    kinds = core.tile_products()
+    if kinds:
+        return f"; AMX multiplies {' and '.join(kinds)}"
+    return "; AMX is off (GR_AMX=0, the system, or this build)"
 
 
 def _cores() -> Finding:

@@ -21,6 +21,8 @@ int32_t gr_pool_set_threads(int32_t n);     /* n >= 1, the caller counted */
 int32_t gr_pool_threads(void);
 /* Worker w (from 1; the caller is 0) stays on cores[w % n]; n = 0: the system places it. */
 int32_t gr_pool_set_cores(int32_t n, const int32_t *cores);
+/* Which products AMX's tiles make in this process: 1 of bf16, 2 of bytes, 3 both; 0 none. Asks the system for them. */
+int32_t gr_host_amx(void);
 
 /* ---------------------------------------------------------------- devices */
 typedef struct gr_memory_desc {

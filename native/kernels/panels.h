@@ -16,6 +16,7 @@
 #ifndef GR_PANELS_H
 #define GR_PANELS_H
 
+#include "isa/amx.h"
 #include "isa/has.h"
 #include "pieces.h"
 #if defined(__x86_64__)
@@ -129,6 +130,17 @@ static inline int64_t gr_group_bytes(void) {
 #endif
 }
 
+/* ---------------------------------------------------------------- AMX */
+
+#define GR_AMX_ROWS 32                 /* of a block of tiles */
+#define GR_AMX_FEW 3                   /* rows; of less, B comes no faster than vectors multiply it */
+#define GR_AMX_FASTER 4                /* than vectors, at least */
+
+/* Whether tiles multiply. */
+static inline int gr_panels_by_amx(const gr_panels *p) {
+  return p->pairs && p->rows >= GR_AMX_FEW && gr_amx() & GR_AMX_BF16;
+}
+
 /* ---------------------------------------------------------------- one a machine */
 
 #define GR_B_FLOATS 0                  /* forms of B: panels_isa.h */
@@ -179,6 +191,10 @@ static inline int64_t gr_group_bytes(void) {
 #define GR_ISA_ROWS 14
 #define GR_B_FORM GR_B_DOTS
 #include "panels_isa.h"
+#ifndef GR_AMX_NONE
+#include "isa/avx512bf16.h"
+#include "panels_amx.h"
+#endif
 #elif defined(__aarch64__)
 #include "isa/neon.h"
 #define GR_ISA_ROWS 12
@@ -221,6 +237,12 @@ static inline void gr_panels_floats(const gr_panels *p, int64_t row, int64_t row
 static inline void gr_panels_pairs(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
                                    int64_t panel_end) {
 #if defined(__x86_64__)
+#ifndef GR_AMX_NONE
+  if (gr_panels_by_amx(p)) {
+    gr_panels_block_amx(p, row, row_end, panel, panel_end);
+    return;
+  }
+#endif
   if (GR_HAS_AVX512BF16) {
     gr_panels_block_pairs_avx512bf16(p, row, row_end, panel, panel_end);
     return;
@@ -285,7 +307,12 @@ static int32_t gr_panels_task(void *ctx, int64_t index) {
 static inline int32_t gr_panels_run(const gr_env *env, gr_panels *p) {
   if (p->rows == 0 || p->n == 0) return GR_OK;
   int64_t flops = 2 * gr_max(p->rows, GR_PANELS_LOAD) * p->n * gr_max(p->k, 1);
-  p->pieces = gr_cut(p->rows, p->n, env->num_cores, flops, GR_PANELS_GRAIN);
+  int64_t block = GR_BLOCK_ROWS, grain = GR_PANELS_GRAIN;
+  if (gr_panels_by_amx(p)) {
+    block = GR_AMX_ROWS;
+    grain *= GR_AMX_FASTER;
+  }
+  p->pieces = gr_cut(p->rows, p->n, block, env->num_cores, flops, grain);
   if (p->pieces.down * p->pieces.across > 1)
     return env->parallel_for(env, p->pieces.down * p->pieces.across, gr_panels_task, p);
   gr_panels_serial(p);

@@ -10,10 +10,11 @@
 #include "cpu/common.h"
 
 #define GR_PANEL 32                    /* columns */
-#define GR_BLOCK_ROWS 14               /* at most, of any instruction set */
+#define GR_BLOCK_ROWS 14               /* at most, of vectors of any instruction set */
 
 typedef struct gr_pieces {
   int64_t rows, n;                     /* of the product */
+  int64_t block;                       /* rows that a piece has a multiple of, but for the last */
   int64_t down, across;                /* so many pieces */
 } gr_pieces;
 
@@ -24,10 +25,10 @@ typedef struct gr_piece {
 /* Two pieces a thread, but none of less than ``grain`` of the ``work``. A piece reads all of its A and B: so the longer
  * side is cut, rows rather than columns, because most layers before and after are cut so, and their rows lie in the
  * thread's cache. */
-static inline gr_pieces gr_cut(int64_t rows, int64_t n, int64_t threads, int64_t work, int64_t grain) {
-  int64_t blocks = gr_ceil_div(rows, GR_BLOCK_ROWS), panels = gr_ceil_div(n, GR_PANEL);
+static inline gr_pieces gr_cut(int64_t rows, int64_t n, int64_t block, int64_t threads, int64_t work, int64_t grain) {
+  int64_t blocks = gr_ceil_div(rows, block), panels = gr_ceil_div(n, GR_PANEL);
   int64_t wanted = threads == 1 ? 1 : gr_max(1, gr_min(2 * threads, work / grain));
-  gr_pieces made = {rows, n, 1, 1};
+  gr_pieces made = {rows, n, block, 1, 1};
   if (wanted > threads) wanted = wanted / threads * threads;
   if (n <= 2 * rows && blocks >= threads) {
     made.down = gr_min(blocks, wanted);
@@ -41,9 +42,9 @@ static inline gr_pieces gr_cut(int64_t rows, int64_t n, int64_t threads, int64_t
 
 static inline gr_piece gr_piece_at(const gr_pieces *c, int64_t index) {
   int64_t i = index / c->across, j = index % c->across;
-  int64_t blocks = gr_ceil_div(c->rows, GR_BLOCK_ROWS), panels = gr_ceil_div(c->n, GR_PANEL);
-  return (gr_piece){blocks * i / c->down * GR_BLOCK_ROWS,
-                    gr_min(c->rows, blocks * (i + 1) / c->down * GR_BLOCK_ROWS), panels * j / c->across,
+  int64_t blocks = gr_ceil_div(c->rows, c->block), panels = gr_ceil_div(c->n, GR_PANEL);
+  return (gr_piece){blocks * i / c->down * c->block,
+                    gr_min(c->rows, blocks * (i + 1) / c->down * c->block), panels * j / c->across,
                     panels * (j + 1) / c->across};
 }
 

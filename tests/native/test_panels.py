@@ -14,13 +14,15 @@ from graph_runtime.build.libraries import isa
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
+from graph_runtime.ir.ops import packed
+from graph_runtime.ir.ops.registry import Case
 from graph_runtime.ir.ops.select import select
 from graph_runtime.run import core
 
 pytestmark = pytest.mark.slow
 _NO_512 = "-D__builtin_cpu_supports(name)=(name[3] != '5')"
 # what the compiler is told, on each machine; x86: what stands for __builtin_cpu_supports, no feature, all
-# but AVX-512's, or all but AVX-512's products of bf16; and AVX-512 played by AVX2 (isa/played.h)
+# but AVX-512's, or all but AVX-512's products of bf16; and AVX-512 played by AVX2 (isa/played.h), AMX by C (isa/amx.h)
 PRETEND = {
     "x86_64": {
         "any": ["-D__builtin_cpu_supports(name)=0"],
@@ -28,10 +30,19 @@ PRETEND = {
         "avx512f": ["-D__builtin_cpu_supports(name)=(name[3] != '5' || name[6] != 'b')"],
         "played": [_NO_512, "-DGR_PLAY_AVX512=1"],
         "played_bf16": [_NO_512, "-DGR_PLAY_AVX512=2"],
+        "amx": [],
+        "played_amx": [_NO_512, "-DGR_PLAY_AVX512=2", "-DGR_PLAY_AMX"],
     },
     "aarch64": {"any": ["-DGR_NEON=0"], "neon": ["-DGR_NEON=1"]},
 }.get(isa.host_arch(), {"any": ["-DGR_ANY"]})
-NEEDED = {"avx2": "avx2", "avx512f": "avx512f", "played": "avx2", "played_bf16": "avx2"}
+NEEDED = {
+    "avx2": "avx2",
+    "avx512f": "avx512f",
+    "played": "avx2",
+    "played_bf16": "avx2",
+    "amx": "amx_bf16",
+    "played_amx": "avx2",
+}
 HEADERS = (
     *("conv_packed", "conv_winograd", "linear_packed", "pool_nhwc", "matmul_panels", "attention_panels"),
     *("quantized_linear", "quantized_conv", "fused", "quantized"),
@@ -63,6 +74,7 @@ def library(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("panels")
     lines = [f'#include "cpu/{name}.h"' for name in ("begin_f32", *HEADERS, "end")]
     functions = [f"int32_t k_{k}(const gr_call *call) {{ return gr_cpu_{k}__f32(call); }}" for k in KERNELS]
+    functions.append("int32_t k_tiles(void) { return gr_amx(); }")
     (folder / "k.c").write_text("\n".join([*lines, *functions, ""]))
     native = native_folder()
     subprocess.run(
@@ -86,7 +98,11 @@ def library(request, tmp_path_factory):
         cwd=folder,
         check=True,
     )
-    return ctypes.CDLL(str(folder / "k.so"))
+    made = ctypes.CDLL(str(folder / "k.so"))
+    if request.param == "amx" and not made.k_tiles():
+        pytest.skip("the system gives no AMX")
+    assert bool(made.k_tiles()) == request.param.endswith("amx")
+    return made
 
 
 def run(function, op, attrs, arrays, types, outputs):
@@ -133,3 +149,53 @@ def test_every_case_of_every_packed_kernel(library):
             assert draws.nmse(got, wanted) <= case.nmse["cpu"], f"{name}: {case.name}"
             seen.add(name)
     assert seen == set(KERNELS)
+
+
+def _dense_of(rng) -> tuple[str, tuple, dict]:
+    """A product in panels of bf16 of odd sizes: a row or some, k and n of less than a tile or some."""
+    m, n = (int(rng.integers(1, most)) for most in (100, 110))
+    k = int(rng.integers(1, rng.choice([40, 1200])))
+    pairs = (packed.PAIRED, packed.paired_type(packed.panel_type(n, k)).shape)
+    own = (("float32", (m, k)), pairs, ("float32", (n,)))
+    steps = {
+        0: ((), []),
+        1: ((("float32", (m, n)),), [["add", [-1, 3], {}], ["relu", [-2], {}]]),
+        2: ((("float32", (n,)),), [["multiply", [-1, 3], {}], ["gelu", [-2], {}]]),
+    }
+    more, program = steps[int(rng.integers(3))]
+    return "dense", (*own, *more), {"packed": n, **({"epilogue": program} if program else {})}
+
+
+def _conv_of(rng) -> tuple[str, tuple, dict]:
+    """A convolution in panels of bf16: windows with padding, steps and dilations."""
+    height, width, kh, kw = (int(rng.integers(low, low + 8)) for low in (8, 8, 1, 1))
+    kh, kw = (kh + 1) // 2, (kw + 1) // 2
+    c, o = (int(rng.integers(1, most)) for most in (70, 70))
+    panels = packed.panel_type(o, kh * kw * c)
+    inputs = (("float32", (2, height, width, c)), (packed.PAIRED, packed.paired_type(panels).shape))
+    attrs = {
+        "layout": "NHWC",
+        "packed": o,
+        "kernel_shape": (kh, kw),
+        "pads": tuple(int(p) for p in rng.integers(0, 3, 4)),
+        "strides": tuple(int(p) for p in rng.integers(1, 3, 2)),
+        "dilations": tuple(int(p) for p in rng.integers(1, 3, 2)),
+    }
+    return "conv2d", inputs, attrs
+
+
+@pytest.mark.parametrize("make", [_dense_of, _conv_of])
+def test_products_of_bf16_of_odd_sizes(library, make):
+    """Sums of k products of numbers that bf16 rounds the same: an error of some roundings of float32."""
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        name, inputs, attrs = make(rng)
+        op = ops.get(name)
+        case = Case(f"odd{seed}", inputs, attrs)
+        types, attrs = [TensorType(*t) for t in inputs], op.decode(attrs)
+        outputs = op.infer(types, attrs)
+        body = select(op, attrs, "cpu", types, outputs)
+        arrays = draws.draw(case, seed)
+        (wanted,) = draws.expected(op, case, arrays)
+        got = run(getattr(library, f"k_{body.name}"), op, attrs, arrays, types, outputs)
+        assert draws.nmse(got, wanted) <= 1e-11, f"{inputs} {attrs}"

@@ -1,0 +1,198 @@
+/* panels_amx.h: panels.h where B is pairs of bf16 and the machine has AMX (isa/amx.h); included by panels.h only.
+ *
+ * A block is 32 rows by 32 columns, four tiles of sums, two of A and two of B: a step of 32 elements of k is four loads
+ * and four products. Two rows of k lie beside each other in a panel as a tile of B wants them. A is rounded to bf16 and
+ * laid out tile behind tile, for some rows, a turn: few where all panels stay in the second cache, so that A stays in
+ * the nearest; else many, so that each panel comes from further on once a turn, a depth of k at a time.
+ *
+ * defines: gr_panels_block_amx
+ */
+#define GR_AMX_DEPTH 32                /* elements of k of a tile */
+#define GR_AMX_TILE 1024               /* bytes */
+#define GR_AMX_A 262144                /* bytes of A of a turn, at most: a part of the second cache */
+#define GR_AMX_NEAR 24576              /* of a short turn: half of the nearest cache */
+#define GR_AMX_TURN 512                /* rows of a turn, at most */
+#define GR_AMX_AHEAD 8                 /* tiles of B that are asked for before their use */
+
+typedef struct gr_amx_turn {
+  int64_t row, row_end, first, last;   /* rows, and elements of k */
+  int64_t panel, panel_end;
+  int64_t tiles;                       /* of a row of A: room for all of first .. last-1 */
+  int64_t from[GR_AMX_TURN / GR_AMX_ROWS], to[GR_AMX_TURN / GR_AMX_ROWS]; /* of each block, what is not zero of k */
+  uint8_t *a;                          /* [blocks][2][tiles] tiles */
+} gr_amx_turn;
+
+/* ---------------------------------------------------------------- A */
+
+/* ``depth`` floats as bf16 in tiles' rows, with zeros to the end of the last. */
+GR_ALWAYS void gr_amx_round(const float *from, int64_t depth, uint8_t *to) {
+  int64_t i = 0;
+  for (; i + GR_AMX_DEPTH <= depth; i += GR_AMX_DEPTH, to += GR_AMX_TILE)
+    *(GR_V *)to = GR_ISA(gr_pairs)(*(const GR_V *)(from + i), *(const GR_V *)(from + i + 16));
+  if (i < depth)
+    *(GR_V *)to = GR_ISA(gr_pairs)(GR_ISA_LOAD_SOME(from + i, GR_ISA_FIRST(depth - i)),
+                                   GR_ISA_LOAD_SOME(from + i + 16, GR_ISA_FIRST(depth - i - 16)));
+}
+
+/* Up to 16 rows of A, elements from .. to-1 of k, as a row of tiles. */
+GR_ALWAYS void gr_amx_gather(const gr_panels *p, int64_t row, int64_t rows, int64_t from, int64_t to, uint8_t *tiles) {
+  if (p->gather == NULL) {
+    for (int64_t i = 0; i < rows; ++i)
+      gr_amx_round(p->a + (row + i) * p->a_row + from, to - from, tiles + i * 64);
+    return;
+  }
+  _Alignas(64) float some[16 * GR_A_ROW];
+  for (; from < to; from += GR_DEPTH, tiles += GR_DEPTH / GR_AMX_DEPTH * GR_AMX_TILE) {
+    int64_t end = gr_min(to, from + GR_DEPTH);
+    p->gather(p, row, rows, from, end, some);
+    for (int64_t i = 0; i < rows; ++i) gr_amx_round(some + i * GR_A_ROW, end - from, tiles + i * 64);
+  }
+}
+
+static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_turn_rows(const gr_panels *p, gr_amx_turn *t) {
+  uint8_t *a = t->a;
+  for (int64_t row = t->row; row < t->row_end; row += GR_AMX_ROWS) {
+    int64_t from = t->first, to = t->last, block = (row - t->row) / GR_AMX_ROWS;
+    if (p->extent) {
+      p->extent(p, row, gr_min(GR_AMX_ROWS, t->row_end - row), &from, &to);
+      from = gr_min(t->last, gr_max(t->first, from / 2 * 2));
+      to = gr_max(from, gr_min(t->last, to));
+    }
+    t->from[block] = from;
+    t->to[block] = to;
+    for (int64_t i = row; i < row + GR_AMX_ROWS; i += 16, a += t->tiles * GR_AMX_TILE)
+      if (i < t->row_end) gr_amx_gather(p, i, gr_min(16, t->row_end - i), from, to, a);
+  }
+}
+
+/* ---------------------------------------------------------------- a block */
+
+/* Sums of rows x columns, a number of tiles each, over ``steps`` tiles of A and as much of B, then over one more whose
+ * B is ``rest``, where that is there. */
+GR_ALWAYS void gr_amx_multiply(const uint8_t *a, int64_t a_tiles, const uint8_t *b, int64_t steps, const uint8_t *rest,
+                               float *sums, int rows, int columns, int ask) {
+  const uint8_t *below = a + a_tiles * GR_AMX_TILE;
+  GR_AMX_ZERO(0);
+  if (columns > 1) GR_AMX_ZERO(1);
+  if (rows > 1) GR_AMX_ZERO(2);
+  if (rows > 1 && columns > 1) GR_AMX_ZERO(3);
+  for (int64_t i = steps + (rest != NULL); i > 0; --i, a += GR_AMX_TILE, below += GR_AMX_TILE, b += 2 * GR_AMX_TILE) {
+    if (i == 1 && rest) b = rest;
+    if (ask) {
+#pragma GCC unroll 32
+      for (int line = 0; line < 32; ++line) __builtin_prefetch(b + GR_AMX_AHEAD * GR_AMX_TILE + 64 * line);
+    }
+    GR_AMX_LOAD(4, a, 64);
+    GR_AMX_LOAD(6, b, 128);
+    GR_AMX_DOT_BF16(0, 4, 6);
+    if (rows > 1) {
+      GR_AMX_LOAD(5, below, 64);
+      GR_AMX_DOT_BF16(2, 5, 6);
+    }
+    if (columns > 1) {
+      GR_AMX_LOAD(7, b + 64, 128);
+      GR_AMX_DOT_BF16(1, 4, 7);
+      if (rows > 1) GR_AMX_DOT_BF16(3, 5, 7);
+    }
+  }
+  GR_AMX_STORE(0, sums, 128);
+  if (columns > 1) GR_AMX_STORE(1, sums + 16, 128);
+  if (rows > 1) GR_AMX_STORE(2, sums + 16 * GR_PANEL, 128);
+  if (rows > 1 && columns > 1) GR_AMX_STORE(3, sums + 16 * GR_PANEL + 16, 128);
+}
+
+/* The sums of a block become results: ``vectors`` of 16 columns, the last maybe less. */
+GR_ALWAYS void gr_amx_results(const gr_tile *t, const float *sums, int64_t rows, int vectors) {
+  const GR_V low = GR_ISA_SPLAT(t->least), high = GR_ISA_SPLAT(t->most);
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) {
+    unsigned short some = GR_ISA_FIRST(t->columns - 16 * v);
+    GR_V bias = {0};
+    if (t->bias) bias = GR_ISA_LOAD_SOME(t->bias + 16 * v, some);
+    for (int64_t i = 0; i < rows; ++i) {
+      float *c = t->c + i * t->c_row + 16 * v;
+      GR_V x = *(const GR_V *)(sums + i * GR_PANEL + 16 * v);
+      if (t->more) x += GR_ISA_LOAD_SOME(c, some);
+      else x += bias;
+      if (t->extra) x += GR_ISA_LOAD_SOME(t->extra + i * t->c_row + 16 * v, some);
+      if (t->clamp) x = GR_ISA_MIN(high, GR_ISA_MAX(low, x));
+      GR_ISA_STORE_SOME(c, x, some);
+    }
+  }
+}
+
+/* The last elements of k of a panel, which fill no tile, with zeros behind them; ``first`` is even. */
+GR_ALWAYS void gr_amx_rest(const uint8_t *panel, int64_t k, int64_t first, uint8_t *rest) {
+  int64_t lines = gr_ceil_div(k - first, 2);
+  memcpy(rest, panel + first / 2 * 128, (size_t)lines * 128);
+  memset(rest + lines * 128, 0, (size_t)(16 - lines) * 128);
+}
+
+/* All rows of a turn times one panel. */
+static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_column(const gr_panels *p, const gr_amx_turn *t,
+                                                                  int64_t panel) {
+  _Alignas(64) float sums[GR_AMX_ROWS * GR_PANEL];
+  _Alignas(64) uint8_t rest[2 * GR_AMX_TILE];
+  int64_t kept = -1, column = panel * GR_PANEL, columns = gr_min(GR_PANEL, p->n - column);
+  const uint8_t *b = (const uint8_t *)p->b + panel * gr_ceil_div(p->k, 2) * 128, *a = t->a;
+  int last = t->last == p->k;
+  for (int64_t row = t->row; row < t->row_end; row += GR_AMX_ROWS, a += 2 * t->tiles * GR_AMX_TILE) {
+    int64_t block = (row - t->row) / GR_AMX_ROWS, rows = gr_min(GR_AMX_ROWS, t->row_end - row);
+    int64_t from = t->from[block], to = t->to[block], steps = gr_ceil_div(to - from, GR_AMX_DEPTH);
+    const uint8_t *tail = NULL, *at = b + from / 2 * 128;
+    int ask = row == t->row;
+    if (steps && from + steps * GR_AMX_DEPTH > p->k + p->k % 2) {
+      int64_t left = from + --steps * GR_AMX_DEPTH;
+      if (left != kept) gr_amx_rest(b, p->k, kept = left, rest);
+      tail = rest;
+    }
+    if (rows > 16 && columns > 16) gr_amx_multiply(a, t->tiles, at, steps, tail, sums, 2, 2, ask);
+    else if (rows > 16) gr_amx_multiply(a, t->tiles, at, steps, tail, sums, 2, 1, ask);
+    else if (columns > 16) gr_amx_multiply(a, t->tiles, at, steps, tail, sums, 1, 2, ask);
+    else gr_amx_multiply(a, t->tiles, at, steps, tail, sums, 1, 1, ask);
+    gr_tile made = {.c_row = p->c_row, .bias = p->bias && t->first == 0 ? p->bias + column : NULL,
+                    .extra = p->extra && last ? p->extra + row * p->c_row + column : NULL,
+                    .c = p->c + row * p->c_row + column, .columns = columns, .more = t->first > 0,
+                    .clamp = p->clamp && last, .least = p->least, .most = p->most};
+    gr_amx_results(&made, sums, rows, columns > 16 ? 2 : 1);
+  }
+}
+
+/* ---------------------------------------------------------------- turns */
+
+static __attribute__((noinline)) GR_ISA_TARGET void gr_panels_block_amx(const gr_panels *p, int64_t row,
+                                                                        int64_t row_end, int64_t panel,
+                                                                        int64_t panel_end) {
+  _Alignas(64) uint8_t a[GR_AMX_A];
+  int64_t padded = gr_max(gr_ceil_div(p->k, GR_AMX_DEPTH), 1) * GR_AMX_DEPTH, bytes = 2 * gr_group_bytes();
+  int64_t all = (panel_end - panel) * 64 * padded, depth = padded, group = panel_end - panel, turn;
+  if (all <= bytes && GR_AMX_ROWS * 2 * padded <= GR_AMX_A) {
+    turn = gr_max(GR_AMX_NEAR / (2 * padded + 4 * GR_PANEL * group) / GR_AMX_ROWS, 1) * GR_AMX_ROWS;
+  } else {
+    turn = gr_min(gr_ceil_div(row_end - row, GR_AMX_ROWS) * GR_AMX_ROWS, 256);
+    depth = gr_min(padded, GR_AMX_A / (2 * turn) / GR_AMX_DEPTH * GR_AMX_DEPTH);
+  }
+  gr_amx_turn t = {.tiles = depth / GR_AMX_DEPTH, .panel = panel, .panel_end = panel_end, .a = a};
+  turn = gr_min(gr_min(turn, GR_AMX_TURN), GR_AMX_A / (2 * depth) / GR_AMX_ROWS * GR_AMX_ROWS);
+  int64_t column = panel * GR_PANEL, columns = gr_min(p->n, panel_end * GR_PANEL) - column;
+  gr_amx_open();
+  for (t.row = row; t.row < row_end; t.row = t.row_end) {
+    t.row_end = gr_min(row_end, t.row + turn);
+    t.first = 0;
+    do {
+      t.last = gr_min(p->k, t.first + depth);
+      gr_amx_turn_rows(p, &t);
+      for (int64_t at = panel; at < panel_end; ++at) gr_amx_column(p, &t, at);
+      t.first = t.last;
+    } while (t.first < p->k);
+    if (p->after) p->after(p, t.row, t.row_end - t.row, column, columns);
+  }
+  gr_amx_close();
+}
+#undef GR_AMX_DEPTH
+#undef GR_AMX_TILE
+#undef GR_AMX_A
+#undef GR_AMX_NEAR
+#undef GR_AMX_TURN
+#undef GR_AMX_AHEAD
+#include "isa/end.h"
