@@ -33,7 +33,7 @@ _TABLE = (
         "cores that the pool's threads stay on, as 0,2,4-7, or all: those of the process; the first is left "
         "to the caller, which is not bound; empty: the system places threads",
     ),
-    Setting("AMX", 1, "0: no products by AMX's tiles, on CPUs that have them; the environment's, not config's"),
+    Setting("AMX", 1, "0: no products by AMX's tiles, on CPUs that have them; read by the first product"),
     Setting("CACHE_DIR", "", "where compiled module libraries are kept; empty: ~/.cache/graph_runtime"),
     Setting("CACHE_MB", 4096, "MiB that compiled kernels may take there; the longest unused go first"),
     Setting("CACHE_DAYS", 0, "days after which kernels that were not used go from there; 0: never"),

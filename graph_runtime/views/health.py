@@ -90,7 +90,8 @@ def _tiles() -> str:
 
     if "amx_tile" not in (isa.host_features() or ()):
         return ""
-    kinds = core.tile_products()
+    made = core.lib.gr_host_amx()
+    kinds = [name for bit, name in ((1, "bf16"), (2, "int8")) if made & bit]
     if kinds:
         return f"; AMX multiplies {' and '.join(kinds)}"
     return "; AMX is off (GR_AMX=0, the system, or this build)"
