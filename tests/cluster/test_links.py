@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import gc
 import os
 import queue
 import shutil
 import socket
 import ssl
+import struct
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -224,6 +228,82 @@ def test_noise_does_not_end_a_listener() -> None:
     assert pair.send({"x": np.ones(3)}).tensors["x"].sum() == 3
     pair.a.close()
     pair.b.close()
+
+
+def test_strangers_that_say_nothing_keep_nobody_out() -> None:
+    pair = Pair(far=True)
+    with contextlib.ExitStack() as stack:
+        where = ("127.0.0.1", pair.b.address["port"])
+        silent = [stack.enter_context(socket.create_connection(where, 5)) for _ in range(200)]
+        assert pair.send({"x": np.ones(3)}).tensors["x"].sum() == 3
+        wait_until(lambda: len(pair.b._strangers) <= endpoints._MOST_STRANGERS)
+        assert threading.active_count() < 150
+        silent[0].settimeout(5)
+        assert silent[0].recv(100)[32:] == b""  # what it is asked for; it was ended then
+        assert silent[0].recv(100) == b""
+    pair.a.close()
+    pair.b.close()
+
+
+def test_a_listener_goes_on_where_descriptors_were_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, short = socket.socket.accept, list[int]()
+
+    def accept(listening: socket.socket) -> Any:
+        if len(short) < 3:
+            short.append(1)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(listening)
+
+    monkeypatch.setattr(socket.socket, "accept", accept)
+    pair = Pair(far=False)
+    assert pair.send({"x": np.ones(3)}).tensors["x"].sum() == 3
+    assert len(short) == 3
+    pair.a.close()
+    pair.b.close()
+
+
+def test_another_users_process_is_not_let_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(far=False)
+    monkeypatch.setattr(socket.socket, "getsockopt", lambda *words: struct.pack("3i", 77, 4242, 4242))
+    with pytest.raises(LinkLost, match="link to b"):
+        pair.send({})
+    assert pair.came.empty()
+    pair.a.close()
+    pair.b.close()
+
+
+def test_work_does_not_hold_up_what_comes_after_it() -> None:
+    """Each message is work that lasts until the last one came: all by one connection."""
+    count, last, done = 30, threading.Event(), threading.Semaphore(0)
+
+    def deliver(message: Message) -> Callable[[], None]:
+        if message.header["n"] == count - 1:
+            last.set()
+        return lambda: (last.wait(10) and done.release()) or None
+
+    a, b = Endpoint("a", KEY, lambda message: None), Endpoint("b", KEY, deliver)
+    for i in range(count):
+        a.send(b.address, {"n": i}, {"x": np.full(1 << 15, i, np.float32)})
+    for _ in range(count):
+        assert done.acquire(timeout=10)
+    a.close()
+    b.close()
+
+
+def test_what_work_has_read_is_free_when_it_is_over() -> None:
+    done = threading.Semaphore(0)
+
+    def deliver(message: Message) -> Callable[[], None]:
+        return lambda: done.release() if message.tensors["x"][0] == 1 else None
+
+    a, b = Endpoint("a", KEY, lambda message: None), Endpoint("b", KEY, deliver)
+    for _ in range(3):
+        a.send(b.address, {}, {"x": np.ones(1 << 16, np.float32)})
+        assert done.acquire(timeout=10)
+    link: Any = next(iter(a._out.values()))
+    wait_until(lambda: link._memory.taken == 0)
+    a.close()
+    b.close()
 
 
 def test_a_link_that_broke_is_made_again() -> None:

@@ -13,11 +13,13 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.base.config import config
+from graph_runtime.cluster.graphs import link_calls
 from graph_runtime.cluster.graphs.connecting import Cluster
 from graph_runtime.cluster.graphs.fleet import ThreadFleet
 from graph_runtime.cluster.graphs.remote_session import RemoteSession
 from graph_runtime.cluster.graphs.remote_tensor import RemoteTensor
-from graph_runtime.cluster.messages import read_message, write_message
+from graph_runtime.cluster.graphs.worker import encode_error
+from graph_runtime.cluster.messages import Message, read_message, write_message
 from graph_runtime.ir.model import Model
 
 pytestmark = pytest.mark.slow
@@ -69,7 +71,7 @@ def open_chain(cluster: Cluster, **words: Any) -> Any:
 def end(cluster: Cluster, node: str, why: str = "killed") -> None:
     """The worker of a node ends, as by kill -9: calls that run give no answer."""
     member: Any = cluster.fleet.member(node)
-    member.gone = why
+    cluster.fleet.calls.lost(member, why)
     member.worker.endpoint.close()
 
 
@@ -116,6 +118,53 @@ def test_what_a_run_is_given_holds_for_that_run(cluster: Cluster, width: int) ->
         module.run_async(x=value[:3])
     module.run()
     assert not module.get_output(0).numpy().any()
+
+
+def test_inputs_that_a_run_sets_are_there_for_one_that_overtakes_it(cluster: Cluster) -> None:
+    builder = gr.GraphBuilder()
+    x, y = builder.input("x", (4,)), builder.input("y", (4,))
+    builder.output(builder.op("subtract", x, y))
+    module = cluster.create(builder, ["node0/cpu:0"], fuse=False, compile=False)
+    part: Any = next(iter(cluster.fleet.member("node0").worker._parts.values()))  # type: ignore[attr-defined]
+    plain, overtaken = part.run, threading.Event()
+
+    def late(run: int, *words: Any, **more: Any) -> Any:
+        if run % 2 == 0:
+            overtaken.wait(10)
+            time.sleep(0.05)  # in which the other one would run
+        else:
+            overtaken.set()
+        return plain(run, *words, **more)
+
+    part.run = late
+    for value in (3, 5):
+        overtaken.clear()
+        module.set_input(x=np.full(4, value, np.float32), y=np.zeros(4, np.float32))
+        runs = [module.run_async(), module.run_async(y=np.ones(4, np.float32))]
+        assert [run.outputs[0].numpy()[0] for run in runs] == [value, value - 1]
+
+
+def test_inputs_of_a_run_that_never_came_are_set_by_the_next(cluster: Cluster, monkeypatch: Any) -> None:
+    module = open_chain(cluster, deadline=0.5)
+    module.run(x=X)
+    endpoint = cluster.fleet.own.endpoint
+    plain, swallowed = endpoint.send, list[int]()
+
+    def lossy(to: Any, header: Any, *words: Any) -> None:
+        if header.get("run") == 1:
+            swallowed.append(1)
+        else:
+            plain(to, header, *words)
+
+    monkeypatch.setattr(endpoint, "send", lossy)
+    module.set_input("x", -X)
+    first, second = module.run_async(), module.run_async()
+    with pytest.raises(gr.WorkerLost, match="gave no answer"):
+        first.wait()
+    with pytest.raises((gr.RunCancelledError, gr.WorkerLost), match=r"was to set inputs|gave no answer"):
+        second.wait()  # never with what x was before
+    assert swallowed
+    np.testing.assert_allclose(module.run_async().outputs[0].numpy(), expected(-X), rtol=2e-5, atol=1e-6)
 
 
 def test_the_callers_own_devices_are_a_machine(cluster: Cluster) -> None:
@@ -216,6 +265,27 @@ def test_runs_are_run_again_when_a_machine_is_lost(cluster: Cluster) -> None:
     np.testing.assert_allclose(module.get_output(0).numpy(), expected(X), rtol=2e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_graph_is_opened_where_a_worker_ended_before(
+    cluster: Cluster, monkeypatch: Any, known: bool
+) -> None:
+    first: Any = cluster.fleet.member("node1")
+    if known:
+        end(cluster, "node1")
+    else:  # it ends when it is asked
+        plain = first.start
+
+        def dies(data: bytes) -> Any:
+            monkeypatch.setattr(first, "start", plain)
+            end(cluster, "node1")
+            return plain(data)
+
+        monkeypatch.setattr(first, "start", dies)
+    module = open_chain(cluster)
+    np.testing.assert_allclose(module.run_async(x=X).outputs[0].numpy(), expected(X), rtol=2e-5, atol=1e-6)
+    assert cluster.fleet.member("node1") is not first
+
+
 def test_a_run_that_ends_each_machine_fails_with_its_name(cluster: Cluster, monkeypatch: Any) -> None:
     module = open_chain(cluster)
     fleet: Any = cluster.fleet
@@ -223,14 +293,14 @@ def test_a_run_that_ends_each_machine_fails_with_its_name(cluster: Cluster, monk
 
     def doomed(node: str) -> Any:
         made = make(node)
-        call = made.worker.call
+        plain = made.worker.answer
 
-        def answer(data: bytes) -> bytes:
-            if read_message(data).header["do"] == "run":
-                made.gone = "out of memory"
-            return call(data)
+        def answer(message: Message) -> Message:
+            if message.header["do"] == "run":
+                fleet.calls.lost(made, "out of memory")
+            return plain(message)
 
-        made.worker.call = answer
+        made.worker.answer = answer
         return made
 
     monkeypatch.setattr(fleet, "make", doomed)
@@ -269,36 +339,35 @@ def test_another_node_takes_the_part_of_one_that_is_gone(cluster: Cluster, monke
 def test_no_answer_before_the_deadline_is_a_loss(cluster: Cluster) -> None:
     module = open_chain(cluster, deadline=0.3)
     member: Any = cluster.fleet.member("node1")
-    let_go, call = threading.Event(), member.worker.call
+    let_go, plain = threading.Event(), member.worker.answer
 
-    def slow(data: bytes) -> bytes:
-        if read_message(data).header["do"] == "run":
+    def slow(message: Message) -> Message:
+        if message.header["do"] == "run":
             let_go.wait(10)
-        return call(data)
+        return plain(message)
 
-    member.worker.call = slow
+    member.worker.answer = slow
     start = time.monotonic()
     with pytest.raises(gr.WorkerLost, match="node1 gave no answer"):
         module.run(x=X)
     assert time.monotonic() - start < 5
     let_go.set()
-    member.worker.call = call
+    member.worker.answer = plain
     module.run(x=X)
 
 
 def test_runs_with_state_go_on_after_one_that_never_came(cluster: Cluster) -> None:
     module = totals(cluster, deadline=0.5)
     member: Any = cluster.fleet.member("node0")
-    call, swallowed = member.worker.call, threading.Event()
+    plain, swallowed = member.worker.answer, threading.Event()
 
-    def slow(data: bytes) -> bytes:
-        header = read_message(data).header
-        if header["do"] == "run" and header["run"] == 1:
+    def slow(message: Message) -> Message:
+        if message.header["do"] == "run" and message.header["run"] == 1:
             swallowed.wait(10)
-            raise OSError("swallowed")
-        return call(data)
+            return Message({"error": encode_error(gr.ClusterError("swallowed"))})
+        return plain(message)
 
-    member.worker.call = slow
+    member.worker.answer = slow
     runs = [step(module, i) for i in (1, 2, 4)]
     assert runs[0].outputs[0].numpy()[0] == 1
     with pytest.raises(gr.WorkerLost, match="state 'total' may or may not have advanced"):
@@ -315,6 +384,84 @@ def test_outputs_that_stayed_on_a_lost_machine(cluster: Cluster) -> None:
     end(cluster, "node0")
     with pytest.raises(gr.WorkerLost, match="node0"):
         run.outputs[0].numpy()
+
+
+def quick(monkeypatch: Any) -> None:
+    """Calls are asked after soon."""
+    monkeypatch.setattr(link_calls, "_TURN", 0.02)
+    monkeypatch.setattr(link_calls, "_LONG", 0.05)
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_what_is_lost_with_a_link_is_asked_for_again(cluster: Cluster, monkeypatch: Any, lost: str) -> None:
+    quick(monkeypatch)
+    module = totals(cluster)
+    step(module, 1).wait()
+    member: Any = cluster.fleet.member("node0")
+    end_ = member.worker.endpoint if lost == "answer" else cluster.fleet.own.endpoint
+    plain, dropped = end_.send, list[str]()
+
+    def lossy(to: Any, header: Any, *words: Any) -> None:
+        if not dropped and ("answer" if lost == "answer" else "call") in header:
+            dropped.append(lost)  # it went into a buffer of the system's, and no further
+        else:
+            plain(to, header, *words)
+
+    monkeypatch.setattr(end_, "send", lossy)
+    begin = time.monotonic()
+    assert [step(module, i).outputs[0].numpy()[0] for i in (2, 4)] == [3, 7]
+    assert dropped
+    assert time.monotonic() - begin < 10  # not at the deadline
+
+
+def test_a_long_run_is_no_lost_one(cluster: Cluster, monkeypatch: Any) -> None:
+    quick(monkeypatch)
+    module, runs = open_chain(cluster), list[int]()
+    member: Any = cluster.fleet.member("node1")
+    plain = member.worker.answer
+
+    def slow(message: Message) -> Message:
+        if message.header["do"] == "run":
+            runs.append(message.header["attempt"])
+            time.sleep(0.6)
+        return plain(message)
+
+    member.worker.answer = slow
+    module.run(x=X)
+    assert runs == [0]
+
+
+def test_a_cluster_that_is_closed_in_flight_fails_its_runs(cluster: Cluster) -> None:
+    module = open_chain(cluster)
+    member: Any = cluster.fleet.member("node1")
+    arrived, let_go, plain = threading.Event(), threading.Event(), member.worker.answer
+
+    def held(message: Message) -> Message:
+        if message.header["do"] == "run":
+            arrived.set()
+            let_go.wait(10)
+        return plain(message)
+
+    member.worker.answer = held
+    runs = [module.run_async(x=X) for _ in range(3)]
+    assert arrived.wait(10)
+    cluster.close()
+    for run in runs:
+        with pytest.raises(gr.WorkerLost, match="the cluster was closed"):
+            run.wait(5)
+    with pytest.raises(gr.GraphRuntimeError, match="the cluster was closed"):
+        module.run_async(x=X).wait(5)
+    let_go.set()
+
+
+def test_a_link_takes_runs_and_nothing_else(cluster: Cluster, tmp_path: Path) -> None:
+    member: Any = cluster.fleet.member("node0")
+    end_of_wait = time.monotonic() + 5
+    for header in ({"do": "open"}, {"do": "store", "hash": "0" * 64}, {"do": "close"}, {}):
+        with pytest.raises(gr.ClusterError, match="comes over a link"):
+            member.send(header, None, end_of_wait).result(5)
+    with pytest.raises(gr.ClusterError, match="was closed"):
+        member.send({"do": "run", "module": "none"}, None, end_of_wait).result(5)
 
 
 # **************** state ****************
@@ -374,15 +521,15 @@ def test_checkpoints_keep_state(cluster: Cluster, every: int, node: str) -> None
 def test_another_machines_loss_does_not_change_state_twice(cluster: Cluster) -> None:
     module = totals(cluster)
     member: Any = cluster.fleet.member("node1")
-    call = member.worker.call
+    plain = member.worker.answer
 
-    def dies(data: bytes) -> bytes:
-        if read_message(data).header["do"] == "run":
+    def dies(message: Message) -> Message:
+        if message.header["do"] == "run":
             time.sleep(0.1)  # node0 has changed its state by then
             end(cluster, "node1")
-        return call(data)
+        return plain(message)
 
-    member.worker.call = dies
+    member.worker.answer = dies
     assert step(module, 3).outputs[1].numpy()[0] == 9
     assert step(module, 4).outputs[0].numpy()[0] == 7
 
@@ -426,7 +573,7 @@ def test_another_installation_is_refused(cluster: Cluster) -> None:
         {"do": "store", "hash": "0" * 64, "files": {"../x": "0" * 64}},
         {"do": "open", "hash": "0" * 64, "sheet": {}},
         {"do": "run", "module": "none", "run": 0, "attempt": 0},
-        {"do": "fetch", "module": "none", "values": [], "inline": 1},
+        {"do": "fetch", "module": "none", "values": []},
     ],
 )
 def test_requests_that_are_none_get_an_error(cluster: Cluster, header: dict[str, Any]) -> None:

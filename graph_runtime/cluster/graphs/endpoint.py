@@ -1,12 +1,13 @@
 """A process's end of the links to others: messages over sockets, tensors in shared memory where both are on
 one machine.
 
-    endpoint = Endpoint("node0", key, deliver)     deliver(message), in the thread of the connection
+    endpoint = Endpoint("node0", key, deliver)     deliver(message), in the thread of the connection; what it
+                                                   returns is work for that thread: another one reads on
     endpoint.send(other.address, header, tensors, end)
 
 Both sides of a connection prove that they have the cluster's ``key`` (proofs.py). On one machine a Unix
-socket in a folder of this user's is used, and no port is opened. Between machines it is TCP to the node's own
-address, with TLS where Ray has it.
+socket without a file is used, where only processes of this user are answered, and no port is opened. Between
+machines it is TCP to the node's own address, with TLS where Ray has it.
 
 Where memory is shared, the sender copies a tensor once, into memory whose descriptor it passes over the
 socket before it is first used; the receiver's arrays are that memory. When one is gone the receiver says
@@ -18,39 +19,45 @@ from __future__ import annotations
 import array
 import contextlib
 import os
+import secrets
 import select
-import shutil
 import socket
 import ssl
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ...base.errors import ClusterError, DocumentError, WaitTimeoutError
-from ..messages import Message, MessageReader, Part, message_parts
+from ..messages import Message, MessageReader, message_parts
 from ..shared_memory import AttachedMemory, SharedMemory
+from .crew import Crew
+from .link_sockets import (
+    LinkLost,
+    Tls,
+    end_socket,
+    listen,
+    refuse_others,
+    send_parts,
+    tls_context,
+    tune,
+)
 from .proofs import greet, welcome
 
 __all__ = ["Address", "Endpoint", "LinkLost", "Tls", "machine_id"]
 
 Address = Mapping[str, Any]
-Deliver = Callable[[Message], None]
-Tls = tuple[str, str, str]  # certificate, its key, the authority that signed those of all
+Deliver = Callable[[Message], Callable[[], None] | None]
 _INLINE = 1 << 16  # bytes below which a tensor goes over the socket
 _SHARED = 1 << 36  # bytes of a link's shared memory: addresses, not memory, until they are used
 _HELLO_SECONDS = 10.0
-_SILENT_MS = 15_000  # after which TCP gives up what is not acknowledged
-_CHUNK = 1 << 20
+_MOST_STRANGERS = 64  # connections that have not proved yet to have the key
+_PAUSE = 0.05  # seconds, where no connection can be accepted
 _DESCRIPTOR = socket.CMSG_SPACE(array.array("i", [0]).itemsize)
-
-
-class LinkLost(ClusterError):
-    """A connection that could not be made, or broke."""
 
 
 def machine_id() -> str:
@@ -72,16 +79,19 @@ class Endpoint:
         self._lock = threading.Lock()
         self._out: dict[str, _Outgoing] = {}
         self._closed = False
-        self._folder = tempfile.mkdtemp(prefix="graph_runtime_link_")
-        path = os.path.join(self._folder, "socket")
-        self._listening = [_listen(socket.AF_UNIX, path)]
+        self._crew = Crew(f"gr-link-{name}")
+        path = (
+            f"\0graph_runtime/{secrets.token_hex(16)}"  # no file: nothing is left of a process that is killed
+        )
+        self._listening = [listen(socket.AF_UNIX, path)]
         address: dict[str, Any] = {"name": name, "machine": machine_id(), "path": path}
         if host is not None:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._listening.append(_listen(family, (host, 0)))
+            self._listening.append(listen(family, (host, 0)))
             address |= {"host": host, "port": self._listening[1].getsockname()[1]}
         self.address: Address = address
         self._open: set[socket.socket] = set()
+        self._strangers: dict[socket.socket, None] = {}  # that have not proved yet to have the key, in order
         for listening in self._listening:
             _thread(self._accept, listening, name=f"gr-accept-{name}")
 
@@ -111,12 +121,12 @@ class Endpoint:
         with self._lock:
             self._closed = True
             links, self._out = list(self._out.values()), {}
-            connections = [*self._listening, *self._open]
+            connections = [*self._listening, *self._open, *self._strangers]
         for link in links:
             link.close()
         for connection in connections:
-            _end(connection)
-        shutil.rmtree(self._folder, ignore_errors=True)
+            end_socket(connection)
+        self._crew.close()
 
     # **************** the side that listens ****************
 
@@ -124,68 +134,116 @@ class Endpoint:
         while not self._closed:
             try:
                 connection, _ = listening.accept()
-            except OSError:
-                return
-            _thread(self._serve, connection, name=f"gr-link-{self.name}")
+            except OSError:  # it was closed, or this process has no descriptor left
+                time.sleep(_PAUSE)
+                continue
+            self._strange(connection)
+            self._crew.do(partial(self._serve, connection))
+
+    def _strange(self, connection: socket.socket) -> None:
+        """One more that has proved nothing yet. Where there are too many the first of them ends: those that
+        have the key need some milliseconds."""
+        with self._lock:
+            self._strangers[connection] = None
+            oldest = next(iter(self._strangers)) if len(self._strangers) > _MOST_STRANGERS else None
+        if oldest is not None:
+            self._forget(oldest)
+            end_socket(oldest)
+
+    def _forget(self, connection: socket.socket) -> None:
+        with self._lock:
+            self._strangers.pop(connection, None)
 
     def _serve(self, connection: socket.socket) -> None:
         try:
-            connection.settimeout(_HELLO_SECONDS)
-            if connection.family != socket.AF_UNIX:
-                _tune(connection)
-                if self._tls is not None:
-                    connection = _context(self._tls, ssl.Purpose.CLIENT_AUTH).wrap_socket(
-                        connection, server_side=True
-                    )
-            welcome(connection, self._key)
-            connection.settimeout(None)
-        except (OSError, EOFError, ClusterError):
-            _end(connection)  # a stranger
+            connection = self._let_in(connection)
+        except (OSError, EOFError, ClusterError, ValueError):
             return
         with self._lock:
             self._open.add(connection)
-        incoming = _Incoming(connection)
+            closed = self._closed
+        if closed:
+            end_socket(connection)
+        self._read(_Incoming(connection))
+
+    def _let_in(self, connection: socket.socket) -> socket.socket:
+        """The connection of one that has the key; it is ended and an error raised for any other."""
         try:
-            incoming.read(self._deliver)
-        except (OSError, ClusterError, DocumentError, KeyError, TypeError, ValueError):
-            pass  # the other side is gone, or is none of ours
+            connection.settimeout(_HELLO_SECONDS)
+            if connection.family == socket.AF_UNIX:
+                refuse_others(connection)
+            else:
+                tune(connection)
+                if self._tls is not None:
+                    self._forget(connection)  # the socket moves into that of TLS
+                    context = tls_context(self._tls, ssl.Purpose.CLIENT_AUTH)
+                    connection = context.wrap_socket(
+                        connection, server_side=True, do_handshake_on_connect=False
+                    )
+                    self._strange(connection)
+                    connection.do_handshake()
+            welcome(connection, self._key)
+            connection.settimeout(None)
+        except BaseException:
+            end_socket(connection)
+            raise
         finally:
-            incoming.close()
-            with self._lock:
-                self._open.discard(connection)
-            _end(connection)
+            self._forget(connection)
+        return connection
+
+    def _read(self, incoming: _Incoming) -> None:
+        """Read a connection until it ends, or until a message is work for this thread: no other thread has to
+        wake up for it, and one that reads on does so meanwhile."""
+        work: list[Callable[[], None]] = []
+        with contextlib.suppress(OSError, ClusterError, DocumentError, KeyError, TypeError, ValueError):
+            work = incoming.read(self._deliver)
+        if work:
+            self._crew.do(partial(self._read, incoming))
+            for other in work[1:]:
+                self._crew.do(other)
+            work[0]()
+            return
+        with self._lock:  # the other side is gone, or is none of ours
+            self._open.discard(incoming.socket)
+        incoming.close()
 
 
 class _Incoming:
     """The messages of one connection."""
 
     def __init__(self, connection: socket.socket):
-        self._socket, self._files = connection, list[int]()
+        self.socket, self._files = connection, list[int]()
         self._sending = threading.RLock()  # the garbage collector may come in between
         self._reader = MessageReader()
 
-    def read(self, deliver: Deliver) -> None:
-        """Deliver what comes, until the other side is gone. Raises as MessageReader, and OSError."""
-        while count := self._receive(self._reader.buffer()):
+    def read(self, deliver: Deliver) -> list[Callable[[], None]]:
+        """Deliver what comes, until there is work to do; none where the other side is gone. Raises as
+        MessageReader, and OSError."""
+        work: list[Callable[[], None]] = []
+        while not work and (count := self._receive(self._reader.buffer())):
             for message in self._reader.filled(count):
                 if "shares" not in message.header:
-                    deliver(message)
+                    if (found := deliver(message)) is not None:
+                        work.append(found)
+                    del found
                 elif not self._files:
                     raise DocumentError("a message says that memory is passed, and none is")
                 else:
                     self._reader.memory = AttachedMemory.by_file(self._files.pop(0), self._free)
                 del message  # while the next one is waited for, its memory may be free
+        return work
 
     def close(self) -> None:
-        """Give back descriptors that no message spoke of."""
+        """End it, and give back descriptors that no message spoke of."""
+        end_socket(self.socket)
         while self._files:
             os.close(self._files.pop())
 
     def _receive(self, into: memoryview) -> int:
         """Bytes that came; descriptors come with them."""
-        if self._socket.family != socket.AF_UNIX:
-            return self._socket.recv_into(into)
-        count, passed, _, _ = self._socket.recvmsg_into([into], _DESCRIPTOR)
+        if self.socket.family != socket.AF_UNIX:
+            return self.socket.recv_into(into)
+        count, passed, _, _ = self.socket.recvmsg_into([into], _DESCRIPTOR)
         for level, kind, data in passed:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._files += array.array("i", data[: len(data) // 4 * 4])
@@ -193,7 +251,7 @@ class _Incoming:
 
     def _free(self, offset: int) -> None:
         with contextlib.suppress(OSError), self._sending:
-            self._socket.sendall(offset.to_bytes(8, "little"))
+            self.socket.sendall(offset.to_bytes(8, "little"))
 
 
 # **************** the side that sends ****************
@@ -246,7 +304,7 @@ class _Outgoing:
         connection.settimeout(max(0.001, end - time.monotonic()))
         if self._shares:
             tensors = {name: self._moved(connection, value) for name, value in tensors.items()}
-        _send_parts(connection, message_parts(header, tensors, self._memory))
+        send_parts(connection, message_parts(header, tensors, self._memory))
 
     def _moved(self, connection: socket.socket, value: np.ndarray) -> np.ndarray:
         """A copy of a large tensor in the memory that the other side maps; the tensor itself where there is
@@ -281,9 +339,9 @@ class _Outgoing:
             connection.settimeout(max(0.001, min(_HELLO_SECONDS, end - time.monotonic())))
             connection.connect(to["path"] if near else (to["host"], to["port"]))
             if not near:
-                _tune(connection)
+                tune(connection)
                 if self._endpoint._tls is not None:
-                    context = _context(self._endpoint._tls, ssl.Purpose.SERVER_AUTH)
+                    context = tls_context(self._endpoint._tls, ssl.Purpose.SERVER_AUTH)
                     connection = context.wrap_socket(connection, server_hostname=to["host"])
             greet(connection, self._endpoint._key)
         except BaseException:
@@ -296,7 +354,7 @@ class _Outgoing:
 
     def _break(self) -> None:
         if self._socket is not None:
-            _end(self._socket)
+            end_socket(self._socket)
         self._held.clear()
         self._socket = self._memory = None
 
@@ -315,49 +373,6 @@ def _take_back(connection: socket.socket, held: dict[int, memoryview]) -> None:
             while len(came) >= 8:
                 offset, came = int.from_bytes(came[:8], "little"), came[8:]
                 held.pop(offset, None)
-
-
-# **************** sockets ****************
-
-
-def _listen(family: int, where: Any) -> socket.socket:
-    listening = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listening.bind(where)
-        listening.listen(128)
-    except OSError as error:
-        listening.close()
-        raise LinkLost(f"cannot listen at {where}: {error}", got=str(where)) from error
-    return listening
-
-
-def _tune(connection: socket.socket) -> None:
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _SILENT_MS)
-
-
-def _context(tls: Tls, purpose: ssl.Purpose) -> ssl.SSLContext:
-    context = ssl.create_default_context(purpose, cafile=tls[2])
-    context.load_cert_chain(tls[0], tls[1])
-    context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def _send_parts(connection: socket.socket, parts: list[Part]) -> None:
-    if sum(map(len, parts)) <= _INLINE:
-        connection.sendall(b"".join(parts))
-        return
-    for part in parts:
-        view = memoryview(part)
-        for at in range(0, len(view), _CHUNK):  # each has the whole timeout
-            connection.sendall(view[at : at + _CHUNK])
-
-
-def _end(connection: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        connection.shutdown(socket.SHUT_RDWR)
-    connection.close()
 
 
 def _thread(call: Callable[..., None], *args: Any, name: str) -> None:

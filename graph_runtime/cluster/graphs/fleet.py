@@ -1,9 +1,8 @@
 """The workers that a caller has, by the names of their nodes, and calls to them.
 
-A ``FleetMember`` starts a call and gives a future of its answer; what ends the worker ends the future with
-WorkerGone. How members are made is a subclass' matter: actors of Ray (ray_fleet.py), or threads of this
-process (``ThreadFleet``), which is what tests use, and what runs the part of a graph that is on the
-caller's own devices.
+How members are made is a subclass' matter: actors of Ray (ray_fleet.py), or threads of this process
+(``ThreadFleet``), which is what tests use, and what runs the part of a graph that is on the caller's own
+devices.
 """
 
 from __future__ import annotations
@@ -11,71 +10,84 @@ from __future__ import annotations
 import contextlib
 import secrets
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ...base.errors import ClusterError, DeviceError, WorkerLost, did_you_mean
 from ..installation import this_installation
-from ..messages import Message, read_message, write_message
+from ..messages import Message, write_message
 from .cut import CALLER
-from .endpoint import Address, Tls
-from .worker import Worker, decode_error
+from .endpoint import LinkLost, Tls
+from .fleet_members import FleetMember, WorkerGone, answer_of
+from .link_calls import LinkCalls
+from .worker import Worker
 
-__all__ = ["SECONDS", "Fleet", "FleetMember", "ThreadFleet", "WorkerGone"]
+__all__ = ["SECONDS", "Fleet", "ThreadFleet"]
 
 SECONDS = 60.0  # of every wait, unless the caller says otherwise
 _GRACE = 2.0  # seconds that an answer may be late: the worker itself answers at the deadline
 _THREADS = 64
-
-
-class WorkerGone(Exception):
-    """The process of a worker ended; says what is known of why."""
-
-
-class FleetMember:
-    """A worker as its caller has it. ``address``: of its end of the links."""
-
-    def __init__(self, name: str):
-        self.name = name
-        self.address: Address = {}
-
-    def start(self, data: bytes) -> Future[bytes]:
-        """Begin a call. The future raises WorkerGone where the worker ends before it answers."""
-        raise NotImplementedError
-
-    def end(self) -> None:
-        """Stop the worker."""
+_MOST_BREAKS = 5  # of links under one request
+_T = TypeVar("_T")
 
 
 class _ThreadMember(FleetMember):
-    """A worker in this process. ``gone``: what a test says has ended it."""
+    """A worker in this process."""
 
     def __init__(self, worker: Worker):
         super().__init__(worker.name)
-        self.worker, self.gone = worker, ""
+        self.worker = worker
         self._pool = ThreadPoolExecutor(_THREADS, thread_name_prefix=f"gr-worker-{worker.name or 'caller'}")
 
     def start(self, data: bytes) -> Future[bytes]:
+        return self._submit(lambda: self.worker.call(data))
+
+    def send(
+        self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray] | None, end: float
+    ) -> Future[Message]:
+        copied = {name: np.array(value) for name, value in (tensors or {}).items()}
+        message = Message(dict(header), copied)
+        return self._submit(lambda: answer_of(self.worker.answer(message)))
+
+    def _submit(self, call: Callable[[], _T]) -> Future[_T]:
+        def checked() -> _T:
+            answer = None if self.gone else call()
+            if self.gone or answer is None:
+                raise WorkerGone(self.gone)
+            return answer
+
         try:
-            return self._pool.submit(self._call, data)
+            return self._pool.submit(checked)
         except RuntimeError:  # it was ended
             raise WorkerGone("it was ended") from None
-
-    def _call(self, data: bytes) -> bytes:
-        answer = b"" if self.gone else self.worker.call(data)
-        if self.gone:
-            raise WorkerGone(self.gone)
-        return answer
 
     def end(self) -> None:
         self.worker.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _LinkedThread(_ThreadMember):
+    """A worker in this process that is reached as one of another process is."""
+
+    def __init__(self, worker: Worker, calls: LinkCalls):
+        super().__init__(worker)
+        self._calls = calls
+
+    def send(
+        self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray] | None, end: float
+    ) -> Future[Message]:
+        return self._calls.call(self, header, tensors, end)
+
+    def end(self) -> None:
+        self._calls.lost(self, "it was ended")
+        super().end()
 
 
 class Fleet:
@@ -85,6 +97,8 @@ class Fleet:
     def __init__(self, folder: Path, host: str | None = None, tls: Tls | None = None):
         self.key = secrets.token_bytes(32)
         self.own = Worker(CALLER, self.key, folder, host, tls)
+        self.calls = LinkCalls(self.own.endpoint)
+        self.own.on_answer = self.calls.answered
         self._lock = threading.RLock()
         self._members: dict[str, FleetMember] = {}
         self._closed = False
@@ -107,12 +121,13 @@ class Fleet:
     # **************** members ****************
 
     def member(self, node: str) -> FleetMember:
-        """The worker of a node, made when it is first asked for. Raises DeviceError for a node that there is
-        not, ClusterError where it cannot be started or is of another installation."""
+        """The worker of a node, made when it is first asked for, and where the last one ended. Raises
+        DeviceError for a node that there is not, ClusterError where it cannot be started or is of another
+        installation."""
         with self._lock:
             if self._closed:
                 raise ClusterError("the cluster was closed: connect again")
-            if node not in self._members:
+            if node not in self._members or self._members[node].gone:
                 if node != CALLER and node not in (known := self.nodes()):
                     text = f"there is no node {node!r}{did_you_mean(node, known)}"
                     raise DeviceError(text, got=node, wanted=list(known))
@@ -132,7 +147,8 @@ class Fleet:
     def _greeted(self, node: str) -> FleetMember:
         member = _ThreadMember(self.own) if node == CALLER else self.make(node)
         try:
-            said = self.ask(member, {"do": "hello", "installation": str(this_installation())})
+            header = {"do": "hello", "installation": str(this_installation())}
+            said = self.ask(member, {**header, "caller": dict(self.own.endpoint.address)})
         except BaseException:
             if node != CALLER:
                 member.end()
@@ -146,6 +162,7 @@ class Fleet:
             self._closed = True
             members, self._members = list(self._members.values()), {}
         self.closing.put(None)
+        self.calls.close()
         for member in members:
             member.end()
         self.own.close()
@@ -160,13 +177,36 @@ class Fleet:
         seconds: float = SECONDS,
     ) -> Message:
         """Call and wait. Raises what the worker raised, and WorkerLost where it ended or gave no answer."""
-        started = member.start(write_message({**header, "seconds": seconds}, tensors))
-        try:
+        with _loss(member, seconds):
+            started = member.start(write_message({**header, "seconds": seconds}, tensors))
             return answer_of(started.result(seconds + _GRACE))
-        except (WorkerGone, FutureTimeout) as error:
-            cause = str(error) or f"no answer in {seconds:.0f} s"
-            text = f"the worker of {member.name or 'the caller'} was lost: {cause}"
-            raise WorkerLost(text, worker=member.name, node=member.name, cause=cause) from None
+
+    def ask_by_link(
+        self, member: FleetMember, header: Mapping[str, Any], seconds: float = SECONDS
+    ) -> Message:
+        """The same over the links, which may change nothing: where one breaks it is asked again. Raises
+        LinkLost besides."""
+        end = time.monotonic() + seconds
+        for turn in range(_MOST_BREAKS + 1):
+            with _loss(member, seconds):
+                left = max(0.001, end - time.monotonic())
+                try:
+                    return member.send({**header, "seconds": left}, None, end).result(left + _GRACE)
+                except LinkLost:
+                    if turn == _MOST_BREAKS:
+                        raise
+            time.sleep(0.1 * 2**turn)
+        raise AssertionError("the last turn returns or raises")
+
+
+@contextlib.contextmanager
+def _loss(member: FleetMember, seconds: float) -> Iterator[None]:
+    try:
+        yield
+    except (WorkerGone, FutureTimeout) as error:
+        cause = str(error) or f"no answer in {seconds:.0f} s"
+        text = f"the worker of {member.name or 'the caller'} was lost: {cause}"
+        raise WorkerLost(text, worker=member.name, node=member.name, cause=cause) from None
 
 
 def _tell_of_closing(closing: SimpleQueue[tuple[Mapping[str, FleetMember], bytes] | None]) -> None:
@@ -174,14 +214,6 @@ def _tell_of_closing(closing: SimpleQueue[tuple[Mapping[str, FleetMember], bytes
         for member in list(said[0].values()):
             with contextlib.suppress(WorkerGone):
                 member.start(said[1])
-
-
-def answer_of(data: bytes) -> Message:
-    """What a worker answered. Raises the error that it says."""
-    message = read_message(data)
-    if "error" in message.header:
-        raise decode_error(message.header["error"])
-    return message
 
 
 class ThreadFleet(Fleet):
@@ -195,4 +227,4 @@ class ThreadFleet(Fleet):
         return self._names
 
     def make(self, node: str) -> FleetMember:
-        return _ThreadMember(Worker(node, self.key, self._folder))
+        return _LinkedThread(Worker(node, self.key, self._folder), self.calls)

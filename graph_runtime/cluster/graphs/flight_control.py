@@ -21,10 +21,10 @@ import numpy as np
 from ...base.errors import GraphRuntimeError, WaitTimeoutError, WorkerLost
 from ..messages import Message, write_message
 from .endpoint import LinkLost
-from .fleet import Fleet, FleetMember, WorkerGone, answer_of
+from .fleet import Fleet
+from .fleet_members import FleetMember, WorkerGone
 from .flights import Flight, wait_for
 from .opened_part import SET, STATE
-from .opened_stage import INLINE
 from .part_opening import PartOpener, RemotePart
 from .recovery import recover
 
@@ -55,6 +55,10 @@ class Flights:
         self._fleet, self._parts = fleet, parts
         self.module = f"{name}-{secrets.token_hex(4)}"
         self.state = {name: machine for machine, part in parts.items() for name in part.state}
+        self._targets = {  # machines that each one's stages send to
+            machine: sorted({to for stage in part.sheet["stages"] for to in stage["sends"]})
+            for machine, part in parts.items()
+        }
         self.fixed: dict[str, np.ndarray] = {}
         self.lost_state: dict[str, str] = {}
         self.dropped: deque[int] = deque()  # runs whose outputs are wanted no more
@@ -65,14 +69,29 @@ class Flights:
         self._log: dict[int, Flight] = {}  # runs that may have to be run again
         self._waiting: deque[Flight] = deque()
         self._following = 0
+        self._setting = -1  # the last run that set inputs for all later ones
+        self._unsure: dict[str, np.ndarray] = {}  # what one that failed may not have set
         self._saved: tuple[int, dict[str, np.ndarray]] = (-1, {})  # the last checkpoint
         self._snapshots: dict[int, dict[str, np.ndarray]] = {}  # later ones, while earlier runs are under way
         for machine in parts:
-            self._members[machine] = fleet.member(machine)
-            self._opener.open(machine, parts[machine], self._members[machine], {})
+            self._members[machine] = self._opened(machine, parts[machine])
         # a finalizer may come in the middle of any call, so it makes none itself
         closing = (self._members, write_message({"do": "close", "module": self.module}))
         finalize(self, fleet.closing.put, closing).atexit = False
+
+    def _opened(self, machine: str, part: RemotePart) -> FleetMember:
+        """The worker of a machine, which has its part open: another one where it ended meanwhile. Raises what
+        it raises."""
+        member = self._fleet.member(machine)
+        for last in (False, False, True):
+            try:
+                self._opener.open(machine, part, member, {})
+                break
+            except WorkerLost:
+                if last:
+                    raise
+                member = self._fleet.replace(machine, member)
+        return member
 
     def begin(
         self, given: Mapping[str, np.ndarray], fixed: Mapping[str, np.ndarray], kept: Mapping[str, Any]
@@ -84,6 +103,9 @@ class Flights:
         with self._lock:
             number, every = self._following, self.checkpoint_every
             self._following += 1
+            unsure, self._unsure = self._unsure, {}
+            fixed = {**unsure, **fixed}
+            self._setting = number if fixed else self._setting
             flight = Flight(
                 number,
                 given,
@@ -91,6 +113,7 @@ class Flights:
                 {name: value for name, value in self.fixed.items() if name not in self.state},
                 kept,
                 time.monotonic() + self.deadline,
+                self._setting,
                 bool(every and self.state and (number + 1) % every == 0),
             )
             self._log[number] = flight
@@ -103,18 +126,9 @@ class Flights:
             self._wait_oldest()
 
     def ask(self, machine: str, header: Mapping[str, Any]) -> Message:
-        """A request to the worker of a part. Raises as Fleet.ask."""
+        """What the worker of a part has. Raises as Fleet.ask_by_link."""
         message = {**header, "module": self.module}
-        return self._fleet.ask(self._members[machine], message, seconds=self.deadline)
-
-    def receive(self, key: Any) -> Message:
-        """A message that a worker sends here. Raises WaitTimeoutError."""
-        return self._fleet.own.receive(key, time.monotonic() + self.deadline)
-
-    @property
-    def address(self) -> dict[str, Any]:
-        """Where workers send what is for the caller."""
-        return dict(self._fleet.own.endpoint.address)
+        return self._fleet.ask_by_link(self._members[machine], message, seconds=self.deadline)
 
     # **************** under way ****************
 
@@ -129,7 +143,6 @@ class Flights:
             while self.dropped:
                 dropped.append(self.dropped.popleft())
             members = dict(self._members)
-        addresses = {machine: dict(member.address) for machine, member in members.items()}
         for machine, member in members.items():
             part = self._parts[machine]
             values = {**flight.base, **flight.given} if attempt else flight.given
@@ -142,23 +155,23 @@ class Flights:
                 "run": flight.number,
                 "attempt": attempt,
                 "seconds": left,
+                "after": flight.after,
                 "over": over,
                 "drop": dropped,
                 "kept": {n: list(t.place) for n, t in flight.kept.items() if n in part.inputs},
                 "checkpoint": flight.checkpoint and bool(part.state),
-                "peers": addresses,
+                "peers": {to: dict(members[to].address) for to in self._targets[machine]},
             }
             try:
-                if sum(value.nbytes for value in tensors.values()) > INLINE:
-                    key = [self.module, flight.number, attempt, "", -1]
-                    self._fleet.own.endpoint.send(member.address, {"key": key}, tensors, flight.end)
-                    header, tensors = {**header, "sent": True}, {}
-                started = member.start(write_message(header, tensors))
+                started = member.send(header, tensors, flight.end)
             except WorkerGone as error:
                 self._lost(flight, attempt, machine, member, str(error))
                 return
             except LinkLost as error:
                 self._again(flight, attempt, error)
+                return
+            except WaitTimeoutError as error:
+                self.expire(flight, str(error))
                 return
             except GraphRuntimeError as error:
                 self._fail(flight, error)
@@ -166,11 +179,11 @@ class Flights:
             started.add_done_callback(partial(self._answered, flight, attempt, machine, member))
 
     def _answered(
-        self, flight: Flight, attempt: int, machine: str, member: FleetMember, answer: Future[bytes]
+        self, flight: Flight, attempt: int, machine: str, member: FleetMember, answer: Future[Message]
     ) -> None:
         """A machine's answer to a run came, or the machine went. Any thread."""
         try:
-            message = answer_of(answer.result())
+            message = answer.result()
         except WorkerGone as error:
             self._lost(flight, attempt, machine, member, str(error))
             return
@@ -229,6 +242,9 @@ class Flights:
             if flight in self._waiting:
                 self._waiting.remove(flight)
             self._forget()
+            if error is not None:
+                later = {name: self.fixed[name] for name in flight.fixed if name not in self.state}
+                self._unsure |= later
             if error is None:
                 flight.future.set_result(None)
             else:
@@ -249,6 +265,7 @@ class Flights:
             "attempt": flight.attempt if attempt is None else attempt,
             "why": why[:500],
             "failed": attempt is None,
+            "sets": flight.after == flight.number,
         }
         for member in list(self._members.values()):
             try:

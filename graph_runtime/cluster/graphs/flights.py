@@ -23,7 +23,8 @@ __all__ = ["Flight", "RemoteRun"]
 class Flight:
     """A run: its inputs, which are kept until it is answered, and what is known of it. ``fixed`` are inputs
     that it sets for all later runs, too, ``base`` those that were set by then; ``kept`` those that are
-    outputs that stayed on the machine that reads them; ``end``: of the wait, by time.monotonic().
+    outputs that stayed on the machine that reads them; ``end``: of the wait, by time.monotonic(); ``after``:
+    the last run, it may be this one, that sets inputs for all later ones.
     ``attempt`` counts how often it was begun anew, ``losses`` and ``breaks`` why: machines, and links."""
 
     number: int
@@ -32,6 +33,7 @@ class Flight:
     base: Mapping[str, np.ndarray]
     kept: Mapping[str, RemoteTensor]
     end: float
+    after: int = -1
     checkpoint: bool = False
     attempt: int = 0
     losses: int = 0

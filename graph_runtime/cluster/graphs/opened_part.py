@@ -62,7 +62,7 @@ def open_part(
 
 class OpenedPart:
     """``first``: the number of the first run that it will see; ``known``: of the last one whose inputs for
-    all later runs it was opened with."""
+    all later runs it was opened with. Runs that were sent one after the other may come in another order."""
 
     def __init__(self, sheet: Sheet, modules: Sequence[GraphModule], first: int = 0, known: int = -1):
         self.sheet, self._known = sheet, known
@@ -70,6 +70,7 @@ class OpenedPart:
         self._state_names = {stage.given[name] for stage in sheet.stages for name in stage.state}
         self._turn = threading.Condition()
         self._next, self._skipped = first, set[int]()
+        self._unset: set[int] = set()  # runs that failed before what they set for later ones was set
         # by run and stage with state what it made and left, of runs that are not over
         self._made: dict[int, dict[str, tuple[Table, dict[str, np.ndarray]]]] = {}
         self._kept: dict[int, Table] = {}  # outputs that stay here, by run
@@ -104,6 +105,7 @@ class OpenedPart:
         run: int,
         given: Mapping[str, np.ndarray],
         *,
+        after: int = -1,
         kept: Mapping[str, Sequence[Any]],
         checkpoint: bool = False,
         take: Take,
@@ -111,17 +113,15 @@ class OpenedPart:
         end: float,
     ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
         """Run all stages once: (header, tensors) of the answer. ``given``: the caller's inputs; under
-        "set:NAME" those that all later runs shall have, too; ``kept`` {input: [run, value]}: those that are
-        outputs of earlier runs that stayed here. ``take`` and ``send``: messages of other machines and to
-        them."""
+        "set:NAME" those that all later runs shall have, too; ``after``: the last run that has such ones,
+        which comes first; ``kept`` {input: [run, value]}: those that are outputs of earlier runs that stayed
+        here. ``take`` and ``send``: messages of other machines and to them."""
         table: Table = {}
         try:
             inputs = {name: value for name, value in given.items() if not name.startswith(SET)}
             inputs |= {name: self._kept_value(*at) for name, at in kept.items()}
             fixed = {name.removeprefix(SET): given[name] for name in given.keys() - inputs.keys()}
-            if run > self._known:
-                for name in fixed.keys() - self._state_names:
-                    self.set_input(name, fixed[name])
+            self._settle_inputs(run, after, fixed, end)
             snapshot: dict[str, np.ndarray] = {}
             for number, stage in enumerate(self._stages):
                 for source, sent in stage.sheet.needs:
@@ -147,6 +147,24 @@ class OpenedPart:
             with self._lock:
                 self._kept[run] = outputs
         return header, {**tensors, **{STATE + name: value for name, value in snapshot.items()}}
+
+    def _settle_inputs(self, run: int, after: int, fixed: Mapping[str, np.ndarray], end: float) -> None:
+        """Set what a run sets for all later ones, or wait until the one that does so has. Raises
+        RunCancelledError where that one failed, WaitTimeoutError."""
+        with self._turn:
+            while self._known < after < run:
+                if after in self._unset:
+                    raise RunCancelledError(f"run {after}, which was to set inputs for run {run}, failed")
+                if not self._turn.wait(max(0.0, end - time.monotonic())):
+                    raise WaitTimeoutError(
+                        f"run {after}, which sets inputs, did not come before the deadline"
+                    )
+            if run > self._known and run == after:
+                for name in fixed.keys() - self._state_names:
+                    self.set_input(name, fixed[name])
+                self._known = run
+                self._unset.clear()
+                self._turn.notify_all()
 
     def _in_turn(
         self,
@@ -187,8 +205,12 @@ class OpenedPart:
         chosen = [value for value in values if value in read or made[value].nbytes <= INLINE]
         return {value: as_array(made[value]).copy() for value in chosen}
 
-    def skip(self, run: int) -> None:
-        """A run failed elsewhere: those after it are not to wait for it."""
+    def skip(self, run: int, sets: bool = False) -> None:
+        """A run failed elsewhere: those after it are not to wait for it. ``sets``: it was to set inputs for
+        them."""
+        with self._turn:
+            if sets and run > self._known:
+                self._unset.add(run)
         self._passes(run)
 
     def _passes(self, run: int) -> None:

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..travel import content_hash, pack
-from .fleet import Fleet, FleetMember
+from .fleet import Fleet
+from .fleet_members import FleetMember
 
 __all__ = ["PartOpener", "RemotePart"]
 

@@ -1,18 +1,24 @@
-"""Workers that are plain actors of Ray, one a node. Ray carries calls, and says when a worker ended;
-tensors go over links of the workers' own (endpoint.py)."""
+"""Workers that are plain actors of Ray, one a node. Ray places them, says when one ended, and carries what
+opens and ends parts; runs and tensors go over links of the workers' own (link_calls.py, endpoint.py)."""
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ...base.errors import ClusterError
+from ..messages import Message
 from ..rays import import_ray, tls_authority, tls_files
 from .endpoint import Tls
-from .fleet import Fleet, FleetMember, WorkerGone
+from .fleet import Fleet
+from .fleet_members import FleetMember, WorkerGone
+from .link_calls import LinkCalls
 from .worker import Worker
 
 __all__ = ["RayFleet", "nodes_of_ray"]
@@ -39,6 +45,10 @@ class NodeWorker:
         """Answer a request; never raises."""
         return self._worker.call(data)
 
+    def stay(self) -> None:
+        """Never returns: the call fails when this worker ends, which is how its caller knows."""
+        threading.Event().wait()
+
     def pid(self) -> int:
         """Of this worker's process."""
         return os.getpid()
@@ -55,16 +65,26 @@ def own_tls() -> Tls | None:
 
 
 class _ActorMember(FleetMember):
-    def __init__(self, name: str, actor: Any):
+    def __init__(self, name: str, actor: Any, calls: LinkCalls):
         super().__init__(name)
-        self.actor = actor
+        self.actor, self._calls = actor, calls
+        self._started(actor.stay).add_done_callback(self._ended)
 
     def start(self, data: bytes) -> Future[bytes]:
+        return self._started(self.actor.call, data)
+
+    def send(
+        self, header: Mapping[str, Any], tensors: Mapping[str, np.ndarray] | None, end: float
+    ) -> Future[Message]:
+        return self._calls.call(self, header, tensors, end)
+
+    def _started(self, method: Any, *args: Any) -> Future[Any]:
+        """A call of Ray's, whose error is WorkerGone."""
         if not import_ray().is_initialized():  # which would start another one
             raise WorkerGone("the cluster was closed")
-        made: Future[bytes] = Future()
+        made: Future[Any] = Future()
         try:
-            answer = self.actor.call.remote(data).future()
+            answer = method.remote(*args).future()
         except Exception as error:  # Ray has no class of its own for an actor that it has forgotten
             raise WorkerGone(_first_line(error)) from None
 
@@ -77,6 +97,9 @@ class _ActorMember(FleetMember):
 
         answer.add_done_callback(over)
         return made
+
+    def _ended(self, stayed: Future[None]) -> None:
+        self._calls.lost(self, str(stayed.exception() or "it ended"))
 
     def end(self) -> None:
         ray = import_ray()
@@ -141,4 +164,4 @@ class RayFleet(Fleet):
         self._made.add(node)
         kind = ray.remote(num_cpus=0, max_concurrency=_CALLS, max_restarts=0)(NodeWorker)
         actor = kind.options(scheduling_strategy=strategy).remote(node, self.key, self._reached)
-        return _ActorMember(node, actor)
+        return _ActorMember(node, actor, self.calls)

@@ -24,8 +24,6 @@ from ...run.tensors.tensor import Tensor
 from .fleet import SECONDS, Fleet
 from .flight_control import Flights
 from .flights import Flight, RemoteRun, wait_for
-from .mailbox import Key
-from .opened_stage import INLINE
 from .part_opening import RemotePart
 from .remote_tensor import RemoteTensor
 
@@ -61,7 +59,6 @@ class RemoteSession:
         self._parts, self._outputs = parts, outputs
         self._constants = frozenset(constants)
         self._pending: dict[str, np.ndarray] = {}  # set, and not known to the machines yet
-        self._fetches = 0
         self._last: RemoteRun | None = None
         if folder is not None:
             finalize(self, shutil.rmtree, folder, ignore_errors=True)
@@ -227,19 +224,9 @@ class RemoteSession:
             if tensor.machine is not None:
                 machines.setdefault(tensor.machine, []).append(tensor)
         for machine, group in machines.items():
-            self._fetches += 1
-            key = Key(f"{self._flights.module}/fetch", self._fetches, 0, machine, 0)
-            header = {
-                "do": "fetch",
-                "values": [list(tensor.place) for tensor in group],
-                "inline": INLINE,
-                "to": self._flights.address,
-                "key": list(key),
-            }
+            header = {"do": "fetch", "values": [list(tensor.place) for tensor in group]}
             try:
                 said = self._flights.ask(machine, header)
-                if said.header.get("sent"):
-                    said = self._flights.receive(key)
             except (HandleError, ClusterError) as error:
                 if isinstance(error, WorkerLost):
                     raise

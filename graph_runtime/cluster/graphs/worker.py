@@ -2,17 +2,20 @@
 here: a worker has one method, from bytes to bytes, which an actor, a thread or a test calls.
 
     worker = Worker("node1", key, folder)
-    reply = worker.call(write_message({"do": "run", ...}, tensors))
+    reply = worker.call(write_message({"do": "open", ...}, tensors))
 
-Requests: hello, store (files of a bundle), open, run, fetch (outputs that stayed), state, cancel, close,
-probe. Errors of this package come back as such, by their names.
+Requests: hello, store (files of a bundle), open, cancel, close, probe, underway (which calls it has). Those
+that are about runs come over the links, and are answered there: run, fetch (outputs that stayed), state.
+Errors of this package come back as such, by their names.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,7 @@ from ...base.errors import (
 from ..installation import this_installation
 from ..messages import Message, read_message, write_message
 from ..travel import content_hash, unpack
-from .endpoint import Endpoint, LinkLost, Tls
+from .endpoint import Address, Endpoint, LinkLost, Tls
 from .mailbox import Key, Mailbox
 from .opened_part import OpenedPart, open_part
 from .sheets import read_sheet
@@ -37,6 +40,7 @@ from .sheets import read_sheet
 __all__ = ["Worker", "decode_error", "encode_error"]
 
 _WAIT = 60.0  # seconds, where a request does not say
+_GRACE = 1.0  # seconds for the answer that the deadline is over
 
 
 class Worker:
@@ -50,12 +54,22 @@ class Worker:
         self._parts: dict[str, OpenedPart] = {}
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
+        self._calls: set[int] = set()  # that came over the links and are not answered yet
+        self._caller: Address = {}
+        self.on_answer: Callable[[Message], None] | None = None  # to what this process asked others
         self.endpoint = Endpoint(name, key, self._arrived, host, tls)
 
     def call(self, data: bytes) -> bytes:
         """Answer a request. Never raises."""
         try:
-            message = read_message(data)
+            said = self.answer(read_message(data))
+        except Exception as error:
+            return write_message({"error": encode_error(error)})
+        return write_message(said.header, said.tensors)
+
+    def answer(self, message: Message) -> Message:
+        """The answer to a request, an error as one. Never raises."""
+        try:
             name = str(message.header.get("do"))
             if name not in _REQUESTS:
                 raise ClusterError(
@@ -64,14 +78,9 @@ class Worker:
             do: Callable[[Message], Any] = getattr(self, _REQUESTS[name])
             answered = do(message)
             header, tensors = answered if isinstance(answered, tuple) else (answered or {}, {})
-            return write_message(header, tensors)
+            return Message(header, tensors)
         except Exception as error:
-            return write_message({"error": encode_error(error)})
-
-    def receive(self, key: Key, end: float) -> Message:
-        """A message that came over a link, for the caller whose own worker this is. Raises
-        WaitTimeoutError."""
-        return self._mailbox.take(key, end)
+            return Message({"error": encode_error(error)})
 
     def close(self) -> None:
         """End all links and sessions."""
@@ -87,6 +96,7 @@ class Worker:
             raise ClusterError(
                 f"{self.name} has {here}, the caller has {there}: install the same", got=here, wanted=there
             )
+        self._caller = dict(message.header.get("caller", {}))
         return {"address": dict(self.endpoint.address)}
 
     def _store(self, message: Message) -> dict[str, Any]:
@@ -127,12 +137,10 @@ class Worker:
         end = _end(header)
         self._mailbox.over(module, int(header.get("over", -1)))
         part.over(int(header.get("over", -1)), header.get("drop", ()))
-        tensors = dict(message.tensors)
-        if header.get("sent"):
-            tensors |= self._mailbox.take(Key(module, run, attempt, "", -1), end).tensors
         return part.run(
             run,
-            tensors,
+            message.tensors,
+            after=int(header.get("after", -1)),
             kept=header.get("kept", {}),
             checkpoint=bool(header.get("checkpoint")),
             take=lambda source, stage: self._mailbox.take(Key(module, run, attempt, source, stage), end),
@@ -146,13 +154,8 @@ class Worker:
         )
 
     def _fetch(self, message: Message) -> Any:
-        """Outputs that stayed here: sent to the caller in one message, small ones in the answer."""
-        header = message.header
-        found = self._part(header).fetch(header["values"])
-        if sum(value.nbytes for value in found.values()) <= int(header["inline"]):
-            return {}, found
-        self.endpoint.send(header["to"], {"key": header["key"]}, found, _end(header))
-        return {"sent": True}
+        """Outputs that stayed here."""
+        return {}, self._part(message.header).fetch(message.header["values"])
 
     def _state(self, message: Message) -> Any:
         return {}, self._part(message.header).state()
@@ -162,13 +165,18 @@ class Worker:
         module, run, why = str(header["module"]), int(header["run"]), str(header["why"])
         self._mailbox.call_off(module, run, int(header["attempt"]), why)
         if header.get("failed"):
-            self._part(header).skip(run)
+            self._part(header).skip(run, bool(header.get("sets")))
 
     def _close_part(self, message: Message) -> None:
         module = str(message.header["module"])
         with self._lock:
             self._parts.pop(module, None)
         self._mailbox.over(module, 1 << 62)
+
+    def _under_way(self, message: Message) -> dict[str, Any]:
+        """Which of these calls are here."""
+        with self._lock:
+            return {"calls": [number for number in message.header["calls"] if number in self._calls]}
 
     def _probe(self, message: Message) -> dict[str, Any]:
         """Seconds of messages of ``nbytes`` to another end, there and back."""
@@ -209,10 +217,17 @@ class Worker:
             raise InputError(f"a bundle is named by its sha256, got {digest[:80]!r}", got=digest[:80])
         return self._folder / digest
 
-    def _arrived(self, message: Message) -> None:
-        """A message came over a link."""
+    def _arrived(self, message: Message) -> Callable[[], None] | None:
+        """A message came over a link. Returns what takes long: to answer a call."""
         header = message.header
-        if "file" in header:
+        if "call" in header:
+            with self._lock:
+                self._calls.add(int(header["call"]))
+            return partial(self._answer_call, message)
+        if "answer" in header:
+            if self.on_answer is not None:
+                self.on_answer(message)
+        elif "file" in header:
             with self._changed:
                 self._files.setdefault(str(header["hash"]), {})[str(header["file"])] = message.tensors["file"]
                 self._changed.notify_all()
@@ -221,6 +236,24 @@ class Worker:
         elif "key" in header:
             module, run, attempt, source, stage = header["key"]
             self._mailbox.put(Key(str(module), int(run), int(attempt), str(source), int(stage)), message)
+        return None
+
+    def _answer_call(self, message: Message) -> None:
+        """Answer a call over the link to the caller. One whose answer cannot be sent is known here no more,
+        which the caller is told when it asks."""
+        header = message.header
+        try:
+            if header.get("do") in _OVER_LINKS:
+                said = self.answer(message)
+            else:
+                error = ClusterError(f"no request {str(header.get('do'))[:40]!r} comes over a link")
+                said = Message({"error": encode_error(error)})
+            said = Message({**said.header, "answer": header["call"]}, said.tensors)
+            with contextlib.suppress(GraphRuntimeError, KeyError):
+                self.endpoint.send(self._caller, said.header, said.tensors, _end(header) + _GRACE)
+        finally:
+            with self._lock:
+                self._calls.discard(int(header["call"]))
 
 
 _REQUESTS = {
@@ -233,7 +266,9 @@ _REQUESTS = {
     "cancel": "_cancel",
     "close": "_close_part",
     "probe": "_probe",
+    "underway": "_under_way",
 }
+_OVER_LINKS = ("run", "fetch", "state")
 
 
 def _end(header: Mapping[str, Any]) -> float:
