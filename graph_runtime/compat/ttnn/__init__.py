@@ -23,6 +23,7 @@ from . import (
     binary,
     caches,
     chips,
+    complex_tensors,
     construct,
     conv_weights,
     conversion,
@@ -42,6 +43,11 @@ from . import (
     layouts,
     memory,
     modules,
+    moreh_norms,
+    moreh_products,
+    moreh_softmaxes,
+    moreh_steps,
+    moreh_sums,
     movement,
     moving,
     normalization,
@@ -74,6 +80,7 @@ _OPERATIONS = (
     backward,
     binary,
     caches,
+    complex_tensors,
     construct,
     conv_weights,
     conversion,
@@ -84,6 +91,11 @@ _OPERATIONS = (
     group_norms,
     indexing,
     layouts,
+    moreh_norms,
+    moreh_products,
+    moreh_softmaxes,
+    moreh_steps,
+    moreh_sums,
     movement,
     moving,
     normalization,
@@ -108,6 +120,7 @@ for _module in (operators, plain_products, settings, specs, text, traces, values
 Operation = operation.Operation
 register_pre_operation_hook = operation.register_pre_operation_hook
 register_post_operation_hook = operation.register_post_operation_hook
+ComplexTensor = complex_tensors.ComplexTensor
 Tensor, Device, Unsupported = tensor.Tensor, devices.MeshDevice, errors.Unsupported
 CONFIG = settings.SETTINGS
 bfloat16, float32 = values.DataType.BFLOAT16, values.DataType.FLOAT32

@@ -9,22 +9,15 @@ from typing import Any
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .derivatives import DERIVATIVES, gelu_slope
-from .errors import Unsupported, check
+from .errors import check
 from .operation import Operation, operation
-from .results import device_tensor, handle_as, target
+from .results import device_tensor, float_tensor, handle_as, target
 from .shapes import axis_of
 from .tensor import Tensor
 from .values import DataType, Layout
 from .wide import Wide
 
 __all__ = ["PAIRS"]
-
-
-def _float(op: str, tensor: Any) -> Tensor:
-    x = device_tensor(op, tensor)
-    if not x.dtype.is_float:
-        raise Unsupported(f"{op} of {x.dtype.name} is not supported: it takes floats", op=op)
-    return x
 
 
 def _fitted(w: Wide, gradient: Handle, shape: Any) -> Handle:
@@ -53,10 +46,11 @@ def _of_one(name: str, slope: Callable[..., Handle], served: str, called: str = 
         are_required_outputs: Any = (True,),
         **given: Any,
     ) -> list[Tensor]:
-        grad, x = _float(full, grad_tensor), _float(full, input_tensor)
+        grad, x = float_tensor(full, grad_tensor), float_tensor(full, input_tensor)
         w = Wide(x._handle.device)
         made = w("multiply", grad._handle, slope(w, x._handle, *args, **given))
-        return [_placed(full, x, w, made, memory_config, input_grad or output_tensor)]
+        into = output_tensor if input_grad is None else input_grad
+        return [_placed(full, x, w, made, memory_config, into)]
 
     function.__doc__ = f"The gradient of {name} by its input, times ``grad_tensor``."
     Operation(f"{called or name}_bw", function, served if "multiply" in served else f"{served}, multiply")
@@ -200,18 +194,19 @@ def _of_two(name: str, body: Pair, served: str) -> None:
         other_grad: Tensor | None = None,
         **given: Any,
     ) -> list[Tensor | None]:
-        grad, a = _float(full, grad_tensor), _float(full, input_tensor_a)
+        grad, a = float_tensor(full, grad_tensor), float_tensor(full, input_tensor_a)
         w = Wide(a._handle.device)
         both = isinstance(input_tensor_b, Tensor)
-        b = _float(full, input_tensor_b)._handle if both else input_tensor_b
+        b = float_tensor(full, input_tensor_b)._handle if both else input_tensor_b
         made = body(w, grad._handle, a._handle, b if both or b is None else float(b), *args, **given)
         needed = list(are_required_outputs)
         results: list[Tensor | None] = [None, None] if both else [None]
         if needed[0] or not both:
-            results[0] = _placed(full, a, w, made[0], memory_config, input_a_grad or input_grad)
+            into = input_grad if input_a_grad is None else input_a_grad
+            results[0] = _placed(full, a, w, made[0], memory_config, into)
         if both and needed[-1]:
             second = made[1]() if callable(made[1]) else made[1]
-            into = input_b_grad or other_grad
+            into = other_grad if input_b_grad is None else input_b_grad
             results[1] = _placed(full, input_tensor_b, w, second, memory_config, into)
         return results
 
@@ -236,9 +231,9 @@ def concat_bw(
 ) -> list[Tensor]:
     """The part of the gradient that each input had."""
     op = "ttnn.concat_bw"
-    grad, made, start = _float(op, grad_tensor), [], 0
+    grad, made, start = float_tensor(op, grad_tensor), [], 0
     w = Wide(grad._handle.device)
-    for x in (_float(op, input_tensor_a), _float(op, input_tensor_b)):
+    for x in (float_tensor(op, input_tensor_a), float_tensor(op, input_tensor_b)):
         axis = axis_of(op, dim, len(x.shape))
         end = start + x.shape[axis]
         part = w("slice", grad._handle, starts=(start,), ends=(end,), axes=(axis,))
@@ -253,7 +248,7 @@ def repeat_bw(
 ) -> list[Tensor]:
     """The sum over the repetitions; ``shape``: how often each dimension was repeated."""
     op = "ttnn.repeat_bw"
-    grad, x = _float(op, grad_tensor), _float(op, input_tensor)
+    grad, x = float_tensor(op, grad_tensor), float_tensor(op, input_tensor)
     w, sizes = Wide(x._handle.device), tuple(x.shape)
     check(len(shape) == len(sizes), op, f"{list(shape)} has another rank than {x.shape}")
     cut = [n for times, size in zip(shape, sizes, strict=True) for n in (int(times), size)]
@@ -268,7 +263,7 @@ def prod_bw(
 ) -> list[Tensor]:
     """The product of the other elements: where one is 0 it alone has a gradient, where two are none has."""
     op = "ttnn.prod_bw"
-    grad, x = _float(op, grad_tensor), _float(op, input_tensor)
+    grad, x = float_tensor(op, grad_tensor), float_tensor(op, input_tensor)
     w, rank = Wide(x._handle.device), len(x.shape)
     axes = tuple(range(rank)) if dim is None else (axis_of(op, dim, rank),)
     g = grad._handle
@@ -302,7 +297,7 @@ def _three(name: str, served: str, body: Callable[..., tuple[Handle, ...]], doc:
         memory_config: Any = None,
         **given: Any,
     ) -> list[Tensor]:
-        grad = _float(full, grad_tensor)
+        grad = float_tensor(full, grad_tensor)
         inputs = [input_tensor_a, input_tensor_b, input_tensor_c]
         tensors = [x for x in inputs if isinstance(x, Tensor)]
         w = Wide(grad._handle.device)
@@ -354,7 +349,11 @@ def embedding_bw(
 ) -> Tensor:
     """The gradient of a table: the rows of ``output_gradient`` added at their indices."""
     op = "ttnn.embedding_bw"
-    index, table, grad = device_tensor(op, input_tensor), _float(op, weight), _float(op, output_gradient)
+    index, table, grad = (
+        device_tensor(op, input_tensor),
+        float_tensor(op, weight),
+        float_tensor(op, output_gradient),
+    )
     w, width = Wide(table._handle.device), table.shape[-1]
     rows = grad.logical_volume() // width
     check(index.logical_volume() == rows, op, f"{index.shape} indices do not fit the gradient {grad.shape}")

@@ -42,7 +42,6 @@ DECLINED: dict[str, str] = {
     ),
     "no kernel serves it": (
         "nextafter cdist index_fill indexed_fill sampling ema "
-        "complex_tensor real imag angle conj polar is_real is_imag "
         "alt_complex_rotate90 grid_sample rotate intimg experimental.slice_write "
         "experimental.padded_slice isin interleaved_to_sharded_partial sharded_to_interleaved_partial "
         "sparse_matmul tosa_gather tosa_scatter fill_ones_rm fill_rm manual_seed moe "
@@ -56,18 +55,7 @@ DECLINED: dict[str, str] = {
         "experimental.create_qkv_heads kv_cache.zero_cache_range "
         "experimental.rotary_embedding_llama_fused_qk experimental.nlp_kv_cache_load_slice"
     ),
-    "complex numbers are not served": ("angle_bw conj_bw real_bw imag_bw polar_bw"),
-    "its gradient is not defined here": ("fill_bw"),
-    "an older form": (
-        "bcast moreh_cumsum moreh_sum moreh_mean moreh_matmul moreh_softmax moreh_softmin "
-        "moreh_layer_norm moreh_abs_pow moreh_adam moreh_adamw moreh_arange moreh_bmm "
-        "moreh_bmm_backward moreh_clip_grad_norm moreh_cumsum_backward moreh_dot moreh_dot_backward "
-        "moreh_fold moreh_getitem moreh_group_norm moreh_group_norm_backward "
-        "moreh_layer_norm_backward moreh_linear moreh_linear_backward moreh_logsoftmax "
-        "moreh_logsoftmax_backward moreh_matmul_backward moreh_mean_backward moreh_nll_loss "
-        "moreh_nll_loss_backward moreh_nll_loss_unreduced_backward moreh_norm moreh_norm_backward "
-        "moreh_sgd moreh_softmax_backward moreh_softmin_backward moreh_sum_backward"
-    ),
+    "an older form": ("bcast moreh_fold"),
     "it is a kernel of one model's": (
         "experimental.attn_matmul experimental.attn_matmul_from_cache experimental.concatenate_heads "
         "experimental.convert_to_chw experimental.convert_to_hwc "
@@ -82,8 +70,7 @@ DECLINED: dict[str, str] = {
         "experimental.prefix_scan experimental.prepare_conv3d_weights "
         "experimental.repeat_and_interleave_eltwise_mul "
         "experimental.split_query_key_value_and_split_heads experimental.topk_router_gpt "
-        "experimental.wan_fused_rmsnorm_post_allgather experimental.wan_fused_rmsnorm_pre_allgather "
-        "experimental.deepseek experimental.deepseek_prefill"
+        "experimental.wan_fused_rmsnorm_post_allgather experimental.wan_fused_rmsnorm_pre_allgather"
     ),
 }
 

@@ -239,6 +239,6 @@ DERIVATIVES: dict[str, tuple[Slope, str]] = {
     "rdiv": (_rdiv, "divide"),
     **{
         name: (_constant(0.0), "multiply")
-        for name in ("floor", "ceil", "round", "trunc", "sign", "fill_zero")
+        for name in ("floor", "ceil", "round", "trunc", "sign", "fill_zero", "fill")
     },
 }

@@ -13,7 +13,8 @@ _FORWARD: dict[str, Callable[..., Any]] = {
     "bias_gelu": lambda t, f, a, b, approximate="none": f.gelu(a + b, approximate=approximate),
     "max": lambda t, f, a, b: t.max(a, b),
     "min": lambda t, f, a, b: t.min(a, b),
-    "sub": lambda t, f, a, b: t.sub(a, b),
+    "add": lambda t, f, a, b, alpha=1: t.add(a, b, alpha=alpha),
+    "sub": lambda t, f, a, b, alpha=1: t.sub(a, b, alpha=alpha),
     "mul": lambda t, f, a, b: t.mul(a, b),
     "concat": lambda t, f, a, b, dim=0: t.cat((a, b), dim),
     "prod": lambda t, f, a, dim=None: a.prod() if dim is None else a.prod(dim, keepdim=True),
@@ -28,6 +29,12 @@ _FORWARD: dict[str, Callable[..., Any]] = {
     "acosh": lambda t, f, a: t.acosh(a),
     "atanh": lambda t, f, a: t.atanh(a),
     "fill_zero": lambda t, f, a: a * 0,
+    "fill": lambda t, f, a: a * 0,
+    "real": lambda t, f, a: t.real(a),
+    "imag": lambda t, f, a: t.imag(a),
+    "angle": lambda t, f, a: t.angle(a),
+    "conj": lambda t, f, a: t.conj(a),
+    "polar": lambda t, f, a: t.polar(a.real, a.imag),
 }
 _IGNORED = ("memory_config", "device", "are_required_outputs", "queue_id", "input_grad")
 
@@ -42,7 +49,7 @@ def backward_of(name: str, forward: Callable[..., Any] | None) -> Callable[..., 
         import torch
 
         said = {key: value for key, value in given.items() if key not in _IGNORED}
-        inputs = [x for x in args if torch.is_tensor(x) and x.is_floating_point()]
+        inputs = [x for x in args if torch.is_tensor(x) and (x.is_floating_point() or x.is_complex())]
         for x in inputs:
             x.requires_grad_() if x.is_leaf else None
             x.retain_grad()
@@ -52,6 +59,6 @@ def backward_of(name: str, forward: Callable[..., Any] | None) -> Callable[..., 
             assert forward is not None
             made = forward(*args, **said)
         made.backward(gradient=grad.reshape(made.shape))
-        return [x.grad for x in inputs]
+        return [torch.cat((x.grad.real, x.grad.imag), -1) if x.is_complex() else x.grad for x in inputs]
 
     return golden

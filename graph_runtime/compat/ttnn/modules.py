@@ -16,10 +16,12 @@ from . import (
     graph_views,
     graphs,
     memory,
+    moreh_softmaxes,
     reports,
     values,
     windows,
 )
+from .declined import Absent
 from .errors import Unsupported
 from .names import OPERATIONS
 
@@ -52,6 +54,8 @@ def submodules() -> dict[str, ModuleType]:
         group, _, last = name.rpartition(".")
         if group in made:
             setattr(made[group], last, function)
+    for name in ("deepseek", "deepseek_prefill"):  # modules of kernels of one model's
+        setattr(made["experimental"], name, Absent(f"ttnn.experimental.{name}"))
     made["types"] = _module("types", "value classes", **_public(values, cores, memory))
     memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
     made["device"] = _module(
@@ -84,6 +88,7 @@ def submodules() -> dict[str, ModuleType]:
     )
     made["operations.pool"] = pool
     moreh = {k.removeprefix("moreh_"): v for k, v in OPERATIONS.items() if k.startswith("moreh_")}
+    moreh |= {name.removeprefix("Moreh"): getattr(moreh_softmaxes, name) for name in moreh_softmaxes.__all__}
     made["operations.moreh"] = _module("operations.moreh", "older forms", **moreh)
     vars(made["operations"])["moreh"] = made["operations.moreh"]
     made["operations.conv2d"] = _module("operations.conv2d", "convolutions", **_public(windows))

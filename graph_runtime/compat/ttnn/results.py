@@ -15,7 +15,17 @@ from .memory import DRAM_MEMORY_CONFIG, MemoryConfig, matrix, placed, with_spec
 from .tensor import Tensor
 from .values import DEFAULT_TILE, DataType, Layout, TensorMemoryLayout, Tile
 
-__all__ = ["Target", "device_tensor", "empty_result", "handle_as", "target", "tiled_input", "values_in"]
+__all__ = [
+    "Target",
+    "device_tensor",
+    "empty_result",
+    "float_tensor",
+    "fresh_target",
+    "handle_as",
+    "target",
+    "tiled_input",
+    "values_in",
+]
 
 
 def device_tensor(op: str, tensor: Any, what: str = "input tensor") -> Tensor:
@@ -28,6 +38,14 @@ def device_tensor(op: str, tensor: Any, what: str = "input tensor") -> Tensor:
     check(tensor.is_allocated(), op, f"the {what} is deallocated: Buffer must be allocated on device")
     check(tensor._device is not None, op, f"the {what} must be on device (storage type is HOST)")
     return tensor
+
+
+def float_tensor(op: str, tensor: Any) -> Tensor:
+    """A tensor of floats on a device. Raises TypeError, RuntimeError, Unsupported."""
+    x = device_tensor(op, tensor)
+    if not x.dtype.is_float:
+        raise Unsupported(f"{op} of {x.dtype.name} is not supported: it takes floats", op=op)
+    return x
 
 
 def tiled_input(op: str, tensor: Any, text: str) -> Tensor:
@@ -155,6 +173,20 @@ def target(
     if kind.is_block:
         wanted = Layout.TILE
     return Target(op, kind, wanted, chosen, first._device, like=like)
+
+
+def fresh_target(
+    op: str,
+    device: MeshDevice,
+    dtype: DataType,
+    layout: Layout,
+    memory_config: MemoryConfig | None = None,
+    output_tensor: Tensor | None = None,
+) -> Target:
+    """Where a result without tensors as inputs goes."""
+    if output_tensor is not None:
+        return target(op, output_tensor, None, output_tensor)
+    return Target(op, dtype, layout, memory_config or DRAM_MEMORY_CONFIG, device)
 
 
 def handle_as(tensor: Tensor, dtype: str) -> Handle:
