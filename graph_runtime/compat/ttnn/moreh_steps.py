@@ -149,8 +149,8 @@ def moreh_clip_grad_norm(
     if error_if_nonfinite and not math.isfinite(float(norm.numpy().item())):
         text = (
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, so it "
-            "cannot be clipped. To disable this error and scale the gradients by the non-finite norm anyway, set "
-            "`error_if_nonfinite=False`"
+            "cannot be clipped. To disable this error and scale the gradients by the non-finite norm "
+            "anyway, set `error_if_nonfinite=False`"
         )
         raise fatal(op, text)
     factor = w("minimum", w("divide", float(max_norm), w("add", norm, 1e-6)), 1.0)
