@@ -14,8 +14,10 @@ from ..compat.ttnn.devices import use_board
 
 __all__ = ["install"]
 
-# names of tt-metal's tree -> modules here; "": a package that only holds others
+# names of tt-metal's tree, and of what scripts import besides -> modules here; "": a package that only holds
+# others
 _HELPERS = {
+    "loguru": "plain_logger",
     "models": "",
     "models.common": "",
     "models.common.utility_functions": "utility_functions",
@@ -24,6 +26,7 @@ _HELPERS = {
     "tests.ttnn.utils_for_testing": "utils_for_testing",
     "tt_lib": "",
     "tt_lib.utils": "tt_lib_utils",
+    "utils": "emitted_utils",
 }
 
 

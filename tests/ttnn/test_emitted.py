@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from graph_runtime.compat import ttnn
 
@@ -32,3 +34,22 @@ def test_a_script_of_a_compiler_runs(tmp_path):
     powers = np.exp(scores - scores.max())
     assert np.allclose(found, powers / powers.sum(), atol=1e-2)
     assert best == scores.argmax()
+
+
+def test_two_files_with_a_trace_run_by_the_utils_that_come_along(tmp_path):
+    pytest.importorskip("torch")  # what the compiler left to the host is torch's
+    inputs = [rng.standard_normal((32, 64)).astype(np.float32) for _ in range(2)]
+    weight = rng.standard_normal((96, 64)).astype(np.float32)
+    for name, values in (("a", inputs[0]), ("b", inputs[1]), ("arg1", weight)):
+        ttnn.dump_tensor(
+            tmp_path / f"{name}.tensorbin", ttnn.from_torch(values, ttnn.bfloat16, layout=ttnn.TILE_LAYOUT)
+        )
+    script = SCRIPT.parent / "split" / "main.py"
+    command = [sys.executable, "-m", "graph_runtime.ttnn", str(script), "a.tensorbin", "b.tensorbin"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    for line, x in zip(done.stdout.splitlines(), inputs, strict=True):
+        product = x @ (2 * weight).T
+        want = product * 0.5 * (1 + np.vectorize(math.erf)(product / math.sqrt(2)))
+        found = np.array(line.split(), np.float32).reshape(want.shape)
+        assert np.corrcoef(found.ravel(), want.ravel())[0, 1] > 0.9995

@@ -42,6 +42,7 @@ from . import (
     kernel_configs,
     layouts,
     memory,
+    memory_views,
     modules,
     moreh_norms,
     moreh_products,
@@ -114,7 +115,7 @@ _OPERATIONS = (
 )
 for _module in (activations, chips, cores, devices, distributed, fallback, golden, kernel_configs, memory):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
-for _module in (operators, plain_products, settings, specs, text, traces, values, windows):
+for _module in (memory_views, operators, plain_products, settings, specs, text, traces, values, windows):
     globals().update({_name: getattr(_module, _name) for _name in _module.__all__})
 
 Operation = operation.Operation

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from .memory import MemoryConfig
 from .names import OPERATIONS, SEAMS
 from .operation import operation
 from .tensor import Tensor, on_device, on_host
+from .tensorbin import read_tensor, write_tensor
 from .values import DEFAULT_TILE, DataType, Layout, NewerType, Tile
 
 __all__ = ["as_numpy", "as_torch", "build", "to_torch"]
@@ -174,7 +175,7 @@ def to_torch(
 
 
 def _cached(name: str, tensor: Any, made: Callable[[Any], Tensor], device: Any, config: Any) -> Tensor:
-    if not os.path.exists(name):
+    if not Path(name).exists():
         dump_tensor.function(name, made(tensor))
     read: Tensor = load_tensor.function(name)
     if device is None:
@@ -214,32 +215,30 @@ def as_tensor(
 _SUFFIX = ".tensorbin"
 
 
-@operation("dump_tensor")
-def dump_tensor(file_name: Any, tensor: Tensor, **_: Any) -> None:
-    """Write a tensor to a file of this package's own form (numpy's .npz), by ttnn's suffix."""
+def _named(file_name: Any) -> Path:
     if not str(file_name).endswith(_SUFFIX):
         raise RuntimeError(f"file name {file_name} must have {_SUFFIX} extension")
-    with open(file_name, "wb") as file:
-        np.savez(file, values=tensor._values(), kind=np.array([tensor.dtype.name, tensor.layout.name]))
+    return Path(file_name)
 
 
-@operation("load_tensor")
+@operation("dump_tensor", limits="a sharded tensor is written as an interleaved one")
+def dump_tensor(file_name: Any, tensor: Tensor, mode: Any = None) -> None:
+    """Write a tensor to a .tensorbin file, as tt-metal does. ``mode`` concerns several hosts, and there is
+    one."""
+    write_tensor(_named(file_name), tensor)
+
+
+@operation("load_tensor", limits="no parts of several chips, ND shards")
 def load_tensor(file_name: Any, *, device: Any = None) -> Tensor:
-    """A tensor of a file that dump_tensor wrote."""
-    if not str(file_name).endswith(_SUFFIX):
-        raise RuntimeError(f"file name {file_name} must have {_SUFFIX} extension")
-    if not os.path.exists(file_name):
+    """A tensor of a .tensorbin file, on the host or in the memory of ``device`` that the file names."""
+    path = _named(file_name)
+    if not path.exists():
         raise RuntimeError(f"Unable to load the tensor from {file_name}. The file does not exist.")
-    if not os.path.isfile(file_name):
+    if not path.is_file():
         raise RuntimeError(f"Unable to load the tensor from {file_name}. The path is not a file.")
-    try:
-        with np.load(file_name, allow_pickle=False) as found:
-            values, (dtype, layout) = found["values"], found["kind"]
-    except (ValueError, KeyError, OSError) as error:
-        raise Unsupported(
-            f"{file_name} was not written by this module: {error}", op="ttnn.load_tensor"
-        ) from error
-    return build("ttnn.load_tensor", values, DataType[str(dtype)], Layout[str(layout)], device)
+    read = read_tensor(path)
+    config = None if device is None else read.config
+    return build("ttnn.load_tensor", read.values, read.dtype, read.layout, device, config, tile=read.tile)
 
 
 @operation("from_buffer")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakValueDictionary
@@ -11,10 +11,10 @@ from weakref import WeakValueDictionary
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import DRAM, L1
 from . import several
-from .chips import Arch, DispatchCoreConfig, MeshShape
+from .chips import Arch, DispatchCoreConfig, DispatchCoreType, MeshShape
 from .cores import CoreCoord, CoreGrid
-from .errors import Unsupported, fatal
-from .values import BufferType
+from .device_memories import MOST_QUEUES, sized
+from .errors import Unsupported, check, fatal
 
 __all__ = [
     "CloseDevice",
@@ -35,10 +35,6 @@ __all__ = [
     "create_mesh_device",
     "get_arch_name",
     "get_device_ids",
-    "get_dram_alignment",
-    "get_l1_alignment",
-    "get_max_worker_l1_unreserved_size",
-    "get_memory_view",
     "get_num_devices",
     "is_blackhole",
     "is_wormhole_b0",
@@ -58,24 +54,38 @@ def use_board(name: str) -> None:
     _chosen["board"] = name
 
 
-def _chip(number: int) -> Device:
+def chip_of(number: int) -> Device:
     board = _chosen["board"]
     return parse(f"tt:{number}={board}" if board else f"tt:{number}")
 
 
 class MeshDevice:
-    """A mesh of one chip. ``chip``: the device of this package; ``programs``: what was counted as compiled
-    for it; ``tensors``: those that programs hold, by their numbers; ``recorder``: where a trace is being
-    captured (traces.py)."""
+    """A mesh of one chip. ``chip``: the device of this package, with the memories that its sizes leave;
+    ``programs``: what was counted as compiled for it; ``tensors``: those that programs hold, by their
+    numbers. Raises RuntimeError for sizes (bytes) that do not fit and for other than 1 or 2 queues."""
 
-    def __init__(self, number: int, l1_small_size: int = 0, trace_region_size: int = 0, queues: int = 1):
-        self.chip = _chip(number)
+    def __init__(
+        self,
+        number: int,
+        l1_small_size: int = 0,
+        trace_region_size: int = 0,
+        queues: int = 1,
+        worker_l1_size: int = 0,
+    ):
+        text = f"num_hw_cqs can be between 1 and {MOST_QUEUES}, got {queues}"
+        check(0 < queues <= MOST_QUEUES, "ttnn.open_device", text)
+        for name, size in (
+            ("l1_small_size", l1_small_size),
+            ("trace_region_size", trace_region_size),
+            ("worker_l1_size", worker_l1_size),
+        ):
+            check(size >= 0, "ttnn.open_device", f"{name} must not be negative, got {size}")
+        self.chip = sized(chip_of(number), l1_small_size, trace_region_size, worker_l1_size)
         self.number, self.l1_small_size, self.trace_region_size = number, l1_small_size, trace_region_size
-        self.num_command_queues = queues
+        self.num_command_queues, self.worker_l1_size = queues, worker_l1_size
         self.programs: set[Any] = set()
         self.tensors: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self.caches_programs = self.is_open = True
-        self.recorder: list[Any] | None = None
 
     def __repr__(self) -> str:
         return f"MeshDevice(1x1 grid, 1 devices: {self.chip.spelling})"
@@ -120,7 +130,14 @@ class MeshDevice:
         return self.chip.descriptor.memory(DRAM).banks
 
     def l1_size_per_core(self) -> int:
-        return self.chip.descriptor.memory(L1).bank_bytes
+        return chip_of(self.number).descriptor.memory(L1).bank_bytes
+
+    def queue(self, number: int | None) -> int:
+        """A queue's number, 0 where None. Raises RuntimeError for one that open_device did not make."""
+        found = 0 if number is None else int(number)
+        text = f"cq_id {found} is out of range: the device has num_command_queues={self.num_command_queues}"
+        check(0 <= found < self.num_command_queues, "ttnn.MeshDevice", text)
+        return found
 
     def worker_core_from_logical_core(self, core: CoreCoord) -> CoreCoord:
         return core
@@ -189,6 +206,7 @@ def _is_blackhole(chip: Device) -> bool:
 # **************** opening and closing ****************
 
 _default: list[MeshDevice | None] = [None]
+CLOSING: list[Callable[[MeshDevice], None]] = []  # what is told that a device closes
 
 
 def open_device(
@@ -200,9 +218,18 @@ def open_device(
     dispatch_core_config: DispatchCoreConfig | None = None,
     worker_l1_size: int = 0,
 ) -> MeshDevice:
-    """A device. Each number is a simulated chip of its own. ``dispatch_core_config`` is recorded only."""
-    made = MeshDevice(device_id, l1_small_size, trace_region_size, num_command_queues)
-    made.dispatch_core_config, made.worker_l1_size = dispatch_core_config, worker_l1_size  # type: ignore[attr-defined]
+    """A device. Each number is a simulated chip of its own. Sizes are bytes: of each core's L1 that only
+    tables of convolutions may have, of each bank of DRAM for traces, and of L1 for tensors and circular
+    buffers (0: what the board has). ``dispatch_core_config`` is recorded only: a board's grid is without the
+    cores that dispatch takes, and on Wormhole the same for both kinds
+    (tt_metal/core_descriptors/wormhole_b0_80_arch*.yaml). Raises RuntimeError for sizes and queues that do
+    not fit, Unsupported for ETH on blackhole."""
+    made = MeshDevice(device_id, l1_small_size, trace_region_size, num_command_queues, worker_l1_size)
+    kind = None if dispatch_core_config is None else dispatch_core_config.type
+    if kind is DispatchCoreType.ETH and _is_blackhole(made.chip):
+        text = "dispatch_core_config: ETH on blackhole frees a column of cores, which the board here has not"
+        raise Unsupported(f"ttnn.open_device: {text}", op="ttnn.open_device")
+    made.dispatch_core_config = dispatch_core_config  # type: ignore[attr-defined]
     return made
 
 
@@ -255,7 +282,8 @@ def open_mesh_device(
 
 
 def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = ()) -> None:
-    """Wait for all work of the device."""
+    """Wait for all work of the device, or of one of its queues."""
+    device.queue(cq_id)
     for found in list(_tensors(device)):
         found.wait()
 
@@ -270,12 +298,17 @@ def _tensors(device: MeshDevice) -> Iterator[Any]:
 
 
 def close_device(device: MeshDevice) -> None:
-    """Wait for what is queued. Its tensors go with their handles."""
+    """Wait for what is queued. Traces and tensors of the device go, as on a card; a tensor of it that is used
+    later is a RuntimeError."""
     try:
         synchronize_device(device)
     except Exception as error:
         warnings.warn(f"closing {device}: {error}", stacklevel=2)
     device.is_open = False
+    for told in CLOSING:
+        told(device)
+    for tensor in list(device.tensors.values()):
+        tensor.deallocate()
     device.programs.clear()
     several.forget()
     if _default[0] is device:
@@ -337,7 +370,7 @@ def GetPCIeDeviceID(device_id: int) -> int:
 
 
 def get_arch_name() -> str:
-    return "blackhole" if _is_blackhole(_chip(0)) else "wormhole_b0"
+    return "blackhole" if _is_blackhole(chip_of(0)) else "wormhole_b0"
 
 
 def is_wormhole_b0(device: MeshDevice | None = None) -> bool:
@@ -345,20 +378,7 @@ def is_wormhole_b0(device: MeshDevice | None = None) -> bool:
 
 
 def is_blackhole(device: MeshDevice | None = None) -> bool:
-    return _is_blackhole(_chip(0) if device is None else device.chip)
-
-
-def get_max_worker_l1_unreserved_size() -> int:
-    """Bytes of a core's L1 that tensors may have."""
-    return _chip(0).descriptor.memory(L1).usable
-
-
-def get_l1_alignment() -> int:
-    return _chip(0).descriptor.memory(L1).alignment
-
-
-def get_dram_alignment() -> int:
-    return _chip(0).descriptor.memory(DRAM).alignment
+    return _is_blackhole(chip_of(0) if device is None else device.chip)
 
 
 @contextmanager
@@ -373,25 +393,3 @@ def ReadDeviceProfiler(device: MeshDevice) -> None:
 
 def SetRootDir(path: str) -> None:
     """Where tt-metal's sources are: they are not needed."""
-
-
-class MemoryView:
-    """Bytes of each bank of a memory: what ttnn.get_memory_view gives."""
-
-    def __init__(self, device: MeshDevice, kind: BufferType):
-        from ...run import core
-
-        memory = device.chip.descriptor.memory(DRAM if kind is BufferType.DRAM else L1)
-        number, handle = device.chip.descriptor.memories.index(memory), core.open_device(device.chip)
-        stats = handle.stats(number)
-        taken = stats.allocated - core.lib.gr_buffers_idle(handle.pointer, number)  # idle: kept for the next
-        self.num_banks = memory.banks
-        self.total_bytes_per_bank = memory.usable
-        self.total_bytes_allocated_per_bank = taken
-        self.total_bytes_free_per_bank = memory.usable - taken
-        self.largest_contiguous_bytes_free_per_bank = stats.largest_free
-
-
-def get_memory_view(device: MeshDevice, buffer_type: BufferType) -> MemoryView:
-    """What the banks of a memory hold now, in bytes; of L1, tensors only. ``device``: an open one."""
-    return MemoryView(device, buffer_type)

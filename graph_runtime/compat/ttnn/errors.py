@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ...base.errors import (
@@ -13,6 +13,9 @@ from ...base.errors import (
 )
 
 __all__ = ["Unsupported", "check", "fatal", "guarded"]
+
+
+_FULL = "Out of Memory:"
 
 
 class Unsupported(UnsupportedOpError):
@@ -32,9 +35,10 @@ def check(held: object, op: str, text: str) -> None:
 
 
 @contextmanager
-def guarded(op: str) -> Iterator[None]:
+def guarded(op: str, held: Callable[[str], str] | None = None) -> Iterator[None]:
     """Errors of this package as ttnn's: bad input and memory that is full are RuntimeErrors; what has no
-    kernel stays Unsupported, under the name of the ttnn function."""
+    kernel stays Unsupported, under the name of the ttnn function. ``held``: what a text about full memory
+    ends with."""
     try:
         yield
     except Unsupported:
@@ -42,8 +46,10 @@ def guarded(op: str) -> Iterator[None]:
     except UnsupportedOpError as error:
         raise Unsupported(f"{op} is not supported: {error}", op=op) from error
     except DeviceMemoryError as error:
-        text = f"Out of Memory: Not enough space to allocate: {error}"
-        raise RuntimeError(f"TT_FATAL @ {op}\ninfo:\n{text}") from error
+        text = str(error)
+        if not text.startswith(_FULL):
+            text = f"{_FULL} Not enough space to allocate: {text}"
+        raise fatal(op, text if held is None else text + held(text)) from error
     except KernelError:
         raise
     except GraphRuntimeError as error:

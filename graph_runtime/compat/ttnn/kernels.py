@@ -20,6 +20,7 @@ from ...run.tensors.spec import spec_of
 from ...run.tensors.tensor import Tensor
 from ...run.tensors.transfers import copy_into, duplicate
 from .errors import Unsupported
+from .recorder import Recorder
 from .settings import SETTINGS
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "convert",
     "copied",
     "overwrite",
+    "recorded",
     "recording",
     "reinterpret",
     "run",
@@ -38,15 +40,22 @@ __all__ = [
 
 WIDE = Placed(DRAM, TILE, "f32")  # of values between the steps of a function: rounded once, at its end
 
-_recorders: dict[Device, list[Callable[[], None]]] = {}
+_recorders: dict[Device, Recorder] = {}
 
 
-def recording(device: Device, steps: list[Callable[[], None]] | None) -> None:
-    """Record what runs on a device as steps that do it again on the same memory; None: no more."""
-    if steps is None:
+def recording(device: Device, recorder: Recorder | None) -> None:
+    """Record what runs on a device as steps that do it again; None: no more."""
+    if recorder is None:
         _recorders.pop(device, None)
     else:
-        _recorders[device] = steps
+        _recorders[device] = recorder
+
+
+def recorded(make: Callable[..., Sequence[Tensor]], inputs: Sequence[Tensor], made: Sequence[Tensor]) -> None:
+    """Add a step to the trace that is being captured on the device of ``inputs``, if one is."""
+    recorder = _recorders.get(inputs[0].device) if _recorders and inputs else None
+    if recorder is not None:
+        recorder.record(make, inputs, made)
 
 
 def captured(device: Device) -> bool:
@@ -79,9 +88,7 @@ def run(
         given.setdefault("numerics", "ttnn")
     pairs = tuple(sorted(given.items()))
     made = _applied(op, pairs, inputs, to)
-    steps = _recorders.get(made.device)
-    if steps is not None:
-        steps.append(lambda: _again(made, _applied(op, pairs, inputs, to)))
+    recorded(lambda *again: [_applied(op, pairs, again, to)], inputs, [made])
     return made
 
 
@@ -101,37 +108,31 @@ def _plain(value: Any) -> Any:
     return tuple(map(_plain, value)) if isinstance(value, (list, tuple)) else value
 
 
-def _again(target: Tensor, made: Tensor) -> None:
-    if made._owner is not target._owner:
-        copy_into(target, made)
-
-
 def convert(tensor: Tensor, to: Placed) -> Tensor:
     """The values in another layout or format on the same device; the tensor itself where nothing changes."""
     if tensor.layout == to:
         return tensor
     made = tensor.to(layout=to)
-    steps = _recorders.get(tensor.device)
-    if steps is not None:
-        steps.append(lambda: copy_into(made, tensor))
+    recorded(lambda again: [again.to(layout=to)], [tensor], [made])
     return made
 
 
 def copied(tensor: Tensor) -> Tensor:
     """The values in memory of their own."""
     made = duplicate(tensor)
-    steps = _recorders.get(tensor.device)
-    if steps is not None:
-        steps.append(lambda: copy_into(made, tensor))
+    recorded(lambda again: [duplicate(again)], [tensor], [made])
     return made
 
 
 def overwrite(target: Tensor, source: Tensor) -> None:
     """Write the values of a tensor of the same type into the memory of another, behind its readers."""
     copy_into(target, source)
-    steps = _recorders.get(target.device)
-    if steps is not None:
-        steps.append(lambda: copy_into(target, source))
+    recorded(_overwritten, [target, source], [])
+
+
+def _overwritten(target: Tensor, source: Tensor) -> list[Tensor]:
+    copy_into(target, source)
+    return []
 
 
 def constant(value: Any, device: Device, dtype: str) -> Tensor:
@@ -147,7 +148,10 @@ def reinterpret(tensor: Tensor, dtype: str) -> Tensor:
     if tensor.dtype == dtype:
         return tensor
     layout = replace(tensor.layout, format=_STORED[dtype])
-    return _viewed(tensor, spec_of(tensor.device, TensorType(dtype, tensor.shape), layout))
+    to = spec_of(tensor.device, TensorType(dtype, tensor.shape), layout)
+    made = _viewed(tensor, to)
+    recorded(lambda again: [_viewed(again, to)], [tensor], [made])
+    return made
 
 
 def _viewed(tensor: Tensor, to: Any) -> Tensor:

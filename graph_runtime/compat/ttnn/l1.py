@@ -17,7 +17,7 @@ from .errors import fatal
 from .programs import Call, call_of, flat, programs_of
 from .tensor import Tensor
 
-__all__ = ["Use", "tensors_in_l1", "use_of_l1"]
+__all__ = ["Use", "tensors_in_l1", "use_of_l1", "what_is_kept"]
 
 _MOST_NAMED = 5
 
@@ -109,6 +109,15 @@ def use_of_l1(operation: Any, args: Any, kwargs: Any, made: Any, always: bool) -
     return use
 
 
+def what_is_kept(text: str, given: list[Any]) -> str:
+    """After a text about a memory that is full: what open_device was asked to keep of it."""
+    found = [*given, *(x._device for x in flat(given))]
+    device = next((x for x in found if isinstance(x, MeshDevice)), None)
+    sizes = ("l1_small_size", "worker_l1_size") if "L1 buffer" in text else ("trace_region_size",)
+    kept = [f"{name}={getattr(device, name)}" for name in sizes if getattr(device, name, 0)]
+    return f". open_device was asked for {', '.join(kept)}" if kept else ""
+
+
 def _no_room(use: Use, device: MeshDevice, base: int, size: int) -> str:
     """ttnn's text, then which buffers, and what would fit."""
     assert use.worst is not None
@@ -135,4 +144,6 @@ def _no_room(use: Use, device: MeshDevice, base: int, size: int) -> str:
         text += f". L1 tensors: {', '.join([*own, *others])}"
     room = size - base - use.tensors - use.temporaries
     beside = max(size - base - use.circular, 0)
-    return text + f". {max(room, 0)} B of circular buffers, or {beside} B of tensors beside these, would fit"
+    text += f". {max(room, 0)} B of circular buffers, or {beside} B of tensors beside these, would fit"
+    small = device.l1_small_size
+    return text + (f"; l1_small_size={small} of open_device is not among them" if small else "")

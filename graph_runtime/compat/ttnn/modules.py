@@ -16,6 +16,7 @@ from . import (
     graph_views,
     graphs,
     memory,
+    memory_views,
     moreh_softmaxes,
     reports,
     values,
@@ -59,7 +60,11 @@ def submodules() -> dict[str, ModuleType]:
     made["types"] = _module("types", "value classes", **_public(values, cores, memory))
     memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
     made["device"] = _module(
-        "device", "devices", **_public(devices, chips), Device=devices.MeshDevice, **memory_reports
+        "device",
+        "devices",
+        **_public(devices, chips, memory_views),
+        Device=devices.MeshDevice,
+        **memory_reports,
     )
     made["cluster"] = _module(
         "cluster",

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from .devices import MeshDevice
 from .errors import Unsupported, guarded
-from .l1 import use_of_l1
+from .l1 import use_of_l1, what_is_kept
 from .names import OPERATIONS
 from .settings import SETTINGS
 from .tensor import Tensor
@@ -66,6 +67,8 @@ class Operation:
 
     def __call__(self, *args: Any, queue_id: Any = None, cq_id: Any = None, **kwargs: Any) -> Any:
         name = self.python_fully_qualified_name
+        if queue_id is not None or cq_id is not None:
+            _check_queue(cq_id if queue_id is None else queue_id, [*args, *kwargs.values()])
         hooked = not SETTINGS.enable_fast_runtime_mode and not _depth[0]
         if hooked:
             _told(_before, "Pre", self, args, kwargs)
@@ -75,7 +78,7 @@ class Operation:
         _depth[0] += 1
         made = use = None
         try:
-            with guarded(name):
+            with guarded(name, lambda text: what_is_kept(text, [*args, *kwargs.values()])):
                 made = self.function(*args, **kwargs)
                 use = use_of_l1(self, args, kwargs, made, watcher is not None) if _depth[0] == 1 else None
         finally:
@@ -96,6 +99,14 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<ttnn operation {self.python_fully_qualified_name}>"
+
+
+def _check_queue(number: int, given: list[Any]) -> None:
+    """Raise RuntimeError for a queue that the device of an operation has not."""
+    devices = (x._device if isinstance(x, Tensor) else x for x in [*_tensors(given), *given])
+    for device in devices:
+        if isinstance(device, MeshDevice):
+            device.queue(number)
 
 
 def _told(hooks: list[Callable[..., Any]], when: str, *args: Any) -> None:

@@ -9,7 +9,6 @@ from ...base.machine.devices import Device
 from ...ir.builder import GraphBuilder
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
-from .errors import Unsupported
 
 __all__ = ["forget", "outputs"]
 
@@ -33,11 +32,14 @@ def forget() -> None:
 
 
 def outputs(op: str, inputs: list[Handle], attrs: dict[str, Any]) -> list[Handle]:
-    """All outputs of an op. Raises Unsupported while a trace is captured, GraphError for wrong types."""
-    device = inputs[0].device
-    if kernels.captured(device):
-        raise Unsupported(f"{op} inside of a trace is not supported", op=op)
+    """All outputs of an op. Raises GraphError for wrong types."""
     types = tuple((x.dtype, x.shape) for x in inputs)
-    session = _session(op, tuple(sorted(attrs.items())), types, device)
-    run = session.submit({f"x{at}": x for at, x in enumerate(inputs)})
-    return list(run.outputs)
+    known = tuple(sorted(attrs.items()))
+
+    def make(*given: Handle) -> list[Handle]:
+        session = _session(op, known, types, given[0].device)
+        return list(session.submit({f"x{at}": x for at, x in enumerate(given)}).outputs)
+
+    made = make(*inputs)
+    kernels.recorded(make, inputs, made)
+    return made

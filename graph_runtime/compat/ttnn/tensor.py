@@ -283,6 +283,7 @@ def _place(
     config: MemoryConfig | None,
     tile: Tile = DEFAULT_TILE,
 ) -> tuple[MemoryConfig, Placed]:
+    check(device.is_open, op, f"{device} is closed")
     config = with_spec(config or DRAM_MEMORY_CONFIG, shape, layout, None, device.core_grid, tile)
     if not math.prod(shape) and config.is_sharded():
         raise Unsupported(f"{op}: a sharded tensor without elements is not supported", op=op)

@@ -1,15 +1,16 @@
-"""Traces, events and queues. There is one queue: what two queues of ttnn would do at once comes in the order
-in which it was asked for."""
+"""Traces, events and queues. What two queues of ttnn would do at once comes in the order in which it was
+asked for."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
+from ...base.errors import HandleError
 from . import kernels
-from .devices import MeshDevice, synchronize_device
-from .errors import check
+from .devices import CLOSING, MeshDevice, synchronize_device
+from .errors import check, fatal
+from .recorder import Recorder
 
 __all__ = [
     "begin_trace_capture",
@@ -22,32 +23,36 @@ __all__ = [
 ]
 
 _numbers = itertools.count()
-_traces: dict[tuple[MeshDevice, int], list[Callable[[], None]]] = {}
+_traces: dict[tuple[MeshDevice, int], Recorder] = {}
 _open: dict[MeshDevice, int] = {}
 
 
 def begin_trace_capture(device: MeshDevice, *, cq_id: int | None = None, queue_id: int | None = None) -> int:
-    """Record what runs on the device from now on; it runs, too. Raises RuntimeError for a device that was
-    opened without a trace region, and inside of another capture."""
+    """Record what runs on the device from now on; it runs, too. A trace lies in the trace region, or without
+    one in DRAM. Raises RuntimeError inside of another capture."""
     name = "ttnn.begin_trace_capture"
-    check(
-        device.trace_region_size > 0, name, "the device has no trace region: open it with trace_region_size"
-    )
+    device.queue(_chosen(queue_id, cq_id))
+    check(device.is_open, name, "the device is closed")
     check(device not in _open, name, "a trace is being captured already")
     number = next(_numbers)
-    steps: list[Callable[[], None]] = []
-    _traces[device, number] = steps
+    _traces[device, number] = Recorder()
     _open[device] = number
-    kernels.recording(device.chip, steps)
+    kernels.recording(device.chip, _traces[device, number])
     return number
+
+
+def _chosen(queue_id: int | None, cq_id: int | None) -> int | None:
+    return cq_id if queue_id is None else queue_id
 
 
 def end_trace_capture(
     device: MeshDevice, trace_id: int, *, cq_id: int | None = None, queue_id: int | None = None
 ) -> None:
     """The end of what is recorded."""
+    device.queue(_chosen(queue_id, cq_id))
     check(_open.get(device) == trace_id, "ttnn.end_trace_capture", f"trace {trace_id} is not being captured")
     kernels.recording(device.chip, None)
+    _traces[device, trace_id].finish()
     del _open[device]
 
 
@@ -60,34 +65,54 @@ def execute_trace(
     blocking: bool = True,
 ) -> None:
     """Do again what was recorded: on the same inputs, into the same outputs."""
+    device.queue(_chosen(queue_id, cq_id))
     check((device, trace_id) in _traces, "ttnn.execute_trace", f"Trace with tid {trace_id} not found")
     check(device not in _open, "ttnn.execute_trace", "a trace is being captured")
-    for step in _traces[device, trace_id]:
-        step()
+    try:
+        _traces[device, trace_id].replay()
+    except HandleError as error:
+        raise fatal("ttnn.execute_trace", f"a tensor that the trace reads has gone: {error}") from error
     if blocking:
         synchronize_device(device)
 
 
 def release_trace(device: MeshDevice, trace_id: int) -> None:
     """Forget a trace."""
+    if _open.get(device) == trace_id:
+        kernels.recording(device.chip, None)
+        del _open[device]
     _traces.pop((device, trace_id), None)
 
 
-class Event:
-    """A place in the one queue of a device."""
+def forget_traces(device: MeshDevice) -> None:
+    """All traces of a device that closes."""
+    for number in [number for known, number in _traces if known is device]:
+        release_trace(device, number)
 
-    def __init__(self, device: MeshDevice):
-        self.device = device
+
+CLOSING.append(forget_traces)
+
+
+class Event:
+    """A place in the work of a device."""
+
+    def __init__(self, device: MeshDevice, queue: int):
+        self.device, self.queue = device, queue
 
 
 def record_event(
     device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = (), device_range: Any = None
 ) -> Event:
-    return Event(device)
+    return Event(device, device.queue(cq_id))
 
 
-def wait_for_event(cq_id: int | None = None, event: Event | None = None, **_: Any) -> None:
-    """Nothing overtakes in the one queue."""
+def wait_for_event(cq_id: int | None = None, event: Event | None = None, mesh_event: Any = None) -> None:
+    """Nothing overtakes: what both queues do comes in the order in which it was asked for. ``mesh_event``:
+    an older name."""
+    found = event if event is not None else mesh_event
+    check(isinstance(found, Event), "ttnn.wait_for_event", f"an event is needed, got {type(found).__name__}")
+    assert found is not None
+    found.device.queue(cq_id)
 
 
 def event_synchronize(event: Event) -> None:
