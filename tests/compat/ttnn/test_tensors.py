@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_a_runtime_error_and_the_device_goes_on(device, wha
 def test_what_is_declined_says_its_name_and_is_no_runtime_error(device):
     for call, name in (
         (lambda: ttnn.all_gather(on(device)), "ttnn.all_gather"),
-        (lambda: ttnn.angle_bw(1), "angle_bw"),
+        (lambda: ttnn.generic_op(1), "generic_op"),
     ):
         with pytest.raises(ttnn.Unsupported, match=name) as caught:
             call()
