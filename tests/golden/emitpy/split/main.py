@@ -1,5 +1,6 @@
 """A product and its trace in the newest form of a compiler: const-eval in a file of its own, its cache a
-dict, tensors from files, the first call captured and later ones replayed. It prints what the test compares."""
+dict, tensors from files, the first call captured and later ones replayed. It prints what the test
+compares."""
 
 import sys
 
