@@ -20,6 +20,8 @@ def integer_dense(
     follows."""
     x, weight, *rest = values
     constant, (n, k) = weight.constant, weight.shape
+    if n == 0:  # no columns: there is nothing to pack, and packed=0 says that nothing is
+        return net.add("quantized_dense", values, before=node, origins=origins, **attrs)
     assert constant is not None, f"{weight.name} is no constant"
     made = Constant.derived(
         bytes_type(n, k),

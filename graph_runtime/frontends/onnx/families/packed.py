@@ -14,6 +14,8 @@ from ....ir.ops.levels import LEVEL_BITS, level_type, pack_levels, takes_levels
 from ..context import Context
 from ..tape import TapeValue
 
+_LEAST_BLOCK = 16  # as ONNX Runtime's documentation of MatMulNBits says, a power of two
+
 
 @dataclass(frozen=True)
 class _Packed:
@@ -77,6 +79,8 @@ def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int
         ctx.fail("g_idx is not supported")
     if block <= 0 or n <= 0 or k <= 0:
         ctx.fail(f"K, N and block_size are {k}, {n} and {block}, which must be positive")
+    if block < _LEAST_BLOCK or block & (block - 1):
+        ctx.fail(f"block_size is {block}, not a power of two from {_LEAST_BLOCK} on")
     given = [ctx.input(1), ctx.input(2), *((ctx.input(3),) if ctx.has(3) else ())]
     packed = _Packed(n, k, bits, block)
     wanted = n * packed.blocks * (block * bits // 8)
@@ -84,6 +88,7 @@ def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int
         ctx.fail(
             f"weights of {given[0].type} and scales of {given[1].type} do not fit K {k}, N {n}, block {block}"
         )
+    _check_parts(ctx, packed, given)
     constants = [value.constant for value in given if value.constant is not None]
     if len(constants) < len(given):
         ctx.fail("its weights, scales and zero points must be constants")
@@ -100,6 +105,23 @@ def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int
         )
         made = replace(made, few_bits=FewBits(packed.stored_bits, block, panels))
     return TapeValue(kind, f"{name}.weights", made)
+
+
+def _check_parts(ctx: Context, packed: _Packed, given: Sequence[TapeValue]) -> None:
+    """Refuse weights that are no bytes, scales that are no floats, and zero points (if there are any) that
+    are neither bytes with a row of whole bytes for each column, nor floats, one of each block."""
+    n, blocks = packed.n, packed.blocks
+    if given[0].dtype != "uint8" or dtypes.BY_DTYPE[given[1].dtype].kind != "float":
+        ctx.fail(f"weights of {given[0].type} and scales of {given[1].type}: these must be uint8 and floats")
+    if len(given) < 3:
+        return
+    zeros = given[2].type
+    whole = n * (-(-blocks * packed.bits // 8) if zeros.dtype == "uint8" else blocks)
+    if zeros.size != whole or (zeros.dtype != "uint8" and dtypes.BY_DTYPE[zeros.dtype].kind != "float"):
+        ctx.fail(
+            f"zero points of {zeros} do not fit N {n} with {blocks} blocks of {packed.bits} bits: they are "
+            f"{n * -(-blocks * packed.bits // 8)} of uint8, whole bytes a column, or {n * blocks} floats"
+        )
 
 
 def few_bits(

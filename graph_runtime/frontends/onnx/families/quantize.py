@@ -27,8 +27,12 @@ def _along(ctx: Context, param: TapeValue, x: TapeValue, axis: int, block: int) 
         return ctx.reshape(param, ())
     if param.rank == 1 and x.rank >= 1 and not block:
         return ctx.reshape(param, (param.shape[0], *(1,) * (x.rank - axis - 1)))
-    if param.rank != x.rank or not block:
-        ctx.fail(f"a scale of {param.type} does not fit {x.type} with axis {axis} and block_size {block}")
+    wanted = tuple(-(-n // block) if d == axis else n for d, n in enumerate(x.shape)) if block > 0 else ()
+    if param.shape != wanted:
+        ctx.fail(
+            f"a scale or zero point of {param.type} does not fit {x.type} with axis {axis} and block_size "
+            f"{block}; " + (f"give one of shape {list(wanted)}" if wanted else "block_size must be positive")
+        )
     count = param.shape[axis]
     wide = ctx.op("unsqueeze", param, axes=[axis + 1])
     wide = ctx.expand(wide, (*param.shape[: axis + 1], block, *param.shape[axis + 1 :]))
@@ -39,6 +43,23 @@ def _along(ctx: Context, param: TapeValue, x: TapeValue, axis: int, block: int) 
 def _one_or_along(ctx: Context, param: TapeValue) -> TapeValue:
     """A scale or a zero point of quantize and dequantize."""
     return ctx.reshape(param, ()) if param.type.size == 1 else param
+
+
+def _paired(ctx: Context, scale: TapeValue, zero: TapeValue) -> list[TapeValue]:
+    """A scale and a zero point in one shape: one number each, or as many as the one of them that is many. The
+    QLinear ops say them apart."""
+    most = max(scale.type.size, zero.type.size)
+    if most == 1 or {scale.type.size, zero.type.size} - {1, most}:
+        return [scale, zero]
+    flat = [ctx.reshape(value, (value.type.size,)) for value in (scale, zero)]
+    return [value if value.type.size == most else ctx.expand(value, (most,)) for value in flat]
+
+
+def _finite(*scales: TapeValue) -> bool:
+    """Whether no scale is known to be infinite or NaN: with such a one sums must be made before they meet it,
+    as in float32 a number that is 0 would make NaN of them."""
+    found = [scale.known() for scale in scales]
+    return all(values is None or bool(np.isfinite(values).all()) for values in found)
 
 
 def on_grid(
@@ -137,18 +158,27 @@ def _zero(ctx: Context, zero: TapeValue | None) -> TapeValue | None:
     return None if known is not None and not known.any() else numbers
 
 
+def _check_types(ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue | None) -> None:
+    """Refuse a scale that is no float, and a zero point of another type than x."""
+    if dtypes.BY_DTYPE[scale.dtype].kind != "float":
+        ctx.fail(f"the scale is {scale.type}; it must be float32, float16 or bfloat16")
+    if zero is not None and zero.dtype != x.dtype:
+        ctx.fail(f"the zero point is {zero.type}, x is {x.type}; both must have one type")
+    if x.element is None and x.dtype not in _GRID:
+        ctx.fail(f"{x.dtype} is no grid that is supported")
+
+
 @converter("DequantizeLinear", limits="of integers of 2 to 32 bits and floats of 8 and 4 bits")
 def _dequantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
     _look_at_scale(ctx, scale)
     axis, block = ctx.attr("axis", 1), ctx.attr("block_size", 0)
     dtype = DTYPES.get(ctx.attr("output_dtype", 0), scale.dtype)
+    _check_types(ctx, x, scale, zero)
     if x.element is None and x.dtype in _GRID and not block:
         axis = ctx.axis(axis, x.rank) if scale.type.size > 1 else 0
         return ctx.cast(from_grid(ctx, x, scale, zero, axis), dtype)
     x, zero = decoded(ctx, x), _zero(ctx, zero)
-    if x.dtype not in (*_GRID, "float32"):
-        ctx.fail(f"{x.dtype} is no grid that is supported")
     axis = ctx.axis(axis, x.rank) if scale.type.size > 1 or block else 0
     wide = ctx.cast(x, "float32" if x.dtype == "float32" else "int32")
     if zero is not None:
@@ -212,7 +242,7 @@ def _numbers(ctx: Context, w: TapeValue, zero: TapeValue | None, axis: int) -> T
     if zero is None:
         return wide
     zero = ctx.cast(zero, "int16")
-    shape = () if zero.type.size == 1 else (zero.shape[0], *(1,) * (w.rank - axis % w.rank - 1))
+    shape = () if zero.type.size == 1 else (zero.type.size, *(1,) * (w.rank - axis % w.rank - 1))
     return ctx.op("subtract", wide, ctx.reshape(zero, shape))
 
 
@@ -259,15 +289,21 @@ def _requantized(
 @converter("QLinearMatMul")
 def _qlinear_matmul(ctx: Context) -> Results:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (ctx.input(i) for i in range(8))
+    _check_result(ctx, y_zero)
     one = all(v.type.size == 1 for v in (a_scale, a_zero, y_scale, y_zero))
-    if b.constant is not None and b.rank == 2 and one:
-        w = from_grid(ctx, b, b_scale, b_zero, 1)
+    if b.constant is not None and b.rank == 2 and one and _finite(a_scale, b_scale, y_scale):
+        w = from_grid(ctx, b, *_paired(ctx, b_scale, b_zero), 1)
         product = matmul(ctx, from_grid(ctx, a, a_scale, a_zero), w)
         return on_grid(ctx, product, y_scale, y_zero, y_zero.dtype)
     product = matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
     a_scale = _scale(ctx, a_scale, -2)
     scale = ctx.op("divide", ctx.op("multiply", a_scale, _scale(ctx, b_scale, -1)), _scale(ctx, y_scale, -2))
     return _requantized(ctx, product, scale, _scale(ctx, y_zero, -2), y_zero.dtype)
+
+
+def _check_result(ctx: Context, zero: TapeValue) -> None:
+    if zero.dtype not in ("uint8", "int8"):
+        ctx.fail(f"the zero point of the result is {zero.type}; it must be uint8 or int8")
 
 
 def _scale(ctx: Context, value: TapeValue, axis: int) -> TapeValue:
@@ -281,14 +317,17 @@ def _scale(ctx: Context, value: TapeValue, axis: int) -> TapeValue:
 @converter("QLinearConv", limits="1 and 2 spatial dimensions")
 def _qlinear_conv(ctx: Context) -> Results:
     x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero = (ctx.input(i) for i in range(8))
-    if w.constant is not None and x.rank == 4 and ctx.attr("group", 1) in (1, w.shape[0]):
+    _check_result(ctx, y_zero)
+    images = w.constant is not None and x.rank == 4 and ctx.attr("group", 1) in (1, w.shape[0])
+    if images and _finite(x_scale, w_scale, y_scale):
         bias = ctx.optional(8)
         if bias is not None:
             scales = ctx.op("multiply", ctx.reshape(x_scale, ()), _one_or_along(ctx, w_scale))
             bias = from_grid(
                 ctx, bias, ctx.expand(scales, bias.shape), ctx.expand(ctx.scalar(0, bias), bias.shape)
             )
-        product = convolve(ctx, from_grid(ctx, x, x_scale, x_zero), from_grid(ctx, w, w_scale, w_zero), bias)
+        numbers = from_grid(ctx, w, *_paired(ctx, w_scale, w_zero))
+        product = convolve(ctx, from_grid(ctx, x, x_scale, x_zero), numbers, bias)
         return on_grid(ctx, product, y_scale, y_zero, y_zero.dtype)
     product = convolve(ctx, _centred(ctx, x, x_zero), _centred(ctx, w, w_zero, 0), ctx.optional(8))
     x_scale, y_scale, y_zero = (_scale(ctx, v, 0) for v in (x_scale, y_scale, y_zero))
