@@ -2,12 +2,31 @@
  *
  * A register tile is up to GR_ISA_ROWS rows of two vectors of GR_ISA_LANES sums.
  *
- * defines: GR_ISA(gr_bytes_block), GR_ISA(gr_bytes_store)
+ * defines: GR_ISA(gr_bytes_block), GR_ISA(gr_bytes_store), GR_ISA(gr_bytes_load)
  */
 #define GR_WIDTH (2 * GR_ISA_LANES)    /* columns of a tile */
 #define GR_LINE (GR_BYTES_HALVES * GR_BYTES_DEPTH + 64) /* bytes from row to row of a block of A */
 
 /* ---------------------------------------------------------------- sums to results */
+
+/* The first n of GR_BYTES, zeros behind; in memory nothing else is touched. */
+GR_ALWAYS GR_BYTES GR_ISA(gr_bytes_load)(const uint8_t *from, int64_t n) {
+#ifdef GR_ISA_LOAD_BYTES
+  return (GR_BYTES)GR_ISA_LOAD_BYTES(from, n);
+#else
+  GR_BYTES made = {0};
+  memcpy(&made, from, (size_t)n);
+  return made;
+#endif
+}
+
+GR_ALWAYS void GR_ISA(gr_bytes_keep)(uint8_t *to, GR_BYTES x, int64_t n) {
+#ifdef GR_ISA_STORE_BYTES
+  GR_ISA_STORE_BYTES(to, x, n);
+#else
+  memcpy(to, &x, (size_t)n);
+#endif
+}
 
 /* The sums of GR_ISA_LANES columns from ``column`` on become ``columns`` elements at ``to``; int32 and float32. */
 GR_ALWAYS void GR_ISA(gr_bytes_words_out)(const gr_requant *s, GR_VI sum, int64_t column, int64_t columns, void *to) {
@@ -42,12 +61,8 @@ GR_ALWAYS void GR_ISA(gr_bytes_out)(GR_VI sum, const GR_ISA(gr_bytes_grid) *grid
   x = GR_ISA_MIN(x, grid->most);
   x += 12582912.0f;                    /* 1.5 * 2^23: what is left is an integer in the low bits, ties to even */
   GR_BYTES made = GR_BYTES_LOWEST((GR_VI)x + grid->zero);
-  if (columns >= GR_ISA_LANES) {
-    *(GR_BYTES *)to = made;
-  } else {
-    GR_BYTES some = made;              /* in memory, which the whole vector above need not be */
-    memcpy(to, &some, (size_t)columns);
-  }
+  if (columns >= GR_ISA_LANES) *(GR_BYTES *)to = made;
+  else GR_ISA(gr_bytes_keep)(to, made, columns);
 }
 
 /* The sums of ``rows`` rows, sums[row * sums_row], become elements at to + row * to_row bytes. row_sums: NULL, or of

@@ -5,10 +5,7 @@
 
 /* ``count`` channels of a pixel as bytes of lanes. */
 GR_ALWAYS GR_VI GR_ISA(gr_byte_pixel)(const uint8_t *from, int64_t count, int whole) {
-  if (whole) return GR_BYTES_WIDE(*(const GR_BYTES *)from);
-  GR_BYTES made = {0};
-  memcpy(&made, from, (size_t)count);
-  return GR_BYTES_WIDE(made);
+  return GR_BYTES_WIDE(whole ? *(const GR_BYTES *)from : GR_ISA(gr_bytes_load)(from, count));
 }
 
 /* Columns first .. last-1 of the padded image under a row of windows, which begins at row y: the taps of each, in

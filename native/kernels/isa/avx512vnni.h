@@ -33,3 +33,10 @@ GR_ALWAYS GR_VI GR_ISA(gr_dot)(GR_VI x, GR_VI y, GR_VI z) {
 }
 #endif
 #endif
+#ifndef GR_PLAY_AVX512
+/* GCC 12 makes __builtin_convertvector between bytes and int32 of 16 lanes lane by lane */
+#define GR_ISA_LOWEST(x) _mm512_cvtepi32_epi8((__m512i)(x))
+#define GR_ISA_WIDEN(x) ((GR_VI)_mm512_cvtepu8_epi32((__m128i)(x)))
+#define GR_ISA_LOAD_BYTES(from, n) _mm_maskz_loadu_epi8(GR_ISA_FIRST(n), from)
+#define GR_ISA_STORE_BYTES(to, x, n) _mm_mask_storeu_epi8(to, GR_ISA_FIRST(n), (__m128i)(x))
+#endif

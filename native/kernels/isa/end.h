@@ -11,6 +11,8 @@
 #undef GR_ISA_LOWEST
 #undef GR_ISA_WIDEN
 #undef GR_ISA_SPREAD
+#undef GR_ISA_LOAD_BYTES
+#undef GR_ISA_STORE_BYTES
 #undef GR_ISA_MAX
 #undef GR_ISA_MIN
 #undef GR_ISA_SHORT

@@ -45,14 +45,15 @@ def _one_or_along(ctx: Context, param: TapeValue) -> TapeValue:
     return ctx.reshape(param, ()) if param.type.size == 1 else param
 
 
-def _paired(ctx: Context, scale: TapeValue, zero: TapeValue) -> list[TapeValue]:
+def _paired(ctx: Context, scale: TapeValue, zero: TapeValue) -> tuple[TapeValue, TapeValue]:
     """A scale and a zero point in one shape: one number each, or as many as the one of them that is many. The
     QLinear ops say them apart."""
     most = max(scale.type.size, zero.type.size)
     if most == 1 or {scale.type.size, zero.type.size} - {1, most}:
-        return [scale, zero]
+        return scale, zero
     flat = [ctx.reshape(value, (value.type.size,)) for value in (scale, zero)]
-    return [value if value.type.size == most else ctx.expand(value, (most,)) for value in flat]
+    one, other = (value if value.type.size == most else ctx.expand(value, (most,)) for value in flat)
+    return one, other
 
 
 def _finite(*scales: TapeValue) -> bool:
@@ -292,7 +293,8 @@ def _qlinear_matmul(ctx: Context) -> Results:
     _check_result(ctx, y_zero)
     one = all(v.type.size == 1 for v in (a_scale, a_zero, y_scale, y_zero))
     if b.constant is not None and b.rank == 2 and one and _finite(a_scale, b_scale, y_scale):
-        w = from_grid(ctx, b, *_paired(ctx, b_scale, b_zero), 1)
+        b_scale, b_zero = _paired(ctx, b_scale, b_zero)
+        w = from_grid(ctx, b, b_scale, b_zero, 1)
         product = matmul(ctx, from_grid(ctx, a, a_scale, a_zero), w)
         return on_grid(ctx, product, y_scale, y_zero, y_zero.dtype)
     product = matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
@@ -326,7 +328,8 @@ def _qlinear_conv(ctx: Context) -> Results:
             bias = from_grid(
                 ctx, bias, ctx.expand(scales, bias.shape), ctx.expand(ctx.scalar(0, bias), bias.shape)
             )
-        numbers = from_grid(ctx, w, *_paired(ctx, w_scale, w_zero))
+        w_scale, w_zero = _paired(ctx, w_scale, w_zero)
+        numbers = from_grid(ctx, w, w_scale, w_zero)
         product = convolve(ctx, from_grid(ctx, x, x_scale, x_zero), numbers, bias)
         return on_grid(ctx, product, y_scale, y_zero, y_zero.dtype)
     product = convolve(ctx, _centred(ctx, x, x_zero), _centred(ctx, w, w_zero, 0), ctx.optional(8))
