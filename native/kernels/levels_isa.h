@@ -159,6 +159,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
     GR_OF(gr_panels_vector)(p, row, panel, panel_end);
     return;
   }
+  gr_ahead none = {0};
   _Alignas(64) float a[GR_LEVEL_TILES * GR_ISA_ROWS * GR_A_ROW], b[GR_DEPTH * GR_PANEL];
   for (int64_t top = row; top < row_end; top += GR_LEVEL_TILES * GR_ISA_ROWS) {
     int64_t bottom = gr_min(row_end, top + GR_LEVEL_TILES * GR_ISA_ROWS), first = 0;
@@ -170,7 +171,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
         GR_OF(gr_levels_floats)(p, at, first, depth, b);
         for (int64_t i = top; i < bottom; i += GR_ISA_ROWS) {
           gr_a_rows found = {a + (i - top) * GR_A_ROW, GR_A_ROW, 1, 0, 1, 0, depth};
-          GR_OF(gr_panels_strip)(p, found, 0, i, gr_min(GR_ISA_ROWS, bottom - i), d, at, at + 1, b);
+          GR_OF(gr_panels_strip)(p, found, 0, i, gr_min(GR_ISA_ROWS, bottom - i), d, at, at + 1, b, &none);
         }
       }
       first += depth;

@@ -78,7 +78,15 @@ typedef struct gr_tile {
   int more;                            /* c holds the sum of earlier k */
   int clamp;
   float least, most;
+  const float *ahead;                  /* what is asked for from memory for later, ahead_step floats a row of B */
+  int64_t ahead_step;
 } gr_tile;
+
+/* The B that takes the place of the one that strips of rows now read in turn, each of which asks for a part of it: in
+ * panels before ``end`` it lies ``jump`` floats further on. */
+typedef struct gr_ahead {
+  int64_t jump, end, strip, strips;
+} gr_ahead;
 
 /* ---------------------------------------------------------------- gathering */
 

@@ -100,7 +100,7 @@ GR_ALWAYS void GR_OF(gr_panels_ask)(const gr_tile *t, int rows) {
 /* gathered: the distance of the rows of A is known, and they have one run. */
 GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, int gathered) {
   GR_V acc[GR_ISA_ROWS * 2], zero = {0};
-  const float *a = t->a.a, *b = t->b;
+  const float *a = t->a.a, *b = t->b, *ahead = t->ahead;
   int64_t a_row = gathered ? GR_A_ROW : t->a.row;
 #ifdef GR_ISA_MASKED
   unsigned short some[2] = {GR_ISA_FIRST(t->columns), GR_ISA_FIRST(t->columns - GR_ISA_LANES)};
@@ -116,9 +116,10 @@ GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, in
   }
   for (int64_t lines = gathered ? 1 : t->a.lines; lines > 0; --lines, a += t->a.line - t->a.runs * t->a.step) {
     for (int64_t runs = gathered ? 1 : t->a.runs; runs > 0; --runs, a += t->a.step - t->a.run) {
-      for (int64_t p = t->a.run; p > 0; --p, a += GR_HALVES, b += GR_PANEL) {
+      for (int64_t p = t->a.run; p > 0; --p, a += GR_HALVES, b += GR_PANEL, ahead += t->ahead_step) {
         __builtin_prefetch(b + GR_AHEAD * GR_PANEL);   /* which few rows use comes from memory */
         __builtin_prefetch(b + GR_AHEAD * GR_PANEL + 16);
+        __builtin_prefetch(ahead, 0, 2);
 #pragma GCC unroll 2
         for (int half = 0; half < GR_HALVES; ++half) {
           GR_V in[2];
@@ -308,6 +309,12 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_vector)(cons
 
 /* ---------------------------------------------------------------- blocks */
 
+/* Rows of the next strip of ``left``: as many as a tile has, but not so that the last have too few sums to hide their
+ * latency. */
+GR_ALWAYS int64_t GR_OF(gr_panels_strip_rows)(int64_t left) {
+  return left > GR_ISA_ROWS && left < GR_ISA_ROWS + 4 ? left - left / 2 : gr_min(GR_ISA_ROWS, left);
+}
+
 /* A depth of k, elements first .. last-1 of all, of which from .. to-1 are multiplied. */
 typedef struct GR_OF(gr_depth) {
   int64_t first, last, from, to;
@@ -324,9 +331,20 @@ GR_ALWAYS GR_OF(gr_depth) GR_OF(gr_panels_depth)(const gr_panels *p, int64_t row
   return (GR_OF(gr_depth)){first, last, from, to};
 }
 
+/* The part of a panel's next B that a tile at column ``half`` asks for. */
+GR_ALWAYS void GR_OF(gr_panels_look)(gr_tile *t, const gr_ahead *next, int64_t panel, int64_t half, int64_t units) {
+  if (next->strips < 2 || panel >= next->end) return;
+  int64_t each = GR_PANEL / GR_WIDTH, part = next->strip * each + half / GR_WIDTH;
+  int64_t step = gr_max(2, gr_ceil_div(GR_PANEL, next->strips * each));
+  if (part * step >= GR_PANEL) return;
+  t->ahead = t->b - half + next->jump + part * step * units;
+  t->ahead_step = step;
+}
+
 /* Rows of A, a depth of k, times panels panel .. panel_end-1; b: the first of those elements of the first panel. */
 GR_ALWAYS void GR_OF(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_place, int64_t row, int64_t rows,
-                                       GR_OF(gr_depth) d, int64_t panel, int64_t panel_end, const float *b) {
+                                       GR_OF(gr_depth) d, int64_t panel, int64_t panel_end, const float *b,
+                                       const gr_ahead *next) {
   int last = d.last == p->k;
   int64_t step = gr_ceil_div(p->k, GR_UNIT) * GR_PANEL;
   for (; panel < panel_end; ++panel, b += step) {
@@ -335,7 +353,9 @@ GR_ALWAYS void GR_OF(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_pl
       if (columns <= 0) break;
       gr_tile t = {a, b + half, p->c_row, p->bias && d.first == 0 ? p->bias + column : NULL,
                    p->extra && last ? p->extra + row * p->c_row + column : NULL,
-                   p->c + row * p->c_row + column, columns, d.first > 0, p->clamp && last, p->least, p->most};
+                   p->c + row * p->c_row + column, columns, d.first > 0, p->clamp && last, p->least, p->most,
+                   b + half, 0};
+      GR_OF(gr_panels_look)(&t, next, panel, half, gr_ceil_div(d.to - d.from, GR_UNIT));
       int vectors = columns > GR_ISA_LANES ? 2 : 1;
 #ifndef GR_ISA_MASKED
       if (columns % GR_ISA_LANES != 0) {
@@ -389,17 +409,18 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
   int64_t group = gr_max(1, bytes / (4 * GR_PANEL * gr_max(gr_ceil_div(p->k, GR_UNIT), 1)));
   int inside = group >= gr_min(4, panel_end - panel);
   if (!inside) group = gr_max(1, bytes / (4 * GR_PANEL * GR_DEPTH / GR_UNIT));
-  int64_t turn = inside ? GR_ISA_ROWS : row_end - row;
+  int64_t strips = gr_ceil_div(row_end - row, GR_ISA_ROWS), units = gr_ceil_div(p->k, GR_UNIT);
   for (int64_t from = panel; from < panel_end; from += group) {
     int64_t to = gr_min(panel_end, from + group), column = from * GR_PANEL;
     for (int64_t top = row, bottom; top < row_end; top = bottom) {
       bottom = GR_ROWS_DONE(p, top, row_end, from, to);
       if (bottom > top) continue;
-      bottom = gr_min(row_end, top + turn);
+      bottom = inside ? top + GR_OF(gr_panels_strip_rows)(row_end - top) : row_end;
       int64_t first = 0;
       do {
-        for (int64_t i = top; i < bottom; i += GR_ISA_ROWS) {
-          int64_t rows = gr_min(GR_ISA_ROWS, bottom - i);
+        int64_t rows, more = gr_min(GR_DEPTH, p->k - first);
+        for (int64_t i = top; i < bottom; i += rows) {
+          rows = GR_OF(gr_panels_strip_rows)(bottom - i);
           GR_OF(gr_depth) d = GR_OF(gr_panels_depth)(p, i, rows, first);
           gr_a_rows found = {a, GR_A_ROW, 1, 0, 1, 0, gr_ceil_div(d.to - d.from, GR_UNIT)};
           int in_place =
@@ -408,11 +429,16 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
 #if GR_B_FORM != GR_B_FLOATS
           for (int64_t r = 0; r < rows; ++r) GR_OF(gr_panels_round)(a + r * GR_A_ROW, d.to - d.from);
 #endif
-          const float *b = p->b + (from * gr_ceil_div(p->k, GR_UNIT) + d.from / GR_UNIT) * GR_PANEL;
-          GR_OF(gr_panels_strip)(p, found, in_place, i, rows, d, from, to, b);
+          const float *b = p->b + (from * units + d.from / GR_UNIT) * GR_PANEL;
+          gr_ahead next = {group * units * GR_PANEL, panel_end - group, (i - row) / GR_ISA_ROWS, strips};
+          if (!inside && first + more < p->k)
+            next = (gr_ahead){more / GR_UNIT * GR_PANEL, to, next.strip, strips};
+          else if (!inside)
+            next.jump -= first / GR_UNIT * GR_PANEL;
+          GR_OF(gr_panels_strip)(p, found, in_place, i, rows, d, from, to, b, &next);
           if (p->after && d.last == p->k) p->after(p, i, rows, column, gr_min(p->n, to * GR_PANEL) - column);
         }
-        first += gr_min(GR_DEPTH, p->k - first);
+        first += more;
       } while (first < p->k);
     }
   }
