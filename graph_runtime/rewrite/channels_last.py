@@ -8,7 +8,7 @@ that is there with its channels last has three dimensions or more: N, C and what
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 import numpy as np
 
@@ -34,9 +34,10 @@ _GROUPS = ("fused", "quantized_map")
 _CONVOLUTIONS = ("conv2d", "conv3d", "quantized_conv2d")
 
 
-def channels_last(net: Net) -> None:
-    """Convolutions on cpu, and what lies between them, with channels last."""
-    images = Images(net)
+def channels_last(net: Net, windows: Collection[str] = ()) -> None:
+    """Convolutions on cpu, and what lies between them, with channels last; those that ``windows`` names not by
+    Winograd's tiles."""
+    images = Images(net, windows)
     for node in net.nodes():
         if is_host(node) and node.outputs and node.outputs[0].dtype in _DTYPES:
             _visit(images, node)
@@ -73,7 +74,8 @@ def _convolution(images: Images, node: NetNode) -> None:
         return
     o, _, kh, kw = w.shape
     op = registry.require(node.op_name)
-    winograd = by_tiles(op, node.input_types, node.output_types, attrs)
+    windows = node.name in images.windows and attrs["group"] == 1
+    winograd = not windows and by_tiles(op, node.input_types, node.output_types, attrs)
     panels = packed_convolution(images.net, node, winograd)
     image = images.with_channels_last(x, node)
     extra = [images.laid_out(v, node, shape) for v in node.inputs[own:]]

@@ -3,7 +3,7 @@ three dimensions or more, and the same as N..C."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from ..ir.ops.shape import exactly
@@ -36,8 +36,9 @@ def axis(axis: int, ndim: int) -> int:
 class Images:
     """Which values are there with their channels last, while nodes are visited in order."""
 
-    def __init__(self, net: Net):
+    def __init__(self, net: Net, windows: Collection[str] = ()):
         self.net = net
+        self.windows = windows  # names of convolutions that are not made by Winograd's tiles
         self.last: dict[NetValue, NetValue] = {}  # NC.. -> N..C
         self.convolutions: list[NetNode] = []
 

@@ -7,7 +7,7 @@ Nodes stay where they were placed; what is added runs where the node that needs 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -35,27 +35,30 @@ def target(
     placement: Placement,
     measure: Measure | None = None,
     formats: Mapping[str, str] | None = None,
+    fast: Collection[str] = (),
 ) -> tuple[Model, Placement]:
     """The model and its placement as the devices want them.
 
     ``placement``: one of ``model.graph``. ``measure``: times kernels where an op has several; None: by rule.
     ``formats``: node on a host -> format of its weight (split_layouts), by default float32, and
-    bf16 of products that the model has in bfloat16.
+    bf16 of products that the model has in bfloat16. ``fast``: formats of weights in which products are so much
+    faster here than in float32 that Winograd's tiles, which are of float32, do not pay.
     Both come back as they were where there is nothing to do.
     """
     names = [str(device) for device in placement.devices]
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
     quantized_graphs(net)
-    stored = dict.fromkeys(compute_wide(net), HOST_FORMATS[1])
+    stored = dict.fromkeys(compute_wide(net), HOST_FORMATS[1]) | dict(formats or {})
     transposed_convolutions(net)
     lean_convolutions(net)
     resampling(net)
-    channels_last(net)  # before weights are packed: convolutions take their weights in panels there
+    windows = {name for name, fmt in stored.items() if fmt in fast}
+    channels_last(net, windows)  # before weights are packed: convolutions take their weights in panels there
     pack_weights(net, measure)
     pack_recurrent_weights(net)
     choose_kernels(net, measure)
-    store_weights(net, {**stored, **(formats or {})})
+    store_weights(net, stored)
     net.prune()
     made = net.model()
     if made.graph is model.graph:

@@ -17,6 +17,7 @@
 #ifndef GR_BYTE_PANELS_H
 #define GR_BYTE_PANELS_H
 
+#include "isa/amx.h"
 #include "isa/has.h"
 #include "pieces.h"
 
@@ -113,6 +114,16 @@ static inline void gr_bytes_prepare(gr_requant *made, const int32_t **shift, voi
                        (float)(end[1] - end[0]), (float)(end[2] - end[0])};
 }
 
+/* ---------------------------------------------------------------- AMX */
+
+#define GR_AMX_BYTES_A 262144          /* bytes of A that are gathered for tiles at a time, at most */
+#define GR_AMX_BYTES_FEW 4             /* rows; of less, B comes no faster than vectors multiply it */
+
+/* Whether tiles multiply: sums stay in them over all of k. */
+static inline int gr_bytes_by_amx(const gr_bytes *p) {
+  return p->rows >= GR_AMX_BYTES_FEW && p->k < GR_AMX_BYTES_A / GR_AMX_ROWS - 64 && gr_amx() & GR_AMX_BYTES;
+}
+
 /* ---------------------------------------------------------------- one a machine */
 
 #include "isa/any.h"
@@ -130,6 +141,11 @@ static inline void gr_bytes_prepare(gr_requant *made, const int32_t **shift, voi
 #include "isa/bytes.h"
 #define GR_ISA_ROWS 14
 #include "byte_panels_isa.h"
+#ifndef GR_AMX_NONE
+#include "isa/avx512vnni.h"
+#include "isa/bytes.h"
+#include "byte_panels_amx.h"
+#endif
 #endif
 
 /* ---------------------------------------------------------------- which instruction set */
@@ -149,6 +165,12 @@ static inline enum gr_bytes_isa gr_bytes_isa(void) {
 
 /* Rows row .. row_end-1 of panels panel .. panel_end-1. */
 static inline void gr_bytes_block(const gr_bytes *p, int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) {
+#ifndef GR_AMX_NONE
+  if (gr_bytes_by_amx(p)) {
+    gr_bytes_block_amx(p, row, row_end, panel, panel_end);
+    return;
+  }
+#endif
   switch (GR_BYTES_ISA) {
 #if defined(__x86_64__)
     case GR_BYTES_AVX512VNNI: gr_bytes_block_avx512vnni(p, row, row_end, panel, panel_end); return;
@@ -171,7 +193,12 @@ static int32_t gr_bytes_task(void *ctx, int64_t index) {
 static inline int32_t gr_bytes_run(const gr_env *env, gr_bytes *p) {
   if (p->rows == 0 || p->n == 0) return GR_OK;
   int64_t work = 2 * gr_max(p->rows, 8) * p->n * gr_max(p->k, 1);
-  p->pieces = gr_cut(p->rows, p->n, GR_BLOCK_ROWS, env->num_cores, work, GR_BYTES_GRAIN);
+  int64_t block = GR_BLOCK_ROWS, grain = GR_BYTES_GRAIN;
+  if (gr_bytes_by_amx(p)) {
+    block = GR_AMX_ROWS;
+    grain *= GR_AMX_FASTER;
+  }
+  p->pieces = gr_cut(p->rows, p->n, block, env->num_cores, work, grain);
   if (p->pieces.down * p->pieces.across > 1)
     return env->parallel_for(env, p->pieces.down * p->pieces.across, gr_bytes_task, p);
   gr_bytes_block(p, 0, p->rows, 0, gr_ceil_div(p->n, GR_PANEL));

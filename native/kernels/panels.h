@@ -140,9 +140,7 @@ static inline int64_t gr_group_bytes(void) {
 
 /* ---------------------------------------------------------------- AMX */
 
-#define GR_AMX_ROWS 32                 /* of a block of tiles */
 #define GR_AMX_FEW 3                   /* rows; of less, B comes no faster than vectors multiply it */
-#define GR_AMX_FASTER 4                /* than vectors, at least */
 
 /* Whether tiles multiply. */
 static inline int gr_panels_by_amx(const gr_panels *p) {

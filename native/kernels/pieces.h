@@ -2,7 +2,7 @@
  * panels of columns.
  *
  * Included by: panels.h, byte_panels.h. Thread: any.
- * defines: GR_PANEL, GR_BLOCK_ROWS, gr_pieces, gr_piece, gr_cut, gr_piece_at
+ * defines: GR_PANEL, GR_AMX_ROWS, GR_AMX_FASTER, GR_BLOCK_ROWS, gr_pieces, gr_piece, gr_cut, gr_piece_at
  */
 #ifndef GR_PIECES_H
 #define GR_PIECES_H
@@ -10,6 +10,8 @@
 #include "cpu/common.h"
 
 #define GR_PANEL 32                    /* columns */
+#define GR_AMX_ROWS 32                 /* of a block of AMX's tiles */
+#define GR_AMX_FASTER 4                /* are these than vectors, at least */
 #define GR_BLOCK_ROWS 14               /* at most, of vectors of any instruction set */
 
 typedef struct gr_pieces {

@@ -15,6 +15,8 @@ from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops import packed
+from graph_runtime.ir.ops.byte_panels import bytes_type
+from graph_runtime.ir.ops.quantized_products import BYTES, RESULTS
 from graph_runtime.ir.ops.registry import Case
 from graph_runtime.ir.ops.select import select
 from graph_runtime.run import core
@@ -185,18 +187,57 @@ def _conv_of(rng) -> tuple[str, tuple, dict]:
     return "conv2d", inputs, attrs
 
 
-@pytest.mark.parametrize("make", [_dense_of, _conv_of])
-def test_products_of_bf16_of_odd_sizes(library, make):
-    """Sums of k products of numbers that bf16 rounds the same: an error of some roundings of float32."""
+def _result(rng, n: int) -> tuple[dict, tuple, tuple]:
+    """Of quantized products: attributes, the inputs behind the zero point, and how these are drawn."""
+    to = str(rng.choice(RESULTS))
+    attrs = {"to": to, **({"zero": 7} if to in BYTES else {})}
+    if to == "int32":
+        return attrs, (), ()
+    bias = ("float32" if to == "float32" else "int32", (n,))
+    return attrs, (("float32", (n,)), bias), ("thousandths", "normal")
+
+
+def _bytes_of(rng) -> tuple[str, tuple, dict, tuple]:
+    """A product of bytes in panels of odd sizes, weights shifted or not."""
+    m, n, k = (int(rng.integers(1, most)) for most in (100, 110, rng.choice([70, 2500])))
+    dtype = str(rng.choice(BYTES))
+    attrs, tail, how = _result(rng, n)
+    inputs = ((dtype, (m, k)), ("int8", bytes_type(n, k).shape), (dtype, ()), *tail)
+    return "quantized_dense", inputs, {"packed": n, **attrs}, ("bytes", f"byte_panels:{k}", "bytes", *how)
+
+
+def _byte_windows_of(rng) -> tuple[str, tuple, dict, tuple]:
+    """A convolution of bytes in panels, its windows as those of _conv_of."""
+    _, ((_, x), _), attrs = _conv_of(rng)
+    n, (kh, kw) = attrs["packed"], attrs["kernel_shape"]
+    k, dtype = kh * kw * x[3], str(rng.choice(BYTES))
+    more, tail, how = _result(rng, n)
+    inputs = ((dtype, x), ("int8", bytes_type(n, k).shape), (dtype, ()), *tail)
+    return "quantized_conv2d", inputs, {**attrs, **more}, ("bytes", f"byte_panels:{k}", "bytes", *how)
+
+
+def _odd_sizes(library, make, allowed: float) -> None:
     for seed in range(25):
         rng = np.random.default_rng(seed)
-        name, inputs, attrs = make(rng)
+        name, inputs, attrs, *how = make(rng)
         op = ops.get(name)
-        case = Case(f"odd{seed}", inputs, attrs)
+        case = Case(f"odd{seed}", inputs, attrs, *how)
         types, attrs = [TensorType(*t) for t in inputs], op.decode(attrs)
         outputs = op.infer(types, attrs)
         body = select(op, attrs, "cpu", types, outputs)
         arrays = draws.draw(case, seed)
         (wanted,) = draws.expected(op, case, arrays)
         got = run(getattr(library, f"k_{body.name}"), op, attrs, arrays, types, outputs)
-        assert draws.nmse(got, wanted) <= 1e-11, f"{inputs} {attrs}"
+        assert draws.nmse(got, wanted) <= allowed, f"{inputs} {attrs}"
+
+
+@pytest.mark.parametrize("make", [_dense_of, _conv_of])
+def test_products_of_bf16_of_odd_sizes(library, make):
+    """Sums of k products of numbers that bf16 rounds the same: an error of some roundings of float32."""
+    _odd_sizes(library, make, 1e-11)
+
+
+@pytest.mark.parametrize("make", [_bytes_of, _byte_windows_of])
+def test_products_of_bytes_of_odd_sizes(library, make):
+    """All bits, rounding ties too."""
+    _odd_sizes(library, make, 0.0)

@@ -61,6 +61,19 @@ def test_products_of_one_group_are_stored_so_and_the_notes_say_it():
     assert weights(prepare(network(), "cpu:0", formats={"cpu": "f32"})) == ["float32"] * 4
 
 
+@pytest.mark.parametrize(("fast", "wanted"), [(("bf16",), "bfloat16"), ((), "float32")])
+def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch, fast, wanted):
+    """Of convolutions that are to be stored in bf16, and of one group, as those of more stay in float32."""
+    monkeypatch.setattr("graph_runtime.build.prepare.fast_formats", lambda: fast)
+    b = gr.GraphBuilder()
+    y = b.op("conv2d", b.input("x", (1, 32, 16, 16)), b.param("w", array(32, 32, 3, 3)), name="one")
+    b.output(b.op("conv2d", y, b.param("v", array(32, 8, 3, 3)), group=4, name="groups"))
+    made = prepare(Model.from_builder(b), "cpu:0", formats={"cpu": "bf16"})
+    assert weights(made) == [wanted, "float32"]
+    tiles = [bool(f.attrs.get("winograd")) for f in made.plan.graph.funcs if f.op == "conv2d"]
+    assert sorted(tiles) == sorted([wanted == "float32", True])
+
+
 def test_a_devices_own_entry_comes_before_its_kinds():
     made = prepare(network(), ["cpu:0"], formats={"cpu": "bf16", "cpu:0": "f32"})
     assert weights(made) == ["float32"] * 4

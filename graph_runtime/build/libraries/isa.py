@@ -11,7 +11,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-__all__ = ["LEVELS", "best_level", "host_arch", "host_features", "missing_features", "native_name"]
+from ...base import config
+
+__all__ = ["LEVELS", "best_level", "fast_formats", "host_arch", "host_features", "missing_features", "native_name"]
 
 _V2 = ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3")
 _V3 = (*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave")
@@ -51,6 +53,12 @@ def best_level() -> str:
         return ""
     features = host_features() or frozenset()
     return next(level for level in _AUTO if features.issuperset(LEVELS[level]))
+
+
+def fast_formats() -> tuple[str, ...]:
+    """The formats of weights whose products this CPU makes by AMX's tiles, ten times as fast as in float32."""
+    used = config.get("AMX") and "amx_bf16" in (host_features() or ())
+    return ("bf16",) if used else ()
 
 
 def native_name() -> str:
