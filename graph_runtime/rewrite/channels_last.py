@@ -35,8 +35,8 @@ _CONVOLUTIONS = ("conv2d", "conv3d", "quantized_conv2d")
 
 
 def channels_last(net: Net, windows: Collection[str] = ()) -> None:
-    """Convolutions on cpu, and what lies between them, with channels last; those that ``windows`` names not by
-    Winograd's tiles."""
+    """Convolutions on cpu, and what lies between them, with channels last; those that ``windows`` names not
+    by Winograd's tiles."""
     images = Images(net, windows)
     for node in net.nodes():
         if is_host(node) and node.outputs and node.outputs[0].dtype in _DTYPES:

@@ -41,8 +41,8 @@ def target(
 
     ``placement``: one of ``model.graph``. ``measure``: times kernels where an op has several; None: by rule.
     ``formats``: node on a host -> format of its weight (split_layouts), by default float32, and
-    bf16 of products that the model has in bfloat16. ``fast``: formats of weights in which products are so much
-    faster here than in float32 that Winograd's tiles, which are of float32, do not pay.
+    bf16 of products that the model has in bfloat16. ``fast``: formats of weights in which products are so
+    much faster here than in float32 that Winograd's tiles, which are of float32, do not pay.
     Both come back as they were where there is nothing to do.
     """
     names = [str(device) for device in placement.devices]

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from ...base import config
 
-__all__ = ["LEVELS", "best_level", "fast_formats", "host_arch", "host_features", "missing_features", "native_name"]
+__all__ = [
+    "LEVELS",
+    "best_level",
+    "fast_formats",
+    "host_arch",
+    "host_features",
+    "missing_features",
+    "native_name",
+]
 
 _V2 = ("cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3")
 _V3 = (*_V2, "abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave")
@@ -56,7 +64,7 @@ def best_level() -> str:
 
 
 def fast_formats() -> tuple[str, ...]:
-    """The formats of weights whose products this CPU makes by AMX's tiles, ten times as fast as in float32."""
+    """The formats of weights whose products this CPU makes by AMX's tiles, far faster than in float32."""
     used = config.get("AMX") and "amx_bf16" in (host_features() or ())
     return ("bf16",) if used else ()
 
