@@ -60,7 +60,7 @@ logging.disable(logging.CRITICAL)
 folder, report, asked = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
 app = create_app({"TESTING": True, "LOCAL_DATA_DIRECTORY": folder, "REPORT_DATA_DIRECTORY": folder})
 client, answers = app.test_client(), {}
-paths = {"profiler_path": report, "performance_path": report}
+paths = {"profiler_path": report} | ({"performance_path": report} if sys.argv[5:] else {})
 opened = client.post("/api/instance/local-paths", json=paths)
 assert opened.status_code == 200, opened.text
 instance = opened.json["instance_id"]
@@ -99,7 +99,13 @@ def _report(folder: Path) -> dict[str, int]:
 def answers(tmp_path_factory):
     folder = tmp_path_factory.mktemp("visualizer")
     told = _report(folder / "report")
-    asked = [path.format(**told) for path in ASKED]
+    return _answered(folder, folder / "report", told, ASKED)
+
+
+def _answered(folder, report, told, pages):
+    """What the server answers about a report: page -> (status, text)."""
+    asked = [path.format(**told) for path in pages]
+    performance = ["performance"] if any("performance" in page for page in pages) else []
     environment = {
         **os.environ,
         "PYTHONPATH": str(FOLDER),
@@ -109,7 +115,7 @@ def answers(tmp_path_factory):
     }
     written = folder / "answers.json"
     done = subprocess.run(
-        [sys.executable, "-c", CLIENT, folder, folder / "report", json.dumps(asked), written],
+        [sys.executable, "-c", CLIENT, folder, report, json.dumps(asked), written, *performance],
         cwd=folder,
         env=environment,
         capture_output=True,
@@ -118,7 +124,7 @@ def answers(tmp_path_factory):
         check=False,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
-    return dict(zip(ASKED, json.loads(written.read_text()).values(), strict=True))
+    return dict(zip(pages, json.loads(written.read_text()).values(), strict=True))
 
 
 def _json(answers, path):
@@ -179,3 +185,50 @@ def test_the_performance_tab_says_simulated_in_every_row(answers):
     meta = _json(answers, "/api/performance/device-log/meta")
     assert meta == {"architecture": "wormhole_b0", "frequency": 1000, "max_cores": 64}
     assert _json(answers, "/api/performance/device-log/zone/matmul%20(simulated)")
+
+
+CALLS = """
+import numpy as np
+import ttnn
+
+device = ttnn.open_device(device_id=0)
+x = ttnn.from_torch(np.ones((64, 64), np.float32), ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device,
+                    memory_config=ttnn.L1_MEMORY_CONFIG)
+y = ttnn.matmul(x, x, memory_config=ttnn.L1_MEMORY_CONFIG)
+ttnn.deallocate(x)
+ttnn.softmax(y, dim=-1)
+try:
+    ttnn.matmul(y, ttnn.ones((32, 32), ttnn.bfloat16, ttnn.TILE_LAYOUT, device))
+except RuntimeError:
+    pass
+"""
+REPORTED = [page for page in ASKED if "performance" not in page]
+
+
+def test_the_report_of_a_script_of_ttnns_is_read(tmp_path):
+    (tmp_path / "calls.py").write_text(CALLS)
+    config = {"enable_fast_runtime_mode": False, "enable_logging": True, "report_name": "calls"}
+    config |= {"root_report_path": str(tmp_path), "enable_detailed_buffer_report": True}
+    environment = os.environ | {"TTNN_CONFIG_OVERRIDES": json.dumps(config)}
+    command = [sys.executable, "-m", "graph_runtime.ttnn", "calls.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.glob("*/db.sqlite")
+    with sqlite3.connect(path) as database:
+        query = "SELECT operation_id FROM operations WHERE name = 'ttnn.matmul'"
+        op = database.execute(query).fetchone()[0]
+        query = "SELECT tensor_id, address FROM tensors NATURAL JOIN output_tensors WHERE operation_id = ?"
+        tensor, address = database.execute(query, [op]).fetchone()
+    database.close()
+    told = {"op": op, "tensor": tensor, "address": address}
+    answers = _answered(tmp_path, path.parent, told, REPORTED)
+    assert all(status == 200 for status, _ in answers.values()), answers
+    names = [one["name"] for one in _json(answers, "/api/operations")]
+    assert names == [f"ttnn.{name}" for name in "from_torch matmul deallocate softmax ones matmul".split()]
+    one = _json(answers, "/api/operations/{op}")
+    assert [made["buffer_type"] for made in one["outputs"]] == [1]
+    kinds = [node["node_type"] for node in one["device_operations"]]
+    assert "circular_buffer_allocate" in kinds
+    assert _json(answers, "/api/errors")[0]["operation_name"] == "ttnn.matmul"
+    (device,) = _json(answers, "/api/devices")
+    assert device["l1_num_banks"] == 64

@@ -14,6 +14,7 @@ modules (ttnn's submodules, install).
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
 from ...base.errors import did_you_mean
@@ -74,7 +75,7 @@ from . import (
     values,
     windows,
 )
-from .names import OPERATIONS
+from .names import OPERATIONS, SEAMS
 
 # each of these has made its operations
 _OPERATIONS = (
@@ -137,6 +138,13 @@ ROW_MAJOR_LAYOUT, TILE_LAYOUT = values.Layout.ROW_MAJOR, values.Layout.TILE
 DEVICE_STORAGE_TYPE = values.StorageType.DEVICE
 CONFIG_PATH = CONFIG_OVERRIDES = None
 
+
+def _later(name: str) -> Any:
+    """A context manager of calls (operation.OBSERVERS) whose module is loaded when CONFIG asks for it."""
+    return lambda *args: getattr(import_module(f"{__name__}.{name}_calls"), name)(*args)
+
+
+SEAMS |= {name: _later(name) for name in ("compared", "logged")}
 SUBMODULES = modules.submodules()
 globals().update({name: module for name, module in SUBMODULES.items() if "." not in name})
 _ALIASES = {
@@ -168,7 +176,7 @@ __all__ = sorted(  # the operations come by __getattr__
         *_ALIASES,
         *(name for name in OPERATIONS if "." not in name),
     }
-    - {"did_you_mean"}
+    - {"did_you_mean", "import_module", "SEAMS"}
 )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections import namedtuple
 from types import ModuleType
 from typing import Any
 
 from . import (
+    call_tracer,
     chips,
-    conversion,
     cores,
     devices,
     golden,
@@ -17,8 +18,10 @@ from . import (
     graphs,
     memory,
     memory_views,
+    model_parameters,
     moreh_softmaxes,
     reports,
+    traced_graphs,
     values,
     windows,
 )
@@ -59,13 +62,8 @@ def submodules() -> dict[str, ModuleType]:
         setattr(made["experimental"], name, Absent(f"ttnn.experimental.{name}"))
     made["types"] = _module("types", "value classes", **_public(values, cores, memory))
     memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
-    made["device"] = _module(
-        "device",
-        "devices",
-        **_public(devices, chips, memory_views),
-        Device=devices.MeshDevice,
-        **memory_reports,
-    )
+    named = _public(devices, chips, memory_views) | memory_reports
+    made["device"] = _module("device", "devices", **named, Device=devices.MeshDevice)
     made["cluster"] = _module(
         "cluster",
         "which machine this is",
@@ -73,36 +71,59 @@ def submodules() -> dict[str, ModuleType]:
         get_cluster_type=lambda: chips.ClusterType.N150,
     )
     made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=devices.get_num_devices)
-    made["database"] = _module(
-        "database", "reports: none are kept", SQLITE_CONNECTION=None, DEVICE_IDS_IN_DATABASE=set()
+    made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(memory))
+    made["model_preprocessing"] = _module(
+        "model_preprocessing", "parameters of torch modules", **_public(model_parameters)
     )
-    made.update(_unserved())
-    made.update(_graph())
+    return made | _database() | _tracing() | _graph() | _extension() | _operations()
+
+
+def _database() -> dict[str, ModuleType]:
+    """The names of a report's files and tables (logged_calls.py)."""
+    paths = {"SQLITE_DB_PATH": "db.sqlite", "CONFIG_PATH": "config.json", "TENSORS_PATH": "tensors"}
+    rows = {kind: namedtuple(kind, fields) for kind, fields in _ROWS.items()}
+    return {"database": _module("database", "reports of calls", **paths, **rows, SQLITE_CONNECTION=None)}
+
+
+# ttnn.database's classes of rows -> the columns that they are made of
+_ROWS = {
+    "Operation": "operation_id name duration",
+    "Buffer": "operation_id device_id address max_size_per_bank buffer_type buffer_layout",
+    "BufferPage": (
+        "operation_id device_id address core_y core_x bank_id page_index page_address page_size buffer_type"
+    ),
+    "InputTensor": "operation_id input_index tensor_id",
+    "OutputTensor": "operation_id output_index tensor_id",
+    "OperationArgument": "operation_id name value",
+    "TensorComparisonRecord": "tensor_id golden_tensor_id matches desired_pcc actual_pcc",
+}
+
+
+def _extension() -> dict[str, ModuleType]:
     kept = _module("_ttnn.reports", "what lies where", get_buffer_pages=reports.get_buffer_pages)
     operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
     deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
-    made["_ttnn"] = _module(
-        "_ttnn", "what the extension module has besides", reports=kept, deprecated=deprecated
-    )
-    made["_ttnn.deprecated"], made["_ttnn.reports"] = deprecated, kept
-    made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(memory))
-    made["model_preprocessing"] = _preprocessing()
+    whole = _module("_ttnn", "what the extension module has besides", reports=kept, deprecated=deprecated)
+    return {"_ttnn": whole, "_ttnn.deprecated": deprecated, "_ttnn.reports": kept}
+
+
+def _operations() -> dict[str, ModuleType]:
     pool = _module("operations.pool", "golden functions of pools", **_golden_pools())
-    made["operations"] = _module(
-        "operations", "the operations", pool=pool, **{k: v for k, v in OPERATIONS.items() if "." not in k}
-    )
-    made["operations.pool"] = pool
     moreh = {k.removeprefix("moreh_"): v for k, v in OPERATIONS.items() if k.startswith("moreh_")}
     moreh |= {name.removeprefix("Moreh"): getattr(moreh_softmaxes, name) for name in moreh_softmaxes.__all__}
-    made["operations.moreh"] = _module("operations.moreh", "older forms", **moreh)
-    vars(made["operations"])["moreh"] = made["operations.moreh"]
-    made["operations.conv2d"] = _module("operations.conv2d", "convolutions", **_public(windows))
-    made["operations.activations"] = _module(
-        "operations.activations",
-        "golden functions of activations",
-        get_golden_function_for_activation=golden.get_golden_function_for_activation,
-    )
-    return made
+    older = _module("operations.moreh", "older forms", **moreh)
+    named = {k: v for k, v in OPERATIONS.items() if "." not in k}
+    return {
+        "operations": _module("operations", "the operations", **named, pool=pool, moreh=older),
+        "operations.pool": pool,
+        "operations.moreh": older,
+        "operations.conv2d": _module("operations.conv2d", "convolutions", **_public(windows)),
+        "operations.activations": _module(
+            "operations.activations",
+            "golden functions of activations",
+            get_golden_function_for_activation=golden.get_golden_function_for_activation,
+        ),
+    }
 
 
 def _golden_pools() -> dict[str, Any]:
@@ -115,17 +136,10 @@ def _golden_pools() -> dict[str, Any]:
     }
 
 
-def _unserved() -> dict[str, ModuleType]:
-    """Modules that are there so that programs which import them load."""
-    made = {}
-    tracing = {
-        name: _declined(f"tracer.{name}")
-        for name in ("trace", "visualize", "get_graph", "codegen", "enable_tracing")
-    }
-    made["tracer"] = _module(
-        "tracer", "declined", **tracing, disable_tracing=lambda: None, is_tracing_enabled=lambda: False
-    )
-    return made
+def _tracing() -> dict[str, ModuleType]:
+    """The tracer, under its two names, without the code that ttnn makes of graphs."""
+    said = _public(call_tracer, traced_graphs) | {"codegen": _declined("tracer.codegen")}
+    return {name: _module(name, "what torch and ttnn compute", **said) for name in ("tracer", "torch_tracer")}
 
 
 def _graph() -> dict[str, ModuleType]:
@@ -140,27 +154,6 @@ def _graph() -> dict[str, ModuleType]:
         "graph": _module("graph", "what was called", **_public(graphs, graph_views), **flags),
         "graph_tracer_utils": _module("graph_tracer_utils", "text of graphs", GraphTracerUtils=read),
     }
-
-
-def _preprocessing() -> ModuleType:
-    def weight(value: Any, *, dtype: Any, layout: Any = values.Layout.TILE, **_: Any) -> Any:
-        return conversion.from_torch(value.T.contiguous(), dtype=dtype, layout=layout)
-
-    def bias(value: Any, *, dtype: Any, layout: Any = values.Layout.TILE, **_: Any) -> Any:
-        return conversion.from_torch(value.reshape((1, -1)), dtype=dtype, layout=layout)
-
-    def table(value: Any, *, dtype: Any, layout: Any = values.Layout.ROW_MAJOR, **_: Any) -> Any:
-        return conversion.from_torch(value, dtype=dtype, layout=layout)
-
-    return _module(
-        "model_preprocessing",
-        "weights of torch's layers",
-        preprocess_linear_weight=weight,
-        preprocess_linear_bias=bias,
-        preprocess_layernorm_parameter=bias,
-        preprocess_embedding_weight=table,
-        preprocess_model_parameters=_declined("model_preprocessing.preprocess_model_parameters"),
-    )
 
 
 def install(package: ModuleType) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,12 +11,13 @@ from typing import Any
 from .devices import MeshDevice
 from .errors import Unsupported, guarded
 from .l1 import use_of_l1, what_is_kept
-from .names import OPERATIONS
+from .names import OPERATIONS, SEAMS
 from .settings import SETTINGS
 from .tensor import Tensor
 from .values import Layout
 
 __all__ = [
+    "OBSERVERS",
     "WATCHERS",
     "Operation",
     "declined",
@@ -24,10 +26,18 @@ __all__ = [
     "register_pre_operation_hook",
 ]
 
+# context managers of a call that is no part of another: with one(operation, args, kwargs) as told: told(made)
+OBSERVERS: list[Callable[..., Any]] = []
 WATCHERS: list[Any] = []  # graph captures: the last one is told of each call (graphs.py)
 _before: list[Callable[..., Any]] = []
 _after: list[Callable[..., Any]] = []
-_depth = [0]
+
+
+class _Local(threading.local):
+    depth = 0  # of operations in each other, in this thread
+
+
+_local = _Local()
 
 
 class Operation:
@@ -66,29 +76,47 @@ class Operation:
         self._golden = function
 
     def __call__(self, *args: Any, queue_id: Any = None, cq_id: Any = None, **kwargs: Any) -> Any:
-        name = self.python_fully_qualified_name
         if queue_id is not None or cq_id is not None:
             _check_queue(cq_id if queue_id is None else queue_id, [*args, *kwargs.values()])
-        hooked = not SETTINGS.enable_fast_runtime_mode and not _depth[0]
+        if _local.depth:
+            return self._called(args, kwargs, None)
+        hooked = not SETTINGS.enable_fast_runtime_mode
         if hooked:
             _told(_before, "Pre", self, args, kwargs)
-        watcher = WATCHERS[-1] if WATCHERS and not _depth[0] else None
+        observers = [*OBSERVERS, *reporters()] if hooked else list(OBSERVERS)
+        if observers:
+            made = self._observed(observers, args, kwargs)
+        else:
+            made = self._called(args, kwargs, WATCHERS[-1] if WATCHERS else None)
+        _count(self.name, args, kwargs)
+        if hooked:
+            _told(_after, "Post", self, args, kwargs, made)
+        return made
+
+    def _observed(self, observers: list[Any], args: Any, kwargs: Any) -> Any:
+        """A call with those that are told of it around it, the first one outermost."""
+        if not observers:
+            return self._called(args, kwargs, WATCHERS[-1] if WATCHERS else None)
+        with observers[0](self, args, kwargs) as told:
+            made = self._observed(observers[1:], args, kwargs)
+            told(made)
+        return made
+
+    def _called(self, args: Any, kwargs: Any, watcher: Any) -> Any:
+        name = self.python_fully_qualified_name
         if watcher is not None:
             watcher.started(self.name, args, kwargs)
-        _depth[0] += 1
+        _local.depth += 1
         made = use = None
         try:
             with guarded(name, lambda text: what_is_kept(text, [*args, *kwargs.values()])):
                 made = self.function(*args, **kwargs)
-                use = use_of_l1(self, args, kwargs, made, watcher is not None) if _depth[0] == 1 else None
+                if _local.depth == 1:
+                    use = use_of_l1(self, args, kwargs, made, watcher is not None)
         finally:
-            _depth[0] -= 1
+            _local.depth -= 1
             if watcher is not None:
                 watcher.ended(made, use)
-        if not _depth[0]:
-            _count(self.name, args, kwargs)
-        if hooked:
-            _told(_after, "Post", self, args, kwargs, made)
         return made
 
     def __hash__(self) -> int:
@@ -99,6 +127,15 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<ttnn operation {self.python_fully_qualified_name}>"
+
+
+def reporters() -> list[Callable[..., Any]]:
+    """What CONFIG asks for around each call outside of fast runtime mode."""
+    wanted = {
+        "logged": SETTINGS.enable_logging and SETTINGS.report_name,
+        "compared": SETTINGS.enable_comparison_mode,
+    }
+    return [SEAMS[name] for name, asked in wanted.items() if asked]
 
 
 def _check_queue(number: int, given: list[Any]) -> None:

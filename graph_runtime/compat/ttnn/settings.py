@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterator
@@ -41,16 +42,22 @@ class _Fields:
 
 
 class Config(_Fields):
-    """The settings of ttnn; Config(other) is a copy. Those of reports and caches are kept and have no
-    effect. ``numerics`` is this package's: "ttnn" has functions computed as the kernels of a card do
-    (docs/numerics.md), "" right to the last place."""
+    """The settings of ttnn; Config(other) is a copy. enable_logging and enable_comparison_mode act outside of
+    fast runtime mode (logged_calls.py, compared_calls.py), enable_model_cache in model_preprocessing;
+    throw_exception_on_fallback has nothing to act on, for no operation falls back. ``numerics`` is this
+    package's: "ttnn" has functions computed as the kernels of a card do (docs/numerics.md), "" right to the
+    last place."""
 
     def __init__(self, other: Config | None = None, **given: Any):
         super().__init__(**({} if other is None else vars(other)), **given)
 
     @property
     def report_path(self) -> Any:
-        return None if self.report_name is None else Path(self.root_report_path) / str(hash(self.report_name))
+        """Where reports of report_name lie, the same in each process; None without one."""
+        if self.report_name is None:
+            return None
+        number = int.from_bytes(hashlib.sha256(str(self.report_name).encode()).digest()[:8], "big")
+        return Path(self.root_report_path) / str(number)
 
 
 SETTINGS = Config()
@@ -89,5 +96,7 @@ def save_config_to_json_file(path: Any) -> None:
     )
 
 
+if path := os.environ.get("TTNN_CONFIG_PATH"):
+    load_config_from_json_file(path)
 if text := os.environ.get("TTNN_CONFIG_OVERRIDES"):
     load_config_from_dictionary(json.loads(text))

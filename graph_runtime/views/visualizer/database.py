@@ -4,9 +4,10 @@ tab."""
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -18,7 +19,7 @@ from .performance import device_log, ops_results
 from .schema import SCHEMA
 from .tables import ComparedValue, Rows
 
-__all__ = ["write_report"]
+__all__ = ["insert", "make_tables", "write_report"]
 
 
 def write_report(
@@ -53,13 +54,23 @@ def write_report(
     write_whole(folder / "profile_log_device.csv", device_log(rows).encode())
 
 
+def make_tables(database: sqlite3.Connection) -> None:
+    """The empty tables of a report."""
+    for table, columns in SCHEMA.items():
+        database.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
+    database.execute("CREATE INDEX idx_stack_traces_source_file_id ON stack_traces(source_file_id)")
+    database.execute("CREATE INDEX idx_buffers_operation_id ON buffers(operation_id)")
+    database.execute("CREATE INDEX idx_buffer_pages_operation_id ON buffer_pages(operation_id)")
+
+
+def insert(database: sqlite3.Connection, table: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Add rows to a table, in the order of its columns."""
+    places = ", ".join("?" * len(SCHEMA[table]))
+    database.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
+
+
 def _write_database(path: Path, rows: Rows) -> None:
     with closing(sqlite3.connect(path)) as database, database:
-        for table, columns in SCHEMA.items():
-            database.execute(f"CREATE TABLE {table} ({', '.join(columns)})")
-            database.executemany(
-                f"INSERT INTO {table} VALUES ({', '.join('?' * len(columns))})", rows.of(table)
-            )
-        database.execute("CREATE INDEX idx_stack_traces_source_file_id ON stack_traces(source_file_id)")
-        database.execute("CREATE INDEX idx_buffers_operation_id ON buffers(operation_id)")
-        database.execute("CREATE INDEX idx_buffer_pages_operation_id ON buffer_pages(operation_id)")
+        make_tables(database)
+        for table in SCHEMA:
+            insert(database, table, rows.of(table))

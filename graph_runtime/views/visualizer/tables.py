@@ -18,7 +18,7 @@ from .captured import captured_graph
 from .places import Places
 from .schema import VERSION
 
-__all__ = ["ComparedValue", "Rows", "op_name"]
+__all__ = ["ComparedValue", "Rows", "device_row", "op_name"]
 
 
 class ComparedValue(Protocol):
@@ -59,7 +59,7 @@ class Rows:
 
     def _devices(self) -> Iterator[tuple[Any, ...]]:
         for did, number in self.places.board.items():
-            yield number, *_device(self.plan.devices[did].descriptor)
+            yield number, *device_row(self.plan.devices[did].descriptor)
 
     def _operations(self) -> Iterator[tuple[Any, ...]]:
         for number, (at, node) in enumerate(zip(self.events, self.nodes, strict=True), 1):
@@ -189,7 +189,7 @@ class Rows:
         )
 
 
-def _device(board: Descriptor) -> tuple[int, ...]:
+def device_row(board: Descriptor) -> tuple[int, ...]:
     """What devices has behind device_id; zeros for a board without L1."""
     rows, columns = board.grid
     l1 = next((m for m in board.memories if m.name == L1), None)
