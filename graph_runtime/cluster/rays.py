@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import ClusterError
+from .ray_address import require_ray_at
 
 __all__ = [
     "auth_token",
@@ -142,6 +143,7 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
         if not colon or not port.isdecimal():
             raise ClusterError(f"an address is 'local' or HOST:PORT, got {address!r}", got=address)
         require_closed(host)
+        require_ray_at(host, int(port), tls_files(), tls_authority())
     else:
         for name, value in _OWN.items():
             os.environ.setdefault(name, value)
@@ -163,7 +165,17 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
         )
     except Exception as error:
         text = f"Ray at {address}: {type(error).__name__}: {error}"
+        if address != LOCAL:
+            text += ": it may have another token (RAY_AUTH_TOKEN_PATH), or another version of Ray"
         raise ClusterError(text, got=address) from error
+    if address != LOCAL:
+        try:
+            for node in ray.nodes():  # a loopback may be one of several machines
+                if node["Alive"] and node["NodeManagerAddress"] != own_address():
+                    require_closed(node["NodeManagerAddress"])
+        except BaseException:
+            leave()
+            raise
     return ray
 
 

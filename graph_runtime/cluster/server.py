@@ -16,6 +16,7 @@ import secrets
 import signal
 import socket
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.errors import GraphRuntimeError, InputError
+from ..base.errors import ClusterError, GraphRuntimeError, InputError
 from ..base.providers import provided
 from ..base.writing import write_whole
 from . import rays
@@ -48,6 +49,7 @@ __all__ = ["Named", "Serving", "serve_models"]
 
 _DRAIN_SECONDS = 20.0  # that a server which ends waits for answers
 _SHARED = 512 << 20  # bytes for bodies of requests, which replicas of this machine read
+_STARTS, _START_AGAIN = 5, 2.0  # tries to start Ray Serve, seconds between two
 _MOST_REPLICAS = 128  # of a model that scales over a cluster: nodes that join are used
 
 
@@ -120,11 +122,25 @@ def serve_models(
         ray = rays.join(serving.address, cores)
         try:
             with tempfile.TemporaryDirectory(prefix="graph_runtime_door_") as folder:
-                door = Door.new(Path(folder), rays.own_address() if serving.address != rays.LOCAL else "")
+                reached = serving.address != rays.LOCAL and rays.tls_files() is not None
+                door = Door.new(Path(folder), rays.own_address() if reached else "")
                 with asyncio.Runner(loop_factory=new_event_loop) as loop:
                     loop.run(_Server(ray, door, models, serving, tell).run(sources, listening))
         finally:
             rays.leave()
+
+
+def _start(serve: Any) -> None:
+    """Start Ray Serve, or use that of the cluster. Raises ClusterError."""
+    for left in reversed(range(_STARTS)):
+        try:
+            serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
+            return
+        except Exception as error:  # Ray has a class for each cause
+            if not left or "already exists" not in str(error):  # another server starts it at this moment
+                text = f"Ray Serve did not start: {type(error).__name__}: {str(error).strip()[:300]}"
+                raise ClusterError(text) from None
+            time.sleep(_START_AGAIN)
 
 
 class _Server:
@@ -152,7 +168,7 @@ class _Server:
     async def run(self, sources: Sequence[ServedSource], listening: socket.socket) -> None:
         serve = rays.import_ray("ray.serve")
         logging.getLogger("ray.serve").setLevel(logging.ERROR)
-        serve.start(proxy_location="Disabled", logging_config={"log_level": "ERROR"})
+        _start(serve)
         await self.dispatcher.open()
         try:
             for one, source in zip(self.models, sources, strict=True):

@@ -126,19 +126,29 @@ def look_at_trace(trace: dict) -> None:
     assert 0 < trace["otherData"]["clock_error_ns"] < 1e9
 
 
-def ask(client, x: np.ndarray, binary: bool = True) -> np.ndarray:
+def ask(client, x: np.ndarray, binary: bool = True, headers: dict[str, str] | None = None) -> np.ndarray:
     import tritonclient.http as triton
 
     tensor = triton.InferInput("x", list(x.shape), "FP32")
     tensor.set_data_from_numpy(x, binary_data=binary)
     output = triton.InferRequestedOutput("tanh", binary_data=binary)
-    return client.infer("demo", [tensor], outputs=[output], request_id="q").as_numpy("tanh")
+    said = client.infer("demo", [tensor], outputs=[output], request_id="q", headers=headers)
+    return said.as_numpy("tanh")
 
 
 class Load:
-    """Threads that ask, and compare each answer: with the weights of any of ``seeds``."""
+    """Threads that ask, and compare each answer: with the weights of any of ``seeds``. ``more``: of Triton's
+    client."""
 
-    def __init__(self, url: str, seeds: tuple[int, ...] = (0,), threads: int = 4):
+    def __init__(
+        self,
+        url: str,
+        seeds: tuple[int, ...] = (0,),
+        threads: int = 4,
+        headers: dict[str, str] | None = None,
+        **more,
+    ):
+        self._headers, self._more = headers or {}, more
         self.answers, self.errors, self.seconds = 0, [], []
         self.seen: set[int] = set()
         self._url, self._seeds, self._end = url, seeds, threading.Event()
@@ -157,13 +167,14 @@ class Load:
     def _run(self, seed: int) -> None:
         import tritonclient.http as triton
 
-        client = triton.InferenceServerClient(self._url, connection_timeout=90, network_timeout=90)
+        words = {"connection_timeout": 90, "network_timeout": 90, **self._more}
+        client = triton.InferenceServerClient(self._url, **words)
         rng = np.random.default_rng(seed)
         while not self._end.is_set():
             x = rng.standard_normal((int(rng.integers(1, 6)), SIZE)).astype(np.float32)
             begin = time.monotonic()
             try:
-                got = ask(client, x)
+                got = ask(client, x, headers=dict(self._headers))  # which the client writes to
             except Exception as error:
                 self.errors.append(repr(error))
                 continue
@@ -173,6 +184,13 @@ class Load:
                 self.errors.append(f"a wrong answer to {x.shape}")
             self.seen.update(right)
             self.answers += 1
+
+    def wait_for_more(self, count: int) -> None:
+        """Until so many more are answered."""
+        wanted, end = self.answers + count, time.monotonic() + 60
+        while self.answers < wanted:
+            assert time.monotonic() < end, self.errors
+            time.sleep(0.05)
 
 
 def metric(url: str, name: str) -> float:
@@ -213,12 +231,12 @@ def test_replicas_that_are_killed_lose_nothing(server):
     pytest.importorskip("tritonclient.http")
     rng, before, killed = np.random.default_rng(7), metric(server.url, "gr_replays_total"), 0
     with Load(server.url) as load:
-        for _ in range(4):
-            time.sleep(2)
+        for _ in range(3):
+            load.wait_for_more(50)
             if found := server.replicas():  # else both are being replaced
                 os.kill(int(rng.choice(found)), signal.SIGKILL)
                 killed += 1
-        time.sleep(2)
+        load.wait_for_more(50)
     assert killed > 1
     assert load.errors == []
     assert load.answers > 20
@@ -230,13 +248,13 @@ def test_a_replica_that_is_paused_delays_nothing_beyond_the_deadline(server):
     pytest.importorskip("tritonclient.http")
     wait_for_replicas(server, 2)
     with Load(server.url) as load:
-        time.sleep(1)
+        load.wait_for_more(20)
         paused = server.replicas()[0]
         os.kill(paused, signal.SIGSTOP)
-        time.sleep(8)
+        time.sleep(5)  # longer than a replica is silent before its requests run elsewhere
         with contextlib.suppress(ProcessLookupError):  # Ray Serve has put another in its place
             os.kill(paused, signal.SIGCONT)
-        time.sleep(2)
+        load.wait_for_more(20)
     assert load.errors == []
     assert load.answers > 20
     assert max(load.seconds) < 60
@@ -255,18 +273,18 @@ def test_a_model_is_replaced_while_it_answers(server):
         make_bundle(server.folder / "net.bundle", 1)
         server.process.send_signal(signal.SIGHUP)
         server.wait_for("(is now)")
-        time.sleep(2)
+        load.wait_for_more(20)
     assert load.errors == []
     assert load.seen == {0, 1}
     with Load(server.url, seeds=(1,), threads=1) as load:
-        time.sleep(1)
+        load.wait_for_more(5)
     assert load.errors == []
     (server.folder / "net.bundle" / "bundle.json").write_text("{")
     server.process.send_signal(signal.SIGHUP)
     server.wait_for("(stays as it is)")
     with Load(server.url, seeds=(1,), threads=1) as load:
-        time.sleep(1)
-    assert (load.errors, load.answers > 0) == ([], True)
+        load.wait_for_more(5)
+    assert load.errors == []
 
 
 def listening(pids: set[str]) -> set[tuple[str, str]]:
@@ -314,6 +332,31 @@ def test_a_stranger_without_the_token_is_refused(server):
         assert re.search("[Aa]uthenticat|token", err), err[-500:]
 
 
+def test_another_server_of_the_same_ray_serves_a_model_of_that_name(server, tmp_path):
+    """Ray's address and token are all that it is told; each goes on when the other ends."""
+    pytest.importorskip("tritonclient.http")
+    make_bundle(tmp_path / "net.bundle", 3)
+    raylet = server.raylet(r"^(\d+) ")
+    row = [one for one in Path("/proc", raylet, "environ").read_text().split("\0") if "AUTH_TOKEN=" in one]
+    own = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": row[0].partition("=")[2]}
+    own["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # as the server's Ray: else it looks for another node
+    address = server.raylet(r"--gcs-address=(\S+)")
+    other = Server(tmp_path, "demo=net.bundle", "--threads", "1", "--address", address, **own)
+    try:
+        url = other.wait_for(r"serving on http://(\S+)", 90)
+        with Load(url, seeds=(3,), threads=1) as theirs, Load(server.url, seeds=(1,), threads=1) as ours:
+            theirs.wait_for_more(5)
+            ours.wait_for_more(5)
+        assert (theirs.errors, ours.errors) == ([], [])
+        other.stop()
+        assert other.process.returncode == 0, other.log.read_text()
+        with Load(server.url, seeds=(1,), threads=1) as ours:
+            ours.wait_for_more(5)
+        assert ours.errors == []
+    finally:
+        other.process.kill()
+
+
 def test_what_is_open_to_others_does_not_start(tmp_path):
     make_bundle(tmp_path / "net.bundle", 0)
     command = [sys.executable, "-m", "graph_runtime.cli", "serve", "net.bundle", "--port", "0"]
@@ -353,8 +396,12 @@ def secrets(tmp_path) -> dict[str, str]:
 
 
 def test_a_host_that_others_reach_is_https_with_a_token(tmp_path, secrets):
+    """With --replicas auto: one at first, more while batches wait, one again; no request is lost on the
+    way."""
+    pytest.importorskip("tritonclient.http")
     make_bundle(tmp_path / "net.bundle", 0)
-    server = Server(tmp_path, "demo=net.bundle", "--host", "0.0.0.0", **secrets)
+    own = ("--host", "0.0.0.0", "--replicas", "auto", "--threads", "1")
+    server = Server(tmp_path, "demo=net.bundle", *own, **secrets)
     try:
         port = server.wait_for(r"serving on https://0.0.0.0:(\d+)", 100)
         trusting = ssl.create_default_context(cafile=secrets["RAY_TLS_CA_CERT"])
@@ -364,55 +411,41 @@ def test_a_host_that_others_reach_is_https_with_a_token(tmp_path, secrets):
         assert error.value.code == 401
         error.value.close()
         bearer = {"Authorization": "Bearer " + "0123456789abcdef" * 4}
-        asked = urllib.request.Request(url, headers=bearer)
-        with urllib.request.urlopen(asked, timeout=20, context=trusting) as answer:
-            found = json.loads(answer.read())
-        assert found["name"] == "demo"
+        assert get(url, bearer, trusting)["name"] == "demo"
         with socket.create_connection(("localhost", int(port)), 20) as raw, pytest.raises(ssl.SSLError):
             ssl.create_default_context().wrap_socket(raw, server_hostname="localhost")
-        command = [
-            sys.executable,
-            "-m",
-            "graph_runtime.cli",
-            "cluster",
-            "status",
-            "--url",
-            f"https://localhost:{port}",
-        ]
+        command = [sys.executable, "-m", "graph_runtime.cli", "cluster", "status", "--url"]
+        command.append(f"https://localhost:{port}")
         done = subprocess.run(command, env=os.environ | secrets, capture_output=True, text=True)
         assert "demo" in done.stdout, done.stderr
+        follow_the_load(port, bearer, trusting, secrets["RAY_TLS_CA_CERT"])
         server.stop()
     finally:
         server.process.kill()
 
 
-def status(server: Server) -> dict:
-    with urllib.request.urlopen(f"http://{server.url}/v2/cluster", timeout=20) as answer:
-        return json.loads(answer.read())["models"][0]
+def get(url: str, headers: dict[str, str], context: ssl.SSLContext) -> dict:
+    asked = urllib.request.Request(url, headers=headers)
+    with urllib.request.urlopen(asked, timeout=20, context=context) as answer:
+        return json.loads(answer.read())
 
 
-def test_replicas_come_with_the_load_and_go_with_it(tmp_path):
-    """--replicas auto: one at first, more while batches wait, one again; no request is lost on the way."""
-    pytest.importorskip("tritonclient.http")
-    make_bundle(tmp_path / "net.bundle", 0)
-    server = Server(tmp_path, "demo=net.bundle", "--replicas", "auto", "--threads", "1")
-    try:
-        server.url = server.wait_for(r"serving on http://(\S+)", 90)
-        assert status(server)["workers"] == 1
-        if len(os.sched_getaffinity(0)) < 2:
-            pytest.skip("there is one core, and so one replica at most")
+def follow_the_load(port: str, bearer: dict[str, str], trusting: ssl.SSLContext, authority: str) -> None:
+    def workers() -> int:
+        return get(f"https://localhost:{port}/v2/cluster", bearer, trusting)["models"][0]["workers"]
 
-        def wait_for_workers(count: int) -> None:
-            end = time.monotonic() + 60
-            while status(server)["workers"] != count:
-                assert time.monotonic() < end, status(server)
-                time.sleep(0.5)
+    def wait_for_workers(count: int) -> None:
+        end = time.monotonic() + 60
+        while workers() != count:
+            assert time.monotonic() < end
+            time.sleep(0.5)
 
-        with Load(server.url, threads=1) as trickle:
-            with Load(server.url, threads=12) as load:
-                wait_for_workers(2)
-            wait_for_workers(1)
-        assert (load.errors, trickle.errors) == ([], [])
-        server.stop()
-    finally:
-        server.process.kill()
+    assert workers() == 1
+    if len(os.sched_getaffinity(0)) < 2:
+        return  # there is one core, and so one replica at most
+    words = {"ssl": True, "ssl_options": {"ca_certs": authority}, "headers": bearer}
+    with Load(f"localhost:{port}", threads=1, **words) as trickle:
+        with Load(f"localhost:{port}", threads=12, **words) as load:
+            wait_for_workers(2)
+        wait_for_workers(1)
+    assert (load.errors, trickle.errors) == ([], [])
