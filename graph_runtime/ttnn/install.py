@@ -10,6 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from ..compat import ttnn
+from ..compat.ttnn.declined import Absent
 from ..compat.ttnn.devices import use_board
 
 __all__ = ["install"]
@@ -27,7 +28,9 @@ _HELPERS = {
     "tt_lib": "",
     "tt_lib.utils": "tt_lib_utils",
     "utils": "emitted_utils",
+    "tracy": "tracy_marks",
 }
+_RECORDS = "tracy."  # modules that read what a profiler on a card recorded: each name of theirs is absent
 
 
 class _Helpers(MetaPathFinder, Loader):
@@ -36,16 +39,26 @@ class _Helpers(MetaPathFinder, Loader):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname not in _HELPERS:
+        if fullname not in _HELPERS and not fullname.startswith(_RECORDS):
             return None
-        return ModuleSpec(fullname, self, is_package=not _HELPERS[fullname])
+        is_package = not _HELPERS.get(fullname, "") or fullname == "tracy"
+        return ModuleSpec(fullname, self, is_package=is_package)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        name = _HELPERS[spec.name]
+        name = _HELPERS.get(spec.name, "")
         return import_module(f"{__package__}.helpers.{name}") if name else None
 
     def exec_module(self, module: ModuleType) -> None:
-        """It is loaded already."""
+        """It is loaded already; of a record each name says that it is not there."""
+        name = module.__name__
+        if name.startswith(_RECORDS):
+            vars(module)["__getattr__"] = lambda one: _absent(name, one)
+
+
+def _absent(module: str, name: str) -> Absent:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return Absent(f"{module}.{name}")
 
 
 def install(board: str = "") -> None:

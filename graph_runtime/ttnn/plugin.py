@@ -14,6 +14,8 @@ import pytest
 
 from ..compat import ttnn
 from ..compat.ttnn.errors import Unsupported
+from . import meshes
+from .meshes import *  # noqa: F403  (pytest looks for fixtures here)
 
 __all__ = [
     "device",
@@ -30,6 +32,7 @@ __all__ = [
     "silicon_arch_name",
     "silicon_arch_wormhole_b0",
     "use_program_cache",
+    *meshes.__all__,
 ]
 
 _MARKS = (

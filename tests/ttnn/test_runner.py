@@ -14,6 +14,8 @@ import pytest
 import ttnn
 from models.common.utility_functions import skip_for_blackhole
 from tests.ttnn.utils_for_testing import assert_with_pcc, assert_equal
+from tracy import signpost
+from tracy.process_model_log import run_device_profiler
 
 torch = pytest.importorskip("torch")
 
@@ -44,6 +46,13 @@ def test_needs_more_cores(device):
 @pytest.mark.parametrize("mesh_device", [2], indirect=True)
 def test_needs_more_chips(mesh_device):
     pass
+
+def test_needs_several_boards(pcie_mesh_device):
+    pass
+
+def test_reads_a_profile():
+    signpost("start")
+    run_device_profiler("command", "folder")
 """
 
 
@@ -58,10 +67,12 @@ def test_outcomes_are_told_apart(tmp_path):
     done = python(
         "-m", "pytest", "-p", "graph_runtime.ttnn", "-rs", "-q", "-p", "no:cacheprovider", cwd=tmp_path
     )
-    assert "1 failed, 2 passed, 4 skipped" in done.stdout, done.stdout[-3000:]
+    assert "1 failed, 2 passed, 6 skipped" in done.stdout, done.stdout[-3000:]
     assert "test_is_wrong" in done.stdout
     assert "unsupported: ttnn.all_gather is not supported: it talks to other chips" in done.stdout
     assert "unsupported: ttnn.cdist" in done.stdout
+    assert "unsupported: tracy.process_model_log.run_device_profiler is not supported" in done.stdout
+    assert "pcie_mesh_device needs 4 devices" in done.stdout
 
 
 def test_a_script_runs_with_its_arguments_on_a_board(tmp_path):

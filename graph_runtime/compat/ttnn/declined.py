@@ -41,10 +41,10 @@ DECLINED: dict[str, str] = {
         "CBDescriptor CBFormatDescriptor SemaphoreDescriptor"
     ),
     "no kernel serves it": (
-        "nextafter cdist index_fill indexed_fill sampling ema "
+        "nextafter cdist "
         "alt_complex_rotate90 grid_sample rotate intimg experimental.slice_write "
         "experimental.padded_slice isin interleaved_to_sharded_partial sharded_to_interleaved_partial "
-        "sparse_matmul tosa_gather tosa_scatter fill_ones_rm fill_rm manual_seed moe "
+        "sparse_matmul tosa_gather fill_ones_rm fill_rm moe "
         "moe_expert_token_remap moe_routing_remap fused_rms_minimal prepare_grid_sample_grid "
     ),
     "convolutions of volumes are not served": ("experimental.conv3d"),
@@ -57,20 +57,17 @@ DECLINED: dict[str, str] = {
     ),
     "an older form": ("bcast moreh_fold"),
     "it is a kernel of one model's": (
-        "experimental.attn_matmul experimental.attn_matmul_from_cache experimental.concatenate_heads "
+        "experimental.concatenate_heads "
         "experimental.convert_to_chw experimental.convert_to_hwc "
         "experimental.create_qkv_heads_from_separate_tensors experimental.deepseek_grouped_gate "
-        "experimental.deepseek_moe_fast_reduce_nc experimental.dit_layernorm_post_allgather "
-        "experimental.dit_layernorm_pre_allgather "
-        "experimental.group_attn_matmul experimental.hc_sum_reduce experimental.intimg "
+        "experimental.deepseek_moe_fast_reduce_nc "
+        "experimental.hc_sum_reduce experimental.intimg "
         "experimental.isin experimental.moe_compute "
         "experimental.moe_gpt experimental.nlp_concat_heads_boltz "
         "experimental.nlp_create_qkv_heads_boltz experimental.nlp_create_qkv_heads_falcon7b "
         "experimental.nlp_create_qkv_heads_segformer experimental.nlp_create_qkv_heads_vit "
         "experimental.prefix_scan experimental.prepare_conv3d_weights "
-        "experimental.repeat_and_interleave_eltwise_mul "
         "experimental.split_query_key_value_and_split_heads experimental.topk_router_gpt "
-        "experimental.wan_fused_rmsnorm_post_allgather experimental.wan_fused_rmsnorm_pre_allgather"
     ),
 }
 
@@ -83,6 +80,9 @@ ABSENT = (
     "MatmulMultiCoreReuseMultiCastBatchedDRAMShardedProgramConfig MeshCoordinateRangeSet MeshCoreCoord "
     "MeshEvent MeshId MeshProgramDescriptor MeshSocket NOC NOC_MODE OverlappedTensor QueueId Rank "
     "ReaderConfigDescriptor ReduceType RuntimeArgs RuntimeArgsColProxy Size SlidingWindowParallelConfig "
+    "Topology distributed_context_get_size distributed_context_barrier distributed_context_get_rank "
+    "enable_asynchronous_slow_dispatch visualize_mesh_device get_tt_fabric_max_payload_size_bytes "
+    "get_tt_fabric_packet_header_size_bytes dram_prefetcher DispatchAlgorithm "
     "SocketConfig SocketConnection SocketEndpoint SocketMemoryConfig SubDeviceManagerId "
     "TensorAccessorArgs TensorTopology TileDescriptor UnpackToDestMode WriterConfigDescriptor "
     "aggregate_tensor apply_device_delay cb_descriptor_from_sharded_tensor "
@@ -108,7 +108,7 @@ class Absent:
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise Unsupported(f"{self.__name__} is not supported", op=self.__name__)
 
-    __call__ = _refuse
+    __call__ = __getitem__ = __truediv__ = __or__ = __iter__ = _refuse
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):

@@ -73,7 +73,7 @@ _ROWS: dict[str, Golden] = {
     "clip": lambda t, f, a, min=None, max=None, **k: t.clamp(a, min, max),
     "polygamma": lambda t, f, a, k, **_: t.special.polygamma(k, a),
     "rpow": lambda t, f, a, exponent, **k: t.pow(exponent, a),
-    "rdiv": lambda t, f, a, value, *_, rounding_mode=None, **k: t.div(
+    "rdiv": lambda t, f, a, value, rounding_mode=None, *_, **k: t.div(
         t.full_like(a, value), a, rounding_mode=rounding_mode
     ),
     "polyval": lambda t, f, a, coeffs, **k: _polyval(a, coeffs),
@@ -95,8 +95,8 @@ _ROWS: dict[str, Golden] = {
     "rsub": lambda t, f, a, b, **k: b - a,
     "squared_difference": lambda t, f, a, b, **k: t.square(a - b),
     "bias_gelu": lambda t, f, a, b, **k: f.gelu(a + b),
-    "addalpha": lambda t, f, a, b, alpha, **k: t.add(a, b, alpha=alpha),
-    "subalpha": lambda t, f, a, b, alpha, **k: t.sub(a, b, alpha=alpha),
+    "addalpha": lambda t, f, a, b, alpha=1, **k: t.add(a, b, alpha=alpha),
+    "subalpha": lambda t, f, a, b, alpha=1, **k: t.sub(a, b, alpha=alpha),
     "div_no_nan": lambda t, f, a, b, **k: t.where(t.as_tensor(b) == 0, 0, a / b),
     "floor_div": lambda t, f, a, b, **k: t.floor_divide(a, b),
     "remainder": lambda t, f, a, b, **k: _left(t, t.remainder, a, b),

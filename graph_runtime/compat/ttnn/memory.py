@@ -118,6 +118,10 @@ class MemoryConfig:
     def interleaved(self) -> bool:
         return self.memory_layout is TensorMemoryLayout.INTERLEAVED
 
+    def experimental_set_per_core_allocation(self, *_: Any) -> Any:
+        op = "MemoryConfig.experimental_set_per_core_allocation"
+        raise Unsupported(f"{op} is not supported", op=op)
+
     def is_sharded(self) -> bool:
         return not self.interleaved
 

@@ -16,6 +16,7 @@ from . import (
     graph_text,
     graph_views,
     graphs,
+    kernel_configs,
     memory,
     memory_views,
     model_parameters,
@@ -31,6 +32,7 @@ from .names import OPERATIONS
 
 __all__ = ["install", "submodules"]
 
+_BY_KIND = "binary binary_backward creation data_movement matmul normalization reduction ternary unary"
 _GROUPS = ("transformer", "experimental", "kv_cache", "global_semaphore")
 
 
@@ -60,10 +62,11 @@ def submodules() -> dict[str, ModuleType]:
             setattr(made[group], last, function)
     for name in ("deepseek", "deepseek_prefill"):  # modules of kernels of one model's
         setattr(made["experimental"], name, Absent(f"ttnn.experimental.{name}"))
-    made["types"] = _module("types", "value classes", **_public(values, cores, memory))
+    made["types"] = _module("types", "value classes", **_public(values, cores, memory, kernel_configs))
     memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
     named = _public(devices, chips, memory_views) | memory_reports
-    made["device"] = _module("device", "devices", **named, Device=devices.MeshDevice)
+    named |= {"DeallocateBuffers": _deallocate, "Device": devices.MeshDevice}
+    made["device"] = _module("device", "devices", **named)
     made["cluster"] = _module(
         "cluster",
         "which machine this is",
@@ -76,6 +79,12 @@ def submodules() -> dict[str, ModuleType]:
         "model_preprocessing", "parameters of torch modules", **_public(model_parameters)
     )
     return made | _database() | _tracing() | _graph() | _extension() | _operations()
+
+
+def _deallocate(device: devices.MeshDevice) -> None:
+    """Let go of the memory of all tensors on a device."""
+    for found in list(device.tensors.values()):
+        found.deallocate(True)
 
 
 def _database() -> dict[str, ModuleType]:
@@ -113,7 +122,12 @@ def _operations() -> dict[str, ModuleType]:
     moreh |= {name.removeprefix("Moreh"): getattr(moreh_softmaxes, name) for name in moreh_softmaxes.__all__}
     older = _module("operations.moreh", "older forms", **moreh)
     named = {k: v for k, v in OPERATIONS.items() if "." not in k}
-    return {
+    kinds = {
+        f"operations.{kind}": _module(f"operations.{kind}", "operations", **named)
+        for kind in _BY_KIND.split()
+    }
+    named["__path__"] = []  # a package
+    return kinds | {
         "operations": _module("operations", "the operations", **named, pool=pool, moreh=older),
         "operations.pool": pool,
         "operations.moreh": older,

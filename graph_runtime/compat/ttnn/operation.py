@@ -47,6 +47,7 @@ class Operation:
     is_cpp_operation = True
     is_experimental = False
     is_binary = False  # two operands, element by element: one program for many shapes
+    program_key: Callable[..., Any] | None = None  # of (args, kwargs): what the program depends on
 
     def __init__(
         self, name: str, function: Callable[..., Any], served: str = "", limits: str = "", reason: str = ""
@@ -171,7 +172,10 @@ def _count(name: str, args: Any, kwargs: Any) -> None:
     device = next((x._device for x in _tensors(given) if x._device is not None), None)
     if device is not None and device.caches_programs:
         known = {k: _key(v) for k, v in sorted(kwargs.items())}
-        if OPERATIONS[name].is_binary and len(args) > 1:
+        special = OPERATIONS[name].program_key
+        if special is not None:
+            device.programs.add((name, special(args, kwargs)))
+        elif OPERATIONS[name].is_binary and len(args) > 1:
             device.programs.add((name, _pair(*args[:2]), *map(_key, args[2:]), *known.items()))
         else:
             device.programs.add((name, *map(_key, args), *known.items()))

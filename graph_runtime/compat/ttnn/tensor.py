@@ -115,6 +115,13 @@ class Tensor:
     def is_allocated(self) -> bool:
         return self._handle.is_allocated
 
+    def tensor_topology(self) -> Any:
+        raise Unsupported(
+            "Tensor.tensor_topology is not supported: there is one chip", op="Tensor.tensor_topology"
+        )
+
+    update_tensor_topology = tensor_topology
+
     def is_sharded(self) -> bool:
         return self.memory_config().is_sharded()
 
@@ -219,11 +226,6 @@ class Tensor:
     def deallocate(self, force: bool = False) -> None:
         if self._handle.is_allocated:
             self._handle.deallocate(force)
-
-    def __bool__(self) -> bool:
-        if self.logical_volume() != 1:
-            raise RuntimeError("The truth value of a ttnn.Tensor with several elements is not defined")
-        return bool(self.item())
 
 
 def quantized(values: np.ndarray, dtype: DataType) -> np.ndarray:
