@@ -24,6 +24,7 @@ MOST_LINES, MOST_IN_FUNCTION = 400, 50  # of a function: behind its docstring
 COMPILED = "graph_runtime._core"  # only run/core.py imports it
 PLUGINS = {
     "graph_runtime.testing.plugin",
+    "graph_runtime.ttnn.meshes",
     "graph_runtime.ttnn.plugin",
     "graph_runtime.ttnn.helpers.utility_functions",
 }

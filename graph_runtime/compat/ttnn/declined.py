@@ -83,6 +83,7 @@ ABSENT = (
     "Topology distributed_context_get_size distributed_context_barrier distributed_context_get_rank "
     "enable_asynchronous_slow_dispatch visualize_mesh_device get_tt_fabric_max_payload_size_bytes "
     "get_tt_fabric_packet_header_size_bytes dram_prefetcher DispatchAlgorithm "
+    "GlobalCircularBuffer LayerNormType LayerNormProgramConfig LayerNormInputs "
     "SocketConfig SocketConnection SocketEndpoint SocketMemoryConfig SubDeviceManagerId "
     "TensorAccessorArgs TensorTopology TileDescriptor UnpackToDestMode WriterConfigDescriptor "
     "aggregate_tensor apply_device_delay cb_descriptor_from_sharded_tensor "

@@ -288,12 +288,6 @@ def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_
         found.wait()
 
 
-def deallocate_buffers(device: MeshDevice) -> None:
-    """Let go of the memory of all tensors on a device."""
-    for found in list(device.tensors.values()):
-        found.deallocate(True)
-
-
 def _tensors(device: MeshDevice) -> Iterator[Any]:
     from ...run import core
 

@@ -13,15 +13,19 @@ from .tensor import Tensor
 __all__ = [
     "ConcatMesh2dToTensor",
     "ConcatMeshToTensor",
+    "CppMeshToTensor",
+    "CppTensorToMesh",
     "MeshComposerConfig",
     "MeshCoordinate",
     "MeshCoordinateRange",
     "MeshMapperConfig",
+    "MeshToTensor",
     "PlacementReplicate",
     "PlacementShard",
     "ReplicateTensorToMesh",
     "ShardTensor2dMesh",
     "ShardTensorToMesh",
+    "TensorToMesh",
     "combine_device_tensors",
     "concat_mesh_to_tensor_composer",
     "create_mesh_composer",
@@ -54,6 +58,17 @@ class _Whole:
 
     def unwrap(self) -> _Whole:
         return self
+
+
+class TensorToMesh(_Whole):
+    """Any mapper."""
+
+
+class MeshToTensor(_Whole):
+    """Any composer."""
+
+
+CppTensorToMesh, CppMeshToTensor = TensorToMesh, MeshToTensor
 
 
 class ReplicateTensorToMesh(_Whole):
