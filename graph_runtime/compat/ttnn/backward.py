@@ -9,7 +9,7 @@ from typing import Any
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .derivatives import DERIVATIVES, gelu_slope
-from .errors import check
+from .errors import Unsupported, check
 from .operation import Operation, operation
 from .results import device_tensor, float_tensor, handle_as, target
 from .shapes import axis_of
@@ -45,8 +45,10 @@ def _of_one(name: str, slope: Callable[..., Handle], served: str, called: str = 
         output_tensor: Tensor | None = None,
         are_required_outputs: Any = (True,),
         **given: Any,
-    ) -> list[Tensor]:
+    ) -> list[Tensor | None]:
         grad, x = float_tensor(full, grad_tensor), float_tensor(full, input_tensor)
+        if not next(iter(are_required_outputs)):
+            return [None]
         w = Wide(x._handle.device)
         made = w("multiply", grad._handle, slope(w, x._handle, *args, **given))
         into = output_tensor if input_grad is None else input_grad
@@ -227,17 +229,21 @@ def concat_bw(
     are_required_outputs: Any = (True, True),
     *,
     memory_config: Any = None,
+    input_a_grad: Tensor | None = None,
+    input_b_grad: Tensor | None = None,
     **_: Any,
-) -> list[Tensor]:
-    """The part of the gradient that each input had."""
+) -> list[Tensor | None]:
+    """The part of the gradient that each input had, None where it is not required."""
     op = "ttnn.concat_bw"
-    grad, made, start = float_tensor(op, grad_tensor), [], 0
+    grad, start = float_tensor(op, grad_tensor), 0
+    made: list[Tensor | None] = []
     w = Wide(grad._handle.device)
-    for x in (float_tensor(op, input_tensor_a), float_tensor(op, input_tensor_b)):
+    both = (float_tensor(op, input_tensor_a), float_tensor(op, input_tensor_b))
+    for x, wanted, into in zip(both, are_required_outputs, (input_a_grad, input_b_grad), strict=True):
         axis = axis_of(op, dim, len(x.shape))
         end = start + x.shape[axis]
         part = w("slice", grad._handle, starts=(start,), ends=(end,), axes=(axis,))
-        made.append(_placed(op, x, w, part, memory_config))
+        made.append(_placed(op, x, w, part, memory_config, into) if wanted else None)
         start = end
     return made
 
@@ -296,7 +302,9 @@ def _three(name: str, served: str, body: Callable[..., tuple[Handle, ...]], doc:
         are_required_outputs: Any = None,
         memory_config: Any = None,
         **given: Any,
-    ) -> list[Tensor]:
+    ) -> list[Tensor | None]:
+        if unknown := sorted(given.keys() - {"alpha", "value", "scalar"}):
+            raise Unsupported(f"{full}: {unknown[0]} is not supported", op=full)
         grad = float_tensor(full, grad_tensor)
         inputs = [input_tensor_a, input_tensor_b, input_tensor_c]
         tensors = [x for x in inputs if isinstance(x, Tensor)]
@@ -305,7 +313,11 @@ def _three(name: str, served: str, body: Callable[..., tuple[Handle, ...]], doc:
         number = [value for key, value in given.items() if key in ("alpha", "value", "scalar")]
         made = body(w, grad._handle, *handles, *args, *number)
         owners = tensors[-len(made) :] if name == "where" else tensors
-        return [_placed(full, x, w, part, memory_config) for x, part in zip(owners, made, strict=False)]
+        results: list[Tensor | None] = []
+        for at, (x, part) in enumerate(zip(owners, made, strict=False)):
+            wanted = are_required_outputs is None or list(are_required_outputs)[at]
+            results.append(_placed(full, x, w, part, memory_config) if wanted else None)
+        return results
 
     function.__doc__ = doc
     Operation(f"{name}_bw", function, served)

@@ -133,11 +133,23 @@ def weights_type(config: Conv2dConfig | None) -> DataType | None:
     return None if config is None else config.weights_dtype  # type: ignore[attr-defined]
 
 
+# what the convolution will be called with, by which silicon chooses how a weight lies: here it is one matrix
+_CALLED_WITH = frozenset(
+    "weights_format batch_size dilation has_bias input_dtype input_height input_layout input_memory_config "
+    "input_width padding stride slice_config dram_slice_config compute_config output_dtype in_channels "
+    "kernel_size groups".split()
+)
+
+
+def _check_called_with(op: str, given: dict[str, Any]) -> None:
+    if unknown := sorted(given.keys() - _CALLED_WITH):
+        raise TypeError(f"{op}(): incompatible function arguments: unexpected {unknown[0]!r}")
+
+
 def _preparation(name: str, transposed: bool) -> None:
     def weights(
         *,
         weight_tensor: Any,
-        weights_format: str = "",
         in_channels: int,
         out_channels: int,
         kernel_size: Any,
@@ -145,9 +157,10 @@ def _preparation(name: str, transposed: bool) -> None:
         device: Any,
         conv_config: Conv2dConfig | None = None,
         mirror_kernel: bool = True,
-        **_: Any,
+        **given: Any,
     ) -> Tensor:
         op = f"ttnn.prepare_{name}_weights"
+        _check_called_with(op, given)
         kernel = kernel_of(op, kernel_size, in_channels, out_channels, groups, transposed)
         return prepared_weight(op, kernel, weight_tensor, device, weights_type(conv_config), mirror_kernel)
 
@@ -157,9 +170,10 @@ def _preparation(name: str, transposed: bool) -> None:
         out_channels: int,
         device: Any,
         conv_config: Conv2dConfig | None = None,
-        **_: Any,
+        **given: Any,
     ) -> Tensor:
         op = f"ttnn.prepare_{name}_bias"
+        _check_called_with(op, given)
         return prepared_bias(op, bias_tensor, out_channels, device, weights_type(conv_config))
 
     weights.__doc__ = "The weight as the matrix that the convolution multiplies by, on the device."

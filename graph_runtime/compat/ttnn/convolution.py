@@ -67,6 +67,8 @@ class Convolution:
     ) -> Handle:
         """[N, O, OH, OW] of an image of ``size`` (N, H, W)."""
         w, kernel = self.w, self.kernel
+        text = f"stride {list(stride)} and dilation {list(dilation)} must be greater than 0"
+        check(min(*stride, *dilation) > 0, self.op, text)
         image = planes(self.op, w, self.x, size, kernel.inputs)
         image = _stretched(w, image, stretch)
         if self.replicates:

@@ -229,6 +229,11 @@ def flash_mla_prefill(
 # **************** heads ****************
 
 
+def _into_none(op: str, output_tensors: Any) -> None:
+    if output_tensors is not None:
+        raise Unsupported(f"{op}: output_tensors is not supported", op=op)
+
+
 @operation("experimental.nlp_create_qkv_heads", "slice, reshape, transpose")
 def nlp_create_qkv_heads(
     input: Tensor,
@@ -243,6 +248,7 @@ def nlp_create_qkv_heads(
     """[b, 1, s, (h + 2 kv) d] as queries [b, h, s, d], keys (turned, unless transpose_k_heads is False) and
     values [b, kv, s, d]."""
     op = "ttnn.experimental.nlp_create_qkv_heads"
+    _into_none(op, output_tensors)
     x = device_tensor(op, input)
     check(len(x.shape) == 4 and x.shape[1] == 1, op, f"the input must be [b, 1, s, width], got {x.shape}")
     w, groups = Wide(x._handle.device), num_kv_heads or num_heads
@@ -271,6 +277,7 @@ def nlp_create_qkv_heads_decode(
 ) -> tuple[Tensor, ...]:
     """[1, 1, b, (h + 2 kv) d] as queries [1, b, h, d], keys and values [1, b, kv, d], in height shards."""
     op = "ttnn.experimental.nlp_create_qkv_heads_decode"
+    _into_none(op, output_tensors)
     x, groups = device_tensor(op, input_tensor), num_kv_heads or num_heads
     if batch_offset is not None or slice_size is not None:
         raise Unsupported(f"{op} with batch_offset is not supported", op=op)

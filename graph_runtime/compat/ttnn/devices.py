@@ -55,6 +55,9 @@ def use_board(name: str) -> None:
 
 
 def chip_of(number: int) -> Device:
+    if not isinstance(number, int):
+        raise TypeError(f"ttnn.open_device(): incompatible function arguments: device_id is {number!r}")
+    check(number >= 0, "ttnn.open_device", f"Device id {number} is not valid")
     board = _chosen["board"]
     return parse(f"tt:{number}={board}" if board else f"tt:{number}")
 

@@ -52,5 +52,9 @@ def guarded(op: str, held: Callable[[str], str] | None = None) -> Iterator[None]
         raise fatal(op, text if held is None else text + held(text)) from error
     except KernelError:
         raise
+    except (OverflowError, MemoryError) as error:
+        raise fatal(
+            op, f"{_FULL} Not enough space to allocate: sizes beyond this machine: {error}"
+        ) from error
     except GraphRuntimeError as error:
         raise fatal(op, str(error)) from error

@@ -261,17 +261,21 @@ def to_dtype(tensor: Tensor, dtype: DataType, **_: Any) -> Tensor:
 
 
 @operation("bitcast")
-def bitcast(input_tensor: Tensor, dtype: DataType, **_: Any) -> Tensor:
+def bitcast(
+    input_tensor: Tensor, dtype: DataType, *, memory_config: MemoryConfig | None = None, **_: Any
+) -> Tensor:
     """The same bits as another type of as many bits."""
     x = device_tensor("ttnn.bitcast", input_tensor)
     widths = [bits for bits, kinds in _BITS.items() for kind in (x.dtype, dtype) if kind in kinds]
     text = f"{x.dtype} and {dtype} have other numbers of bits"
     check(len(widths) == 2 and widths[0] == widths[1], "ttnn.bitcast", text)
     w = Wide(x._handle.device)
-    if widths[0] == 32 or x.dtype is dtype:
+    if (widths[0] == 32 or x.dtype is dtype) and memory_config in (None, x._config):
         handle = kernels.reinterpret(kernels.copied(x._handle), dtype.stored[0])
         return Tensor.of(handle, dtype, x.layout, x._config, x._device)
-    goal = target("ttnn.bitcast", x, None, None, dtype)
+    goal = target("ttnn.bitcast", x, memory_config, None, dtype)
+    if widths[0] == 32 or x.dtype is dtype:
+        return goal.wrap(kernels.reinterpret(kernels.copied(x._handle), dtype.stored[0]))
     if dtype is DataType.BFLOAT16:  # the upper half of a float32
         upper = w("shift_left", w.int32(x._handle), 16)
         return goal.wrap(kernels.reinterpret(upper, "float32"))

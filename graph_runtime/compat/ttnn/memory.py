@@ -181,6 +181,7 @@ def placed(
     check(spec is not None, op, "Shard spec must not be None for sharded tensors")
     assert spec is not None
     rows, cols = spec.shape
+    check(rows > 0 and cols > 0, op, f"Shard shape {spec.shape} must be greater than 0")
     if layout is Layout.TILE:
         rows, cols = _in_tiles(op, shape, (rows, cols), tile)
     kind = _KINDS[config.memory_layout]

@@ -117,9 +117,12 @@ def slice_(
     memory_config: MemoryConfig | None = None,
     output_tensor: Tensor | None = None,
     pad_value: float | None = None,
+    slice_dim: int | None = None,
+    num_devices: int | None = None,
     **_: Any,
 ) -> Tensor:
-    """The part from ``starts`` to before ``ends``, by ``steps``; one number a dimension."""
+    """The part from ``starts`` to before ``ends``, by ``steps``; one number a dimension. Of bounds in
+    tensors, which are read, ``slice_dim`` and ``num_devices`` say again how long the part is."""
     name = "ttnn.slice"
     starts, ends, steps = (
         a if a is not None else b for a, b in ((starts, slice_start), (ends, slice_end), (steps, slice_step))
@@ -139,6 +142,9 @@ def slice_(
         b <= size for b, size in zip(end, tiled(shape) if x.layout is Layout.TILE else shape, strict=True)
     )
     check(fits, name, f"Ends {list(end)} are beyond the shape {list(shape)}")
+    if slice_dim is not None and num_devices is not None:
+        text = f"the part of dimension {slice_dim} is not one of num_devices={num_devices} equal ones"
+        check((end[slice_dim] - begin[slice_dim]) * num_devices == shape[slice_dim], name, text)
     strided = any(step != 1 for step in steps)
     if strided and x.dtype.is_block:
         raise Unsupported("ttnn.slice by steps of a block format is not supported", op=name)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ...base.errors import did_you_mean
 from .devices import MeshDevice
 from .errors import Unsupported, guarded
 from .l1 import use_of_l1, what_is_kept
 from .names import OPERATIONS, SEAMS
+from .neutral import NEUTRAL, check_kinds, kinds_of, known_arguments
 from .settings import SETTINGS
 from .tensor import Tensor
 from .values import Layout
@@ -58,6 +60,8 @@ class Operation:
         function.__qualname__ = self.__name__  # in the TypeErrors of Python's own
         self.function, self.served, self.limits, self.reason = function, served, limits, reason
         self.name = name
+        self._known = None if reason else known_arguments(function)
+        self._kinds = () if reason or name == "to_torch" else kinds_of(function)
         self._golden: Callable[..., Any] | None = None
         self.preprocess_golden_function_inputs = self.postprocess_golden_function_outputs = None
         functools.update_wrapper(self, function, assigned=("__doc__",), updated=())
@@ -79,6 +83,10 @@ class Operation:
     def __call__(self, *args: Any, queue_id: Any = None, cq_id: Any = None, **kwargs: Any) -> Any:
         if queue_id is not None or cq_id is not None:
             _check_queue(cq_id if queue_id is None else queue_id, [*args, *kwargs.values()])
+        if self._known is not None and kwargs:
+            self._check_arguments(kwargs)
+        if self._kinds:
+            check_kinds(self.__name__, self._kinds, args, kwargs)
         if _local.depth:
             return self._called(args, kwargs, None)
         hooked = not SETTINGS.enable_fast_runtime_mode
@@ -93,6 +101,14 @@ class Operation:
         if hooked:
             _told(_after, "Post", self, args, kwargs, made)
         return made
+
+    def _check_arguments(self, kwargs: dict[str, Any]) -> None:
+        """Raise TypeError for an argument that the function would let go of."""
+        known = self._known or frozenset()
+        for name in kwargs:
+            if name not in known and name not in NEUTRAL:
+                text = f"unexpected {name!r}{did_you_mean(name, known)}"
+                raise TypeError(f"{self.__name__}(): incompatible function arguments: {text}")
 
     def _observed(self, observers: list[Any], args: Any, kwargs: Any) -> Any:
         """A call with those that are told of it around it, the first one outermost."""

@@ -74,6 +74,7 @@ def _window(op: str, kernel: Any, stride: Any, padding: Any, ceil_mode: bool) ->
     text = f"padding {list(pads)} must be at most half of the kernel {list(size)}"
     check(all(2 * pad <= size[at % 2] for at, pad in enumerate(pads)), op, text)
     steps = pair(size if stride is None else stride)
+    check(min(*steps, *size) > 0, op, f"kernel {list(size)} and stride {list(steps)} must be greater than 0")
     return {"kernel_shape": size, "strides": steps, "pads": pads, "ceil_mode": bool(ceil_mode)}
 
 

@@ -163,11 +163,12 @@ def prod(
     *,
     memory_config: MemoryConfig | None = None,
     dims: Any = None,
+    output_tensor: Tensor | None = None,
     **_: Any,
 ) -> Tensor:
     """The product over a dimension, or over all."""
     x = device_tensor("ttnn.prod", input_tensor)
-    if isinstance(dim, Tensor):
+    if isinstance(dim, Tensor) or output_tensor is not None:
         raise Unsupported("ttnn.prod into a tensor is not supported", op="ttnn.prod")
     axes = axes_of("ttnn.prod", dim if dims is None else dims, len(x.shape))
     attrs = {"axes": axes, "keepdims": keepdim}

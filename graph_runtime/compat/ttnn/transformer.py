@@ -104,7 +104,7 @@ def _attention_softmax(name: str, in_place: bool) -> Operation:
     full = f"ttnn.transformer.{name}"
 
     def function(
-        tensor: Tensor,
+        input_tensor: Tensor,
         *,
         head_size: int | None = None,
         attention_mask: Tensor | None = None,
@@ -113,7 +113,9 @@ def _attention_softmax(name: str, in_place: bool) -> Operation:
         memory_config: MemoryConfig | None = None,
         **_: Any,
     ) -> Tensor:
-        x = tiled_input(full, tensor, "Inputs to softmax must be tilized")
+        x = tiled_input(full, input_tensor, "Inputs to softmax must be tilized")
+        if causal_mask:
+            raise Unsupported(f"{full}: causal_mask is not supported: give attention_mask", op=full)
         check(
             attention_mask is not None or not in_place,
             full,

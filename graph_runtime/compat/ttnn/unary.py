@@ -204,6 +204,8 @@ def unary_chain(
 def logical_not_(input_tensor: Tensor, *, memory_config: Any = None, **_: Any) -> Tensor:
     """1 where x is 0, else 0, written into x."""
     x = device_tensor("ttnn.logical_not_", input_tensor)
+    text = f"the result is written into the input, whose memory is {x.memory_config()}, not {memory_config}"
+    check(memory_config in (None, x.memory_config()), "ttnn.logical_not_", text)
     made: Tensor = OPERATIONS["logical_not"].function(x, output_tensor=x)
     return made
 
