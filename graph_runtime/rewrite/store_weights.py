@@ -3,6 +3,7 @@ cpu=bf16``, and for single nodes ``--layout 'conv1=bf16'``.
 
     dense(x, panels, packed=n)   ->  dense(x, pairs of panels, packed=n)
     conv2d(x, panels, packed=n)  ->  conv2d(x, pairs of panels, packed=n)      of one group
+    dense(x, panels, levels=..)  ->  dense(x, panels, levels=.., rounded=True) of few bits, which stay so
 
 Such a product rounds x to bfloat16 as it reads it, and sums in float32; what it makes stays float32
 (docs/cpu.md).
@@ -87,6 +88,14 @@ def store_weights(net: Net, formats: Mapping[str, str]) -> None:
     """Weights in panels of the nodes whose format is bf16, in pairs of bfloat16. ``formats``: name -> format,
     of nodes as they were placed."""
     stored, made = list[NetNode](), dict[NetValue, NetValue]()
+    few = [n for n in net.nodes("dense") if formats.get(n.name) == _FORMAT and n.attrs["levels"]]
+    for node in few:
+        net.replace(
+            node.output,
+            net.add(node.op_name, node.inputs, before=node, **{**node.given_attrs(), "rounded": True}),
+        )
+    if few:
+        net.note("store_weights", f"{len(few)} products on cpu of few bits round to bf16", few)
     for node in net.nodes("dense", "conv2d"):
         if formats.get(node.name) == _FORMAT and _takes_pairs(node):
             panels = node.inputs[1]

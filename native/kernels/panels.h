@@ -54,6 +54,7 @@ struct gr_panels {
   int bits;                            /* 0, or b is levels of 4 or 8 bits: graph_runtime/ir/ops/levels.py */
   int64_t block;                       /* of them, elements of k that share a scale */
   int zeros;                           /* and whether they share a zero beside it, that is not the middle */
+  int rounded;                         /* A and what levels mean may be rounded to bf16 */
   int pairs;                           /* b is bf16 [ceil(n / 32)][ceil(k / 2)][32][2], as four bytes each */
   float *c;                            /* c[row * c_row + column] */
   int64_t c_row;
@@ -144,7 +145,7 @@ static inline int64_t gr_group_bytes(void) {
 
 /* Whether tiles multiply. */
 static inline int gr_panels_by_amx(const gr_panels *p) {
-  return p->pairs && p->rows >= GR_AMX_FEW && gr_amx() & GR_AMX_BF16;
+  return (p->pairs || (p->bits && p->rounded)) && p->rows >= GR_AMX_FEW && gr_amx() & GR_AMX_BF16;
 }
 
 /* ---------------------------------------------------------------- one a machine */
@@ -243,12 +244,6 @@ static inline void gr_panels_floats(const gr_panels *p, int64_t row, int64_t row
 static inline void gr_panels_pairs(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
                                    int64_t panel_end) {
 #if defined(__x86_64__)
-#ifndef GR_AMX_NONE
-  if (gr_panels_by_amx(p)) {
-    gr_panels_block_amx(p, row, row_end, panel, panel_end);
-    return;
-  }
-#endif
   if (GR_HAS_AVX512BF16) {
     gr_panels_block_pairs_avx512bf16(p, row, row_end, panel, panel_end);
     return;
@@ -293,6 +288,12 @@ static inline void gr_panels_levels(const gr_panels *p, int64_t row, int64_t row
 
 static inline void gr_panels_block(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
                                    int64_t panel_end) {
+#ifndef GR_AMX_NONE
+  if (gr_panels_by_amx(p)) {
+    gr_panels_block_amx(p, row, row_end, panel, panel_end);
+    return;
+  }
+#endif
   (p->bits ? gr_panels_levels : p->pairs ? gr_panels_pairs : gr_panels_floats)(p, row, row_end, panel, panel_end);
 }
 

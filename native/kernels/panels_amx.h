@@ -1,9 +1,11 @@
-/* panels_amx.h: panels.h where B is pairs of bf16 and the machine has AMX (isa/amx.h); included by panels.h only.
+/* panels_amx.h: panels.h where B is pairs of bf16, or levels that may be rounded to bf16, and the machine has AMX
+ * (isa/amx.h); included by panels.h only.
  *
  * A block is 32 rows by 32 columns, four tiles of sums, two of A and two of B: a step of 32 elements of k is four loads
  * and four products. Two rows of k lie beside each other in a panel as a tile of B wants them. A is rounded to bf16 and
  * laid out tile behind tile, for some rows, a turn: few where all panels stay in the second cache, so that A stays in
- * the nearest; else many, so that each panel comes from further on once a turn, a depth of k at a time.
+ * the nearest; else many, so that each panel comes from further on once a turn, a depth of k at a time. Levels become
+ * pairs of bf16 panel by panel, once a turn and depth.
  *
  * defines: gr_panels_block_amx
  */
@@ -12,6 +14,7 @@
 #define GR_AMX_A 262144                /* bytes of A of a turn, at most: a part of the second cache */
 #define GR_AMX_NEAR 24576              /* of a short turn: half of the nearest cache */
 #define GR_AMX_TURN 512                /* rows of a turn, at most */
+#define GR_AMX_LEVELS 512              /* of k that are written out at a time */
 #define GR_AMX_AHEAD 8                 /* tiles of B that are asked for before their use */
 
 typedef struct gr_amx_turn {
@@ -121,29 +124,29 @@ GR_ALWAYS void gr_amx_results(const gr_tile *t, const float *sums, int64_t rows,
   }
 }
 
-/* The last elements of k of a panel, which fill no tile, with zeros behind them; ``first`` is even. */
-GR_ALWAYS void gr_amx_rest(const uint8_t *panel, int64_t k, int64_t first, uint8_t *rest) {
-  int64_t lines = gr_ceil_div(k - first, 2);
-  memcpy(rest, panel + first / 2 * 128, (size_t)lines * 128);
+/* The last lines of a panel, which fill no tile, with zeros behind them. */
+GR_ALWAYS void gr_amx_rest(const uint8_t *b, int64_t lines, uint8_t *rest) {
+  memcpy(rest, b, (size_t)lines * 128);
   memset(rest + lines * 128, 0, (size_t)(16 - lines) * 128);
 }
 
-/* All rows of a turn times one panel. */
+/* All rows of a turn times one panel; ``b``: from element t->first of k on, there are ``lines`` of it. */
 static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_column(const gr_panels *p, const gr_amx_turn *t,
-                                                                  int64_t panel) {
+                                                                  int64_t panel, const uint8_t *b, int64_t lines) {
   _Alignas(64) float sums[GR_AMX_ROWS * GR_PANEL];
   _Alignas(64) uint8_t rest[2 * GR_AMX_TILE];
   int64_t kept = -1, column = panel * GR_PANEL, columns = gr_min(GR_PANEL, p->n - column);
-  const uint8_t *b = (const uint8_t *)p->b + panel * gr_ceil_div(p->k, 2) * 128, *a = t->a;
+  const uint8_t *a = t->a;
   int last = t->last == p->k;
   for (int64_t row = t->row; row < t->row_end; row += GR_AMX_ROWS, a += 2 * t->tiles * GR_AMX_TILE) {
     int64_t block = (row - t->row) / GR_AMX_ROWS, rows = gr_min(GR_AMX_ROWS, t->row_end - row);
     int64_t from = t->from[block], to = t->to[block], steps = gr_ceil_div(to - from, GR_AMX_DEPTH);
-    const uint8_t *tail = NULL, *at = b + from / 2 * 128;
-    int ask = row == t->row;
-    if (steps && from + steps * GR_AMX_DEPTH > p->k + p->k % 2) {
-      int64_t left = from + --steps * GR_AMX_DEPTH;
-      if (left != kept) gr_amx_rest(b, p->k, kept = left, rest);
+    int64_t line = (from - t->first) / 2;
+    const uint8_t *tail = NULL, *at = b + line * 128;
+    int ask = row == t->row && !p->bits;
+    if (steps && line + steps * 16 > lines) {
+      int64_t left = line + --steps * 16;
+      if (left != kept) gr_amx_rest(b + left * 128, lines - (kept = left), rest);
       tail = rest;
     }
     if (rows > 16 && columns > 16) gr_amx_multiply(a, t->tiles, at, steps, tail, sums, 2, 2, ask);
@@ -158,6 +161,52 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_column(const gr_panel
   }
 }
 
+/* ---------------------------------------------------------------- levels */
+
+/* Floats as pairs of bf16, ``first`` in the low halves: rounded to nearest, ties away from zero. */
+GR_ALWAYS GR_VI gr_amx_pair(GR_V first, GR_V second) {
+  typedef uint32_t words __attribute__((vector_size(64), aligned(4), may_alias));
+  return (GR_VI)(((words)first + 0x8000) >> 16 | (((words)second + 0x8000) & 0xffff0000));
+}
+
+/* Elements first .. last-1 of k of a panel as pairs, zeros to the end of the last tile. */
+GR_ALWAYS void gr_amx_write_levels(const gr_panels *p, int64_t panel, int64_t first, int64_t last, uint8_t *to,
+                                   int bits, int zeros) {
+  GR_V table = gr_levels_look_up_levels_avx512();
+  const int each = 32 / bits;
+  int64_t k = first;
+  while (k < last) {
+    gr_levels_block_levels_avx512 b = gr_levels_at_levels_avx512(p, panel, k, bits);
+    int64_t stop = gr_min(last, (k / p->block + 1) * p->block);
+    GR_V zero[2], scale[2];
+    for (int v = 0; v < 2; ++v) {
+      zero[v] = gr_levels_zero_levels_avx512(b.zeros, v, bits);
+      scale[v] = *(const GR_V *)(b.scales + v * 16);
+    }
+    for (; k < stop; k += each, b.words += GR_PANEL, to += each * 64)
+#pragma GCC unroll 2
+      for (int v = 0; v < 2; ++v) {
+        GR_VI words = *(const GR_VI *)(b.words + v * 16);
+#pragma GCC unroll 4
+        for (int j = 0; j < each; j += 2)
+          *(GR_VI *)(to + j * 64 + v * 64) =
+              gr_amx_pair(gr_levels_of_levels_avx512(words, j, bits, zeros, table, zero[v]) * scale[v],
+                          gr_levels_of_levels_avx512(words, j + 1, bits, zeros, table, zero[v]) * scale[v]);
+      }
+  }
+  for (; (k - first) % GR_AMX_DEPTH; k += each, to += each * 64) memset(to, 0, (size_t)each * 64);
+}
+
+/* The same, all rows of a turn times it. */
+static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_level_column(const gr_panels *p, const gr_amx_turn *t,
+                                                                        int64_t panel) {
+  _Alignas(64) uint8_t b[GR_AMX_LEVELS * 64];
+  if (p->bits == 8) gr_amx_write_levels(p, panel, t->first, t->last, b, 8, 1);
+  else if (p->zeros) gr_amx_write_levels(p, panel, t->first, t->last, b, 4, 1);
+  else gr_amx_write_levels(p, panel, t->first, t->last, b, 4, 0);
+  gr_amx_column(p, t, panel, b, gr_ceil_div(t->last - t->first, GR_AMX_DEPTH) * 16);
+}
+
 /* ---------------------------------------------------------------- turns */
 
 static __attribute__((noinline)) GR_ISA_TARGET void gr_panels_block_amx(const gr_panels *p, int64_t row,
@@ -166,7 +215,10 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_panels_block_amx(const gr
   _Alignas(64) uint8_t a[GR_AMX_A];
   int64_t padded = gr_max(gr_ceil_div(p->k, GR_AMX_DEPTH), 1) * GR_AMX_DEPTH, bytes = 2 * gr_group_bytes();
   int64_t all = (panel_end - panel) * 64 * padded, depth = padded, group = panel_end - panel, turn;
-  if (all <= bytes && GR_AMX_ROWS * 2 * padded <= GR_AMX_A) {
+  if (p->bits) {
+    turn = gr_min(gr_ceil_div(row_end - row, GR_AMX_ROWS) * GR_AMX_ROWS, GR_AMX_TURN);
+    depth = gr_min(gr_min(padded, GR_AMX_LEVELS), GR_AMX_A / (2 * turn) / GR_AMX_DEPTH * GR_AMX_DEPTH);
+  } else if (all <= bytes && GR_AMX_ROWS * 2 * padded <= GR_AMX_A) {
     turn = gr_max(GR_AMX_NEAR / (2 * padded + 4 * GR_PANEL * group) / GR_AMX_ROWS, 1) * GR_AMX_ROWS;
   } else {
     turn = gr_min(gr_ceil_div(row_end - row, GR_AMX_ROWS) * GR_AMX_ROWS, 256);
@@ -182,7 +234,11 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_panels_block_amx(const gr
     do {
       t.last = gr_min(p->k, t.first + depth);
       gr_amx_turn_rows(p, &t);
-      for (int64_t at = panel; at < panel_end; ++at) gr_amx_column(p, &t, at);
+      int64_t lines = gr_ceil_div(p->k, 2);
+      for (int64_t at = panel; at < panel_end; ++at) {
+        if (p->bits) gr_amx_level_column(p, &t, at);
+        else gr_amx_column(p, &t, at, (const uint8_t *)p->b + (at * lines + t.first / 2) * 128, lines - t.first / 2);
+      }
       t.first = t.last;
     } while (t.first < p->k);
     if (p->after) p->after(p, t.row, t.row_end - t.row, column, columns);
@@ -195,4 +251,5 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_panels_block_amx(const gr
 #undef GR_AMX_NEAR
 #undef GR_AMX_TURN
 #undef GR_AMX_AHEAD
+#undef GR_AMX_LEVELS
 #include "isa/end.h"

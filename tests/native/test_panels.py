@@ -16,12 +16,13 @@ from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops import packed
 from graph_runtime.ir.ops.byte_panels import bytes_type
+from graph_runtime.ir.ops.levels import level_type
 from graph_runtime.ir.ops.quantized_products import BYTES, RESULTS
 from graph_runtime.ir.ops.registry import Case
 from graph_runtime.ir.ops.select import select
 from graph_runtime.run import core
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a busy machine compiles for minutes
 _NO_512 = "-D__builtin_cpu_supports(name)=(name[3] != '5')"
 # what the compiler is told, on each machine; x86: what stands for __builtin_cpu_supports, no feature, all
 # but AVX-512's, or all but AVX-512's products of bf16; and AVX-512 played by AVX2 (isa/played.h), AMX by C
@@ -196,6 +197,16 @@ def _conv_of(rng) -> tuple[str, tuple, dict]:
     return "conv2d", inputs, attrs
 
 
+def _few_bits_of(rng) -> tuple[str, tuple, dict, tuple]:
+    """A product of few bits of odd sizes, blocks with zeros or without, whose operands may be rounded."""
+    m, n, k = (int(rng.integers(1, most)) for most in (100, 110, rng.choice([70, 1500])))
+    bits, block = int(rng.choice([4, 8])), int(rng.choice([8, 24, 32, 128]))
+    levels = level_type(n, k, bits, block, bool(rng.integers(2)))
+    inputs = (("float32", (m, k)), (levels.dtype, levels.shape), ("float32", (n,)))
+    attrs = {"packed": n, "levels": [bits, block], "rounded": True}
+    return "dense", inputs, attrs, ("normal", f"levels:{bits}:{block}")
+
+
 def _result(rng, n: int) -> tuple[dict, tuple, tuple]:
     """Of quantized products: attributes, the inputs behind the zero point, and how these are drawn."""
     to = str(rng.choice(RESULTS))
@@ -244,6 +255,11 @@ def _odd_sizes(library, make, allowed: float) -> None:
 def test_products_of_bf16_of_odd_sizes(library, make):
     """Sums of k products of numbers that bf16 rounds the same: an error of some roundings of float32."""
     _odd_sizes(library, make, 1e-11)
+
+
+def test_products_of_few_bits_of_odd_sizes(library):
+    """Both operands are rounded to the 8 bits of bf16."""
+    _odd_sizes(library, _few_bits_of, 1e-5)
 
 
 @pytest.mark.parametrize("make", [_bytes_of, _byte_windows_of])

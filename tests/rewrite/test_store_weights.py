@@ -74,6 +74,36 @@ def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch
     assert sorted(tiles) == sorted([wanted == "float32", True])
 
 
+def test_products_of_few_bits_keep_them_and_round_what_they_read():
+    onnx = pytest.importorskip("onnx")
+    rng = np.random.default_rng(4)
+    data = rng.integers(0, 256, (70, 3, 16), dtype=np.uint8)
+    scales = rng.random((70, 3)).astype(np.float32) + 0.1
+    weights_of = [onnx.numpy_helper.from_array(data, "w"), onnx.numpy_helper.from_array(scales, "s")]
+    node = onnx.helper.make_node(
+        "MatMulNBits", ["x", "w", "s"], ["y"], domain="com.microsoft", K=96, N=70, bits=4, block_size=32
+    )
+    ends = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [40, n])
+        for name, n in (("x", 96), ("y", 70))
+    ]
+    graph = onnx.helper.make_graph([node], "few", ends[:1], ends[1:], weights_of)
+    opsets = [onnx.helper.make_opsetid("", 20), onnx.helper.make_opsetid("com.microsoft", 1)]
+    model = onnx.helper.make_model(graph, opset_imports=opsets)
+    x = array(40, 96)
+    nibbles = np.stack([data & 15, data >> 4], -1).reshape(70, 3, 32)
+    wanted = x.astype(np.float64) @ ((nibbles - 8.0) * scales[..., None]).reshape(70, 96).T
+    for fmt, rounds in (("bf16", True), ("f32", False)):
+        made = prepare(model, "cpu:0", formats={"cpu": fmt})
+        (product,) = (f for f in made.plan.graph.funcs if f.op == "dense")
+        assert bool(product.attrs.get("rounded")) == rounds
+        assert tuple(product.attrs["levels"]) == (4, 32)
+        module = gr.create(model, devices="cpu:0", formats={"cpu": fmt})
+        module.run(x=x)
+        error = np.abs(module.get_output(0).numpy() - wanted).max() / np.abs(wanted).max()
+        assert error < (2.0**-8 if rounds else 1e-6)
+
+
 def test_a_devices_own_entry_comes_before_its_kinds():
     made = prepare(network(), ["cpu:0"], formats={"cpu": "bf16", "cpu:0": "f32"})
     assert weights(made) == ["float32"] * 4

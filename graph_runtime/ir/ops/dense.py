@@ -3,7 +3,7 @@
 C contract (args are the inputs, then the output). Attribute words; those of the epilogue (steps.py) follow:
     dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
               with packed: [0] N; w is in panels (packed.py), also of bfloat16 beside an x of float32
-              with packed and levels: [0] N  [1] bits  [2] block; w is of few bits (levels.py)
+              with packed and levels: [0] N  [1] bits  [2] block  [3] rounded; w is of few bits (levels.py)
 Products and sums of int32 wrap. On tt it reads the words of numerics.py after these.
 """
 
@@ -41,6 +41,7 @@ PRODUCT_TYPED = {
     **rules.summed(PRODUCT_NMSE),
     **dict.fromkeys(rules.INTS, PRODUCT_NMSE | {"cpu": 0.0}),
 }
+_TWICE_ROUNDED = PRODUCT_NMSE | {"cpu": 1e-5}  # both operands to 8 bits, each 1e-6 to 2e-6 off in the square
 _PANEL = 16  # no panel of native/kernels/cpu/gemm.h has more rows or columns than this
 
 
@@ -68,6 +69,8 @@ def _dense_levels(attrs):
     """Refuses levels that the kernel does not read."""
     if attrs["levels"] and not attrs["packed"]:
         rules.fail("dense", "levels are of packed weights", got=attrs["levels"])
+    if attrs["rounded"] and not attrs["levels"]:
+        rules.fail("dense", "rounded is for weights of few bits (levels)", got=True)
     if attrs["levels"] and (len(attrs["levels"]) != 2 or not takes_levels(*attrs["levels"])):
         rules.fail(
             "dense",
@@ -143,6 +146,11 @@ def _dense_work(i, o, a):
     return with_bias(product, o[0], own_inputs(len(i), a) == 3)
 
 
+def _dense_words(i, o, a):
+    levels = [*a["levels"], int(a["rounded"])] if a["levels"] else []
+    return [a["packed"], *levels] if a["packed"] else []
+
+
 def _dense_panels(i, o, a):
     return 0 if refuse_panels(i, o, a) or len(i[1].shape) != 2 else i[1].shape[0]
 
@@ -186,12 +194,12 @@ _DENSE_BLAS = Body(
 )
 
 
-def _few_bits_case(name, x, n, bits, block, tail, **attrs):
+def _few_bits_case(name, x, n, bits, block, tail, nmse=PRODUCT_NMSE, **attrs):
     """Levels with zeros where a block has 32."""
     levels = level_type(n, x[-1], bits, block, block == 32)
     types = (("float32", x), (levels.dtype, levels.shape), *tail)
     made = {"packed": n, "levels": [bits, block], **attrs}
-    return Case(name, types, made, make=("normal", f"levels:{bits}:{block}"), nmse=PRODUCT_NMSE)
+    return Case(name, types, made, make=("normal", f"levels:{bits}:{block}"), nmse=nmse)
 
 
 def _dense_cases():
@@ -219,6 +227,9 @@ def _dense_cases():
             yield Case(f"bf16_{name}", (("float32", x), pairs, *tail), {"packed": n}, nmse=PRODUCT_NMSE)
             for bits, block in ((4, 32), (8, 16)):
                 yield _few_bits_case(f"bits{bits}_{name}", x, n, bits, block, tail)
+                yield _few_bits_case(
+                    f"rounded{bits}_{name}", x, n, bits, block, tail, _TWICE_ROUNDED, rounded=True
+                )
     for t in PRODUCT_TYPES[1:]:
         yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=PRODUCT_TYPED[t])
 
@@ -264,10 +275,11 @@ register_product(
         attrs=(
             packed_attr("outputs N"),
             Attr("levels", "ints", (), "of a packed weight of few bits: bits of a level, levels of a block"),
+            Attr("rounded", "bool", False, "beside levels: x and the weight may be rounded to bfloat16"),
             *ATTRS,
             STREAM_DIRS,
         ),
-        words=lambda i, o, a: [a["packed"], *a["levels"]] if a["packed"] else [],
+        words=_dense_words,
         bodies={
             "cpu": Body("dense", PRODUCT_TYPES, rules.by_dtype, _dense_scratch, refuse_packed, epilogue=True),
             "tt": Body("dense", rules.TT_FLOATS, accepts=refuse_packed, numerics=True, epilogue=True),
