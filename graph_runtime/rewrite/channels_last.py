@@ -123,7 +123,7 @@ def _fits_epilogue(own: tuple[int, ...], shape: tuple[int, ...]) -> bool:
 
 def _is_plain(node: NetNode) -> bool:
     """A convolution that the kernel for panels takes: float32, the weight constant, no groups of few channels
-    but those of one."""
+    but those that make as many."""
     op = registry.require(node.op_name)
     columns = panel_columns(op, node.input_types, node.output_types, node.attrs)
     return node.inputs[1].constant is not None and columns > 0

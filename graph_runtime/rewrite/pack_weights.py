@@ -22,7 +22,7 @@ from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry
 from ..ir.ops.cells import CELLS, pack_recurrent, panels_of
-from ..ir.ops.packed import grouped_panel_type, pack_grouped, panel_type
+from ..ir.ops.packed import grouped_panel_type, is_narrow, pack_grouped, panel_type
 from ..ir.ops.targets import panel_columns
 from ..ir.ops.winograd import pack_winograd, winograd_type
 from .net import Net, NetNode, NetValue
@@ -119,7 +119,7 @@ def packed_convolution(net: Net, node: NetNode, winograd: bool) -> NetValue:
     ``node``."""
     weight, group = node.inputs[1], node.attrs["group"]
     o, channels, kh, kw = weight.shape
-    if not winograd and (group == 1 or (channels == 1 and o == group)):
+    if not winograd and (group == 1 or is_narrow(o, channels, group)):
         return packed_weight(net, node, weight, False, o, channels * kh * kw)
     constant = weight.constant
     assert constant is not None, f"{weight.name} is no constant"

@@ -13,7 +13,7 @@ from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops.levels import pack_levels
-from graph_runtime.ir.ops.packed import pack_grouped
+from graph_runtime.ir.ops.packed import pack_convolution
 from graph_runtime.ir.ops.select import select
 from graph_runtime.ir.ops.winograd import pack_winograd
 from graph_runtime.run import core
@@ -334,9 +334,34 @@ def test_convolutions_along_a_line_in_panels(data):
     attrs = {"layout": "NHWC", "packed": group * columns, "kernel_shape": kernel, "group": group}
     attrs["dilations"], attrs["strides"] = ((far, 1), (step, 1)) if down else ((1, far), (1, step))
     attrs["pads"] = (pad, 0, pad, 0) if down else (0, pad, 0, pad)
-    op, panels = ops.require("conv2d"), pack_grouped(w, group)
+    op, panels = ops.require("conv2d"), pack_convolution(w, group)
     wanted = op.reference([x, panels], op.decode(attrs))[0]
     np.testing.assert_allclose(call(op, attrs, [x, panels]), wanted, rtol=1e-4, atol=1e-4)
+
+
+@settings(deadline=None)
+@given(st.data())
+def test_groups_of_few_channels(data):
+    """That make as many: of all sizes, channels that fill no vector, windows that stick out."""
+    draw = data.draw
+    each, group = draw(st.sampled_from([2, 4, 8, 16])), draw(st.integers(2, 14))
+    (kh, kw), far = draw(st.sampled_from([(3, 3), (3, 3), (1, 1), (2, 5), (5, 7)])), draw(st.integers(1, 2))
+    pad, steps = draw(st.integers(0, 3)), [draw(st.integers(1, 3)) for _ in range(2)]
+    least = [max(1, (k - 1) * far + 1 - 2 * pad) for k in (kh, kw)]
+    size = draw(st.integers(least[0], 20)), draw(st.integers(least[1], 40))
+    rng = np.random.default_rng(draw(st.integers(0, 99)))
+    x = rng.standard_normal((2, *size, group * each)).astype(np.float32)
+    w = rng.standard_normal((group * each, each, kh, kw)).astype(np.float32)
+    bias = [rng.standard_normal(len(w)).astype(np.float32)] * draw(st.booleans())
+    attrs = {"layout": "NHWC", "packed": len(w), "kernel_shape": (kh, kw), "group": group}
+    attrs |= {"dilations": (1, far) if far > 1 and steps[0] > 1 else (far, far), "strides": tuple(steps)}
+    attrs["pads"] = (pad, pad, pad, pad)
+    op, inputs = ops.require("conv2d"), [x, pack_convolution(w, group), *bias]
+    wanted = op.reference(inputs, op.decode(attrs))[0]
+    np.testing.assert_allclose(call(op, attrs, inputs), wanted, rtol=1e-4, atol=1e-4)
+    plain = {name: attrs[name] for name in ("group", "dilations", "strides", "pads")}
+    whole = op.reference([x.transpose(0, 3, 1, 2), w, *bias], op.decode(plain))[0]
+    np.testing.assert_allclose(wanted, whole.transpose(0, 2, 3, 1), rtol=1e-4, atol=1e-4)
 
 
 @settings(deadline=None)

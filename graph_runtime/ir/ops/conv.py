@@ -6,10 +6,10 @@ Attribute words:
     conv2d    [0] stride_h [1] stride_w [2] pad_top [3] pad_left [4] pad_bottom [5] pad_right [6] dilation_h
     [7] dilation_w
               [8] group; with NHWC [9] kernel_h [10] kernel_w; x, y are [N,H,W,C] and w is in panels
-              (packed.py), a panel's k = (kernel_h, kernel_w, channels of the groups that share it: bundle_of,
-              which are one group then; of depthwise weights none), of one group also of bfloat16 beside an x
-              of float32, or with winograd=1 one tap of each of the 36 places of a tile (winograd.py); then
-              those of the epilogue (steps.py)
+              (packed.py), a panel's k = (kernel_h, kernel_w, channels of a column's own group where they are
+              few: is_narrow; else of the groups that share it: bundle_of, which are one group then), of one
+              group also of bfloat16 beside an x of float32, or with winograd=1 one tap of each of the 36
+              places of a tile (winograd.py); then those of the epilogue (steps.py)
 y[n,o,i,j] = bias[o] + sum over c,p,q of w[o,c,p,q] * x[n, g*C/group + c, i*stride_h - pad_top + p*dilation_h,
 j*...], where g = o / (O / group) and x is 0 outside of the image.
 On tt it reads the words of numerics.py after these.
@@ -31,6 +31,7 @@ from .packed import (
     PAIRED,
     bundle_of,
     grouped_panel_type,
+    is_narrow,
     is_paired,
     packed_attr,
     paired_type,
@@ -118,15 +119,10 @@ def _check_panels(inputs, attrs):
         )
 
 
-def _is_depthwise(o, channels, group):
-    """One channel a group, in and out: it has a kernel of its own."""
-    return group > 1 and channels == 1 and o == group
-
-
 def _panel_type(o, channels, taps, group):
     """The type of a weight [o, channels, taps] in panels."""
-    if _is_depthwise(o, channels, group):
-        return panel_type(o, taps)
+    if is_narrow(o, channels, group):
+        return panel_type(o, taps * channels)
     return grouped_panel_type(o, channels, taps, group)
 
 
@@ -189,11 +185,8 @@ def _plain(arrays, attrs):
     o, group, kernel = attrs["packed"], attrs["group"], attrs["kernel_shape"]
     if w.dtype != x.dtype:
         x, w = rules.narrow(x, PAIRED), unpair(w, math.prod(kernel) * x.shape[3])
-    if _is_depthwise(o, x.shape[3] // group, group):
-        oihw = unpack(w, o).T.reshape(o, 1, *kernel)
-    else:
-        oihw = unpack_grouped(w, o, group).reshape(o, *kernel, -1).transpose(0, 3, 1, 2)
-    return x.transpose(0, 3, 1, 2), oihw
+    columns = unpack(w, o).T if is_narrow(o, x.shape[3] // group, group) else unpack_grouped(w, o, group)
+    return x.transpose(0, 3, 1, 2), columns.reshape(o, *kernel, -1).transpose(0, 3, 1, 2)
 
 
 def _conv2d(arrays, attrs):
@@ -246,7 +239,7 @@ def _panels(i, o, a):
     if a["layout"] != "NCHW" or min(w.shape) == 0 or refuse_panels(i, o, a):
         return 0
     few = bundle_of(group, w.shape[0] // group) > _MOST_GROUPS
-    return 0 if few and not _is_depthwise(w.shape[0], w.shape[1], group) else w.shape[0]
+    return 0 if few and not is_narrow(w.shape[0], w.shape[1], group) else w.shape[0]
 
 
 def _takes_taps(i, o, a):
@@ -286,6 +279,15 @@ def _cases():
             {"group": 33, "pads": (1, 1, 1, 0), "strides": (1, 2)},
         ),
         ("eights", (1, 64, 9, 8), (64, 8, 3, 3), True, {"group": 8, "pads": (1, 1, 1, 1)}),
+        (
+            "fours_strided",
+            (2, 44, 9, 21),
+            (44, 4, 3, 3),
+            True,
+            {"group": 11, "pads": (1, 1, 1, 1), "strides": (2, 2)},
+        ),
+        ("pairs", (1, 26, 6, 17), (26, 2, 5, 4), False, {"group": 13, "pads": (2, 1, 2, 1)}),
+        ("sixteens", (1, 32, 7, 7), (32, 16, 3, 3), True, {"group": 2, "pads": (1, 1, 1, 1)}),
         ("wide_groups", (3, 8, 7, 6), (80, 4, 3, 2), True, {"group": 2, "strides": (2, 1)}),
         ("odd_groups", (1, 30, 5, 9), (50, 6, 1, 5), False, {"group": 5, "pads": (0, 2, 0, 2)}),
         ("depthwise_double", (1, 6, 7, 7), (12, 1, 3, 3), False, {"group": 6}),
@@ -325,6 +327,7 @@ def _epilogue_cases():
         ("epilogue", (2, 5, 9, 7), (40, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
         ("epilogue_depthwise", (2, 6, 9, 70), (6, 1, 3, 3), {"pads": (1, 1, 1, 1), "group": 6}),
         ("epilogue_grouped", (1, 32, 5, 9), (72, 4, 3, 3), {"pads": (1, 1, 1, 1), "group": 8}),
+        ("epilogue_narrow", (1, 40, 5, 9), (40, 8, 3, 3), {"pads": (1, 1, 1, 1), "group": 5}),
     ):
         extra = (("float32", (x[0], w[0], *x[2:])), ("float32", (w[0], 1, 1)), ("float32", ()))
         own: tuple[tuple[str, tuple[int, ...]], ...]

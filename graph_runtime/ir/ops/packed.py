@@ -26,7 +26,9 @@ __all__ = [
     "PANEL_ROWS",
     "bundle_of",
     "grouped_panel_type",
+    "is_narrow",
     "is_paired",
+    "pack_convolution",
     "pack_grouped",
     "packed_attr",
     "pair",
@@ -41,6 +43,7 @@ __all__ = [
 ]
 
 PANEL = 32  # GR_PANEL of native/kernels/pieces.h
+NARROW = (1, 2, 4, 8, 16)  # channels of groups that have kernels of their own: parts of a panel
 BUNDLE = 16  # columns that groups share panels for: a vector of the widest instruction set
 PAIRED = "bfloat16"  # dtype of panels whose rows lie in pairs
 PANEL_ROWS = 12  # of the left operand, from which putting the right one into panels pays in each run
@@ -83,6 +86,13 @@ def unpair(pairs: np.ndarray, k: int) -> np.ndarray:
     return rows.reshape(*count, 2 * half, width // 2)[..., :k, :]
 
 
+def is_narrow(o: int, channels: int, group: int) -> bool:
+    """Whether ``group`` groups of ``channels`` make as many, ``o`` in all, and are so few that the kernels of
+    images.h and grouped.h take them: a column of their panels has its own group's channels only, panel_type
+    of taps x channels."""
+    return group > 1 and o == group * channels and channels in NARROW
+
+
 def bundle_of(group: int, columns: int) -> int:
     """How many of ``group`` groups of ``columns`` output columns share panels: so many as fill a vector, a
     divisor of ``group``. What lies in a panel for channels of the other groups is zero."""
@@ -110,6 +120,12 @@ def pack_grouped(w: np.ndarray, group: int) -> np.ndarray:
             part[...] = w[at : at + columns]
         made += _pack([whole], {"transpose": False})
     return np.concatenate(made)
+
+
+def pack_convolution(w: np.ndarray, group: int) -> np.ndarray:
+    """A weight [o, channels, kh, kw] of ``group`` groups in panels, as conv2d reads it but for tiles."""
+    o, channels = w.shape[:2]
+    return _pack([w], {"transpose": False})[0] if is_narrow(o, channels, group) else pack_grouped(w, group)
 
 
 def unpack_grouped(panels: np.ndarray, o: int, group: int) -> np.ndarray:

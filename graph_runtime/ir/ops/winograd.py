@@ -18,7 +18,7 @@ import numpy as np
 
 from ..graph import TensorType
 from . import rules
-from .packed import bundle_of, grouped_panel_type, pack_grouped, unpack_grouped
+from .packed import bundle_of, grouped_panel_type, is_narrow, pack_grouped, unpack_grouped
 from .registry import Body, Case
 
 __all__ = [
@@ -128,12 +128,13 @@ def _scratch(image: tuple[int, ...], o: int, group: int, made: tuple[int, ...]) 
 def winograd_pays(weight: tuple[int, ...], made: tuple[int, ...], attrs) -> bool:
     """Whether tiles make a convolution faster: of a weight [O,C/group,KH,KW], a result [N,O,OH,OW].
 
-    Not where the channels are few, which the transforms cost as much as the products; where tiles overhang;
-    or where few tiles use a weight that is four times as large, and comes from memory in each run.
+    Not where the channels are few, which the transforms cost as much as the products; of groups whose
+    kernels of their own (is_narrow) are as fast; where tiles overhang; or where few tiles use a weight that
+    is four times as large, and comes from memory in each run.
     """
     o, channels, *kernel = weight
     ones = {*attrs["strides"], *attrs["dilations"]}
-    if kernel != [3, 3] or ones != {1} or (channels == 1 and attrs["group"] > 1):
+    if kernel != [3, 3] or ones != {1} or is_narrow(o, channels, attrs["group"]):
         return False
     packed = winograd_type(o, channels, attrs["group"])
     tiles = made[0] * math.prod(-(-size // TILE) for size in made[2:])

@@ -1,7 +1,7 @@
 /* conv_packed.h: conv2d over NHWC images with weights in panels, float32; those of one group also of bf16.
  *
- * Groups of one channel (depthwise) run over channels (images.h); one group is a product of panels.h whose rows
- * are the windows of output pixels, gathered from the image block by block: where the taps of a kernel row lie
+ * Groups of one channel (depthwise) run over channels (images.h), and so do groups of few that make as many
+ * (grouped.h); one group is a product of panels.h whose rows are the windows of output pixels, gathered from the image block by block: where the taps of a kernel row lie
  * side by side in the image, so do their channels, and they are one copy. More groups are a product for each
  * bundle of groups whose columns share panels (packed.py). Attribute words:
  * graph_runtime/ir/ops/conv.py.
@@ -9,6 +9,7 @@
  * defines: gr_cpu_conv2d_packed__f32
  */
 #include "cpu/finish.h"
+#include "cpu/grouped.h"
 #include "cpu/images.h"
 #include "panels.h"
 
@@ -105,13 +106,14 @@ static void gr_after_depthwise(const gr_image *s, int64_t row, float *out) {
   if (finish->steps.count) gr_finish_block(&finish->steps, row * s->ow, s->ow, 0, s->c, out, s->c);
 }
 
-GR_INLINE int32_t gr_depthwise(const gr_call *call, const float *bias, gr_finish *finish) {
+/* Groups of ``each`` channels. */
+GR_INLINE int32_t gr_narrow(const gr_call *call, int64_t each, const float *bias, gr_finish *finish) {
   const int64_t *k = call->attrs;
   gr_image s = {.kh = k[9], .kw = k[10], .sh = k[0], .sw = k[1], .top = k[2], .left = k[3], .dh = k[6],
-                .dw = k[7], .weights = gr_ptr(&call->args[1]), .bias = bias, .extra = finish->extra,
+                .dw = k[7], .each = each, .weights = gr_ptr(&call->args[1]), .bias = bias, .extra = finish->extra,
                 .clamp = finish->clamp, .least = finish->least, .most = finish->most,
                 .after = gr_after_depthwise, .steps = finish};
-  return gr_images_run(call, &s, gr_depthwise_rows);
+  return each == 1 ? gr_images_run(call, &s, gr_depthwise_rows) : gr_grouped_run(call, &s);
 }
 
 /* Bundles of groups, each a product over some of the channels, rows in pieces. */
@@ -161,7 +163,7 @@ static inline int32_t GR_BODY(conv2d_packed)(const gr_call *call) {
   const float *bias = gr_steps_own(call, words + 11) == 3 ? gr_ptr(&call->args[2]) : NULL;
   gr_finish finish;
   gr_finish_open(&finish, call, words + 11, 3);
-  if (group > 1 && group == pixel && group == out->shape[3]) return gr_depthwise(call, bias, &finish);
+  if (gr_takes_groups(group, pixel, out->shape[3])) return gr_narrow(call, pixel / group, bias, &finish);
   int64_t channels = group == 1 ? pixel : w->shape[1] / (kh * kw); /* of all groups, or of a bundle of them */
   int apart = words[7] != 1 || channels != pixel;
   gr_windows windows = {x->shape[1], x->shape[2], pixel, out->shape[1], out->shape[2], channels, 0, words[0],

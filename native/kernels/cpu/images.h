@@ -19,9 +19,10 @@ struct gr_image {
   float *out;                    /* [n][oh][ow][c] */
   int64_t h, w, c, oh, ow;
   int64_t kh, kw, sh, sw, top, left, dh, dw;
-  const float *weights, *bias;   /* depthwise: [ceil(c / 32)][kh * kw][32]; NULL or [c] */
-  const float *extra;            /* depthwise: NULL, or what is added to the result, laid out as out */
-  int clamp;                     /* depthwise: the result is kept in least .. most */
+  int64_t each;                  /* channels of a group; pools: 0 */
+  const float *weights, *bias;   /* of groups: [ceil(c / 32)][kh * kw * each][32]; NULL or [c] */
+  const float *extra;            /* of groups: NULL, or what is added to the result, laid out as out */
+  int clamp;                     /* of groups: the result is kept in least .. most */
   float least, most;
   void (*after)(const gr_image *s, int64_t row, float *out); /* NULL, or what is done with a finished row */
   const void *steps;             /* after's own */
@@ -97,7 +98,8 @@ GR_INLINE int32_t gr_images_run(const gr_call *call, gr_image *s, int32_t (*rows
   s->oh = out->shape[1];
   s->ow = out->shape[2];
   if (gr_size(out) == 0) return GR_OK;
-  int64_t cost = gr_max(1, s->ow * s->c * gr_min(s->kh, s->h) * gr_min(s->kw, s->w) / 4);
+  int64_t cost = gr_max(1, s->ow * s->c * gr_min(s->kh, s->h) * gr_min(s->kw, s->w) *
+                           gr_max(1, s->each) / 4);
   return gr_parallel(call->env, out->shape[0] * s->oh, gr_ceil_div(GR_GRAIN, cost), rows, s);
 }
 

@@ -7,6 +7,7 @@
  * GR_ISA_SPLAT(x)           initializer of a vector of equal floats
  * GR_ISA_FUSED(x, y, z)     x * y + z, rounded once where the machine can
  * GR_ISA_MAX, GR_ISA_MIN    of two vectors; the second where either is a NaN
+ * GR_ISA_SHUFFLE(x, at)     of each lane that of x which it numbers
  * GR_ISA_LOOK_UP(table, at) where it is defined: of each lane the float of the table that its lowest four bits number
  * GR_ISA_MASKED             defined where loads and stores of a part of a vector cost no more than of all of it: then
  *   GR_ISA_FIRST(n)         the mask of the first n lanes: none below 1, all above the last
@@ -29,6 +30,11 @@ typedef int32_t gr_ints_any __attribute__((vector_size(16), aligned(4), may_alia
 static inline gr_floats_any gr_choose_any(gr_ints_any wanted, gr_floats_any x, gr_floats_any y) {
   return (gr_floats_any)(((gr_ints_any)x & wanted) | ((gr_ints_any)y & ~wanted));
 }
+
+static inline gr_floats_any gr_shuffle_any(gr_floats_any x, gr_ints_any at) {
+  gr_floats_any made = {x[at[0]], x[at[1]], x[at[2]], x[at[3]]};
+  return made;
+}
 #endif
 
 #define GR_ISA(name) name##_any
@@ -36,6 +42,7 @@ static inline gr_floats_any gr_choose_any(gr_ints_any wanted, gr_floats_any x, g
 #define GR_ISA_TARGET
 #define GR_ISA_SPLAT(x) {x, x, x, x}
 #define GR_ISA_FUSED(x, y, z) ((x) * (y) + (z))
+#define GR_ISA_SHUFFLE(x, at) gr_shuffle_any(x, at)
 #define GR_ISA_MAX(x, y) gr_choose_any((x) > (y), x, y)
 #define GR_ISA_MIN(x, y) gr_choose_any((x) < (y), x, y)
 #define GR_ISA_KEEP(x)

@@ -39,6 +39,7 @@ static inline __attribute__((always_inline, target("avx2"))) void gr_spread_avx2
 #define GR_ISA_TARGET __attribute__((target("avx2,fma")))
 #define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x}
 #define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps256(x, y, z)
+#define GR_ISA_SHUFFLE(x, at) __builtin_ia32_permvarsf256(x, at)
 #define GR_ISA_MAX(x, y) __builtin_ia32_maxps256(x, y)
 #define GR_ISA_MIN(x, y) __builtin_ia32_minps256(x, y)
 #define GR_ISA_DOT_SHORTS(x, y) ((gr_ints_avx2)__builtin_ia32_pmaddwd256((gr_shorts_avx2)(x), (gr_shorts_avx2)(y)))

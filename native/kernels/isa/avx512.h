@@ -15,6 +15,7 @@ typedef int32_t gr_ints_avx512 __attribute__((vector_size(64), aligned(4), may_a
 #define GR_ISA_EVERY ((unsigned short)-1)      /* lane; and 4: rounding as it is set */
 #define GR_ISA_FUSED(x, y, z) __builtin_ia32_vfmaddps512_mask(x, y, z, GR_ISA_EVERY, 4)
 #define GR_ISA_LOOK_UP(table, at) __builtin_ia32_permvarsf512_mask(table, at, table, GR_ISA_EVERY)
+#define GR_ISA_SHUFFLE(x, at) GR_ISA_LOOK_UP(x, at)
 #define GR_ISA_MAX(x, y) __builtin_ia32_maxps512_mask(x, y, y, GR_ISA_EVERY, 4)
 #define GR_ISA_MIN(x, y) __builtin_ia32_minps512_mask(x, y, y, GR_ISA_EVERY, 4)
 #define GR_ISA_MASKED

@@ -6,6 +6,7 @@
 #undef GR_ISA_EVERY
 #undef GR_ISA_FUSED
 #undef GR_ISA_LOOK_UP
+#undef GR_ISA_SHUFFLE
 #undef GR_ISA_DOT_SHORTS
 #undef GR_ISA_KEEP
 #undef GR_ISA_LOWEST

@@ -16,6 +16,11 @@ typedef int32_t gr_ints_neon __attribute__((vector_size(16), aligned(4), may_ali
 static inline gr_floats_neon gr_choose_neon(gr_ints_neon wanted, gr_floats_neon x, gr_floats_neon y) {
   return (gr_floats_neon)vbslq_f32((uint32x4_t)wanted, (float32x4_t)x, (float32x4_t)y);
 }
+
+static inline gr_floats_neon gr_shuffle_neon(gr_floats_neon x, gr_ints_neon at) {
+  gr_floats_neon made = {x[at[0]], x[at[1]], x[at[2]], x[at[3]]};
+  return made;
+}
 #endif
 
 #define GR_ISA(name) name##_neon
@@ -23,6 +28,7 @@ static inline gr_floats_neon gr_choose_neon(gr_ints_neon wanted, gr_floats_neon 
 #define GR_ISA_TARGET
 #define GR_ISA_SPLAT(x) {x, x, x, x}
 #define GR_ISA_FUSED(x, y, z) (gr_floats_neon)vfmaq_f32((float32x4_t)(z), (float32x4_t)(x), (float32x4_t)(y))
+#define GR_ISA_SHUFFLE(x, at) gr_shuffle_neon(x, at)
 #define GR_ISA_MAX(x, y) gr_choose_neon((x) > (y), x, y)
 #define GR_ISA_MIN(x, y) gr_choose_neon((x) < (y), x, y)
 #define GR_ISA_KEEP(x)

@@ -45,6 +45,7 @@ GR_PLAYED void gr_play_store(float *to, gr_floats_avx512 x, unsigned mask) {
 #define GR_ISA_SPLAT(x) {x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}
 #define GR_ISA_FUSED(x, y, z) gr_play_fused(x, y, z)
 #define GR_ISA_LOOK_UP(table, at) gr_play_look_up(table, at)
+#define GR_ISA_SHUFFLE(x, at) GR_ISA_LOOK_UP(x, at)
 #define GR_ISA_MAX(x, y) gr_play_greater(x, y, y)
 #define GR_ISA_MIN(x, y) gr_play_less(x, y, y)
 #define GR_ISA_MASKED
