@@ -114,8 +114,9 @@ def tilize_with_val_padding(
     name = "ttnn.tilize_with_val_padding"
     x = _row_major(name, input_tensor)
     wanted = tuple(output_tensor_shape)
-    check(len(wanted) == len(x.shape), name, f"output shape {list(wanted)} has another rank than {x.shape}")
-    fits = all(a >= b for a, b in zip(wanted, x.shape, strict=True))
+    given = tuple(x.shape) or (1,) * len(wanted)  # a number is one element of a tile
+    check(len(wanted) == len(given), name, f"output shape {list(wanted)} has another rank than {x.shape}")
+    fits = all(a >= b for a, b in zip(wanted, given, strict=True))
     check(fits, name, f"Output tensor shape {list(wanted)} must be greater than or equal to input {x.shape}")
     goal = target(name, x, memory_config, None, dtype, Layout.TILE)
     made = goal.wrap(x._handle, pad_value)

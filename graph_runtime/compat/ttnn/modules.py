@@ -33,6 +33,11 @@ from .names import OPERATIONS
 __all__ = ["install", "submodules"]
 
 _BY_KIND = "binary binary_backward creation data_movement matmul normalization reduction ternary unary"
+# ttnn.graph's records of Python's own calls
+_RECORDS = (
+    "enable_python_stack_traces disable_python_stack_traces is_python_stack_trace_enabled "
+    "record_python_operation store_captured_graph store_output_tensor_ids _safe_arg_str"
+)
 _GROUPS = ("transformer", "experimental", "kv_cache", "global_semaphore")
 
 
@@ -162,6 +167,7 @@ def _graph() -> dict[str, ModuleType]:
         "enable_detailed_buffer_tracing": lambda: detailed.__setitem__(0, True),
         "disable_detailed_buffer_tracing": lambda: detailed.__setitem__(0, False),
         "is_detailed_buffer_tracing_enabled": lambda: detailed[0],
+        **{name: Absent(f"ttnn.graph.{name}") for name in _RECORDS.split()},
     }
     read = type("GraphTracerUtils", (), {"serialize_graph": staticmethod(graph_text.serialize_graph)})
     return {

@@ -140,6 +140,15 @@ def reshard(input_tensor: Tensor, memory_config: MemoryConfig, output_tensor: Te
     return moved("ttnn.reshard", x, memory_config)
 
 
+_MOVED = "The values nearer to the end from which their memory is filled, or the tensor itself."
+
+
+def _is_nearer(made: Tensor, x: Tensor) -> bool:
+    """DRAM is filled from its first address, L1 from its last."""
+    first, second = made.buffer_address(), x.buffer_address()
+    return first < second if x.memory_config().buffer_type is BufferType.DRAM else first > second
+
+
 def _clone(name: str) -> Operation:
     def function(
         input: Tensor,
@@ -153,9 +162,11 @@ def _clone(name: str) -> Operation:
         if dtype not in (None, x.dtype):
             text = "ttnn.clone: Tensors with row major layout cannot be converted to another type"
             check(x.layout is Layout.TILE, f"ttnn.{name}", text)
-        return moved(f"ttnn.{name}", x, memory_config or x.memory_config(), dtype)
+        made = moved(f"ttnn.{name}", x, memory_config or x.memory_config(), dtype)
+        stays = name != "clone" and memory_config in (None, x._config) and not _is_nearer(made, x)
+        return x if stays else made
 
-    function.__doc__ = "A copy with memory of its own."
+    function.__doc__ = "A copy with memory of its own." if name == "clone" else _MOVED
     return Operation(name, function, "copy")
 
 

@@ -180,14 +180,20 @@ _NO_PROGRAM = {
 }
 
 
+_DRAWN = ("rand", "randn")  # programs without tensors as inputs
+_NO_MATTER = ("seed",)  # of those: one program for all
+
+
 def _count(name: str, args: Any, kwargs: Any) -> None:
     """A call on device tensors is a program of the device, one for all calls of equal arguments."""
     if name in _NO_PROGRAM:
         return
     given = [*args, *kwargs.values()]
     device = next((x._device for x in _tensors(given) if x._device is not None), None)
+    if device is None and name in _DRAWN:
+        device = next((x for x in given if hasattr(x, "programs")), None)
     if device is not None and device.caches_programs:
-        known = {k: _key(v) for k, v in sorted(kwargs.items())}
+        known = {k: _key(v) for k, v in sorted(kwargs.items()) if name not in _DRAWN or k not in _NO_MATTER}
         special = OPERATIONS[name].program_key
         if special is not None:
             device.programs.add((name, special(args, kwargs)))

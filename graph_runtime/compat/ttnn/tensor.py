@@ -181,7 +181,9 @@ class Tensor:
         """A copy on the host, itself where it is there."""
         if self._device is None:
             return self
-        return on_host(self._values(), self.dtype, self.layout, self._padding, exact=True, tile=self.tile)
+        made = on_host(self._values(), self.dtype, self.layout, self._padding, exact=True, tile=self.tile)
+        made._more = self._more
+        return made
 
     def to(self, target: Any, mem_config: MemoryConfig | None = None, cq_id: int | None = None) -> Tensor:
         """On a device, or in another layout."""

@@ -208,3 +208,36 @@ def test_a_gradient_into_a_tensor(device):
     ttnn.assign_bw(on(device, grad), on(device, x), on(device, x), **given)
     assert near(a, grad)
     assert near(b, grad)
+
+
+def test_padding_beyond_whole_tiles_comes_to_the_host(device):
+    x = torch.randn(3, 100, 100)
+    made = ttnn.tilize_with_val_padding(on(device, x, layout=ttnn.ROW_MAJOR_LAYOUT), [4, 128, 160], 7.0)
+    found = made.cpu().to_torch_with_padded_shape()
+    assert found.shape == (4, 128, 160)
+    assert torch.equal(found[:3, :100, :100], x)
+    assert (found[3] == 7).all()
+    assert (found[:, :, 100:] == 7).all()
+
+
+@pytest.mark.parametrize("name", ["DRAM_MEMORY_CONFIG", "L1_MEMORY_CONFIG"])
+def test_memory_is_moved_to_where_there_is_room(device, name):
+    place = getattr(ttnn, name)
+    first, second = (
+        ttnn.from_torch(torch.full((64, 64), n), layout=ttnn.TILE_LAYOUT, device=device, memory_config=place)
+        for n in (1.0, 2.0)
+    )
+    better = min if place is ttnn.DRAM_MEMORY_CONFIG else max  # the end from which a memory is filled
+    before = second.buffer_address()
+    first.deallocate()
+    moved = ttnn.reallocate(second)
+    assert better(moved.buffer_address(), before) == moved.buffer_address()
+    assert (ttnn.to_torch(moved) == 2).all()
+
+
+def test_random_numbers_have_one_program(device):
+    device.enable_program_cache()
+    before = device.num_program_cache_entries()
+    for seed in (1, 2):
+        ttnn.randn([32, 32], device=device, seed=seed)
+    assert device.num_program_cache_entries() == before + 1
