@@ -42,7 +42,7 @@ DECLINED: dict[str, str] = {
     ),
     "no kernel serves it": (
         "nextafter cdist "
-        "alt_complex_rotate90 grid_sample rotate intimg experimental.slice_write "
+        "alt_complex_rotate90 grid_sample intimg experimental.slice_write "
         "experimental.padded_slice isin interleaved_to_sharded_partial sharded_to_interleaved_partial "
         "sparse_matmul tosa_gather fill_ones_rm fill_rm moe "
         "moe_expert_token_remap moe_routing_remap fused_rms_minimal prepare_grid_sample_grid "

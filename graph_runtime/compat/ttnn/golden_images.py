@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -125,6 +126,32 @@ def _upsample(t: Any, f: Any, input_tensor: Any, scale_factor: Any, mode: str = 
     return f.interpolate(image, scale_factor=scale, mode=mode).permute(0, 2, 3, 1)
 
 
+def _rotate(
+    t: Any,
+    f: Any,
+    a: Any,
+    angle: float,
+    center: Any = None,
+    fill: float = 0.0,
+    interpolation_mode: str = "nearest",
+    **_: Any,
+) -> Any:
+    """As torchvision turns images: edges are blended with ``fill`` once more."""
+    n, height, width, _c = a.shape
+    cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    x0, y0 = (0.0, 0.0) if center is None else (center[0] - width / 2, center[1] - height / 2)
+    x = t.arange(width, dtype=t.float32) + 0.5 - width / 2 - x0
+    y = (t.arange(height, dtype=t.float32) + 0.5 - height / 2 - y0).unsqueeze(1)
+    across, down = (cos * x - sin * y + x0) / (width / 2), (sin * x + cos * y + y0) / (height / 2)
+    grid = t.stack((across, down), -1).expand(n, height, width, 2)
+    planes = t.cat((a.float(), t.ones(n, height, width, 1)), -1).permute(0, 3, 1, 2)
+    made = f.grid_sample(planes, grid, mode=interpolation_mode, align_corners=False).permute(0, 2, 3, 1)
+    made, there = made[..., :-1], made[..., -1:]
+    if interpolation_mode == "nearest":
+        return t.where(there < 0.5, t.tensor(float(fill)), made).to(a.dtype)
+    return (made * there + (1 - there) * fill).to(a.dtype)
+
+
 IMAGES: dict[str, Callable[..., Any]] = {
     "conv2d": _conv2d,
     "max_pool2d": _max_pool2d,
@@ -133,4 +160,5 @@ IMAGES: dict[str, Callable[..., Any]] = {
     "adaptive_avg_pool2d": _adaptive("adaptive_avg_pool2d"),
     "adaptive_max_pool2d": _adaptive("adaptive_max_pool2d"),
     "upsample": _upsample,
+    "rotate": _rotate,
 }

@@ -113,11 +113,16 @@ _ROWS = {
 }
 
 
+_PARTS = "core fabric multi_device operations tensor"  # of ttnn's extension module, which nothing here has
+
+
 def _extension() -> dict[str, ModuleType]:
     kept = _module("_ttnn.reports", "what lies where", get_buffer_pages=reports.get_buffer_pages)
     operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
     deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
-    whole = _module("_ttnn", "what the extension module has besides", reports=kept, deprecated=deprecated)
+    parts: dict[str, Any] = {name: Absent(f"ttnn._ttnn.{name}") for name in _PARTS.split()}
+    parts |= {"reports": kept, "deprecated": deprecated}
+    whole = _module("_ttnn", "what the extension module has besides", **parts)
     return {"_ttnn": whole, "_ttnn.deprecated": deprecated, "_ttnn.reports": kept}
 
 
@@ -151,7 +156,7 @@ def _golden_pools() -> dict[str, Any]:
     return made | {
         "golden_maxpool2d": golden.golden_of("max_pool2d"),
         "golden_grid_sample": _declined("operations.pool.golden_grid_sample"),
-        "golden_rotate": _declined("operations.pool.golden_rotate"),
+        "golden_rotate": golden.golden_of("rotate"),
     }
 
 
