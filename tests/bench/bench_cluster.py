@@ -10,7 +10,10 @@ core each and run alone, in batches of 8 and one by one, in turns. The clients a
 cores: what they take is in the line, and what Ray's processes take. cpu_ratio: processor seconds of an
 image in the pinned processes by those of all processes that serve it, the clients left out, and without
 those of Ray. idle_cores: what all take while no client asks, which counts for more where other work
-leaves less images a second. The first pixel: a model that does nothing with an image, so all is overhead.
+leaves less images a second. bound_with_clients: what two replicas could reach of the pinned processes where
+clients, server and Ray take from their cores, if an image cost them no more than those; share_of_bound: what
+they reach of that, by processor time; replicas_ratio: with cores of their own. The first pixel: a model that
+does nothing with an image, so all is overhead.
 memory: of 1, 2 and 4 replicas, MiB that the system says are theirs (Rss), their shares (Pss), and the part of
 the 64 MiB of parameters in each. faults: cluster_faults.py.
 """
@@ -221,6 +224,11 @@ def _throughput(
     line["ratio_beside_clients"] = line["ratio"] / (1 - clients / found["seconds"] / cores)
     line["cpu_ratio"] = each * answers / sum(took.values())
     line["cpu_ratio_without_ray"] = each * answers / (took["replicas"] + took["server"])
+    # on cores that clients, server and Ray take from, too, replicas that cost no more than a pinned process
+    others = clients + took["server"] + took["ray"]
+    line["bound_with_clients"] = each * answers / (each * answers + others)
+    line["share_of_bound"] = (each * answers + others) / (took["replicas"] + others)
+    line["replicas_ratio"] = each * answers / took["replicas"]
     line |= {"pinned_ms_of_a_core": 1e3 * each, "clients_ms": 1e3 * clients / answers}
     line |= {f"{kind}_ms": 1e3 * used / answers for kind, used in took.items()}
     line["idle_cores"] = {kind: round(used / IDLE, 4) for kind, used in idle.items()}

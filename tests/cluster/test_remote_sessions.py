@@ -431,7 +431,7 @@ def test_a_long_run_is_no_lost_one(cluster: Cluster, monkeypatch: Any) -> None:
     assert runs == [0]
 
 
-def test_a_cluster_that_is_closed_in_flight_fails_its_runs(cluster: Cluster) -> None:
+def test_a_cluster_that_is_closed_in_flight_fails_its_runs(cluster: Cluster, caplog: Any) -> None:
     module = open_chain(cluster)
     member: Any = cluster.fleet.member("node1")
     arrived, let_go, plain = threading.Event(), threading.Event(), member.worker.answer
@@ -452,6 +452,7 @@ def test_a_cluster_that_is_closed_in_flight_fails_its_runs(cluster: Cluster) -> 
     with pytest.raises(gr.GraphRuntimeError, match="the cluster was closed"):
         module.run_async(x=X).wait(5)
     let_go.set()
+    assert caplog.records == []  # nothing was lost
 
 
 def test_a_link_takes_runs_and_nothing_else(cluster: Cluster, tmp_path: Path) -> None:

@@ -108,6 +108,11 @@ class Fleet:
             target=_tell_of_closing, args=(self.closing,), name="gr-closing", daemon=True
         ).start()
 
+    @property
+    def closed(self) -> bool:
+        """Whether close() was called."""
+        return self._closed
+
     # **************** what a subclass says ****************
 
     def nodes(self) -> tuple[str, ...]:

@@ -317,6 +317,9 @@ class Flights:
 
     def _lost(self, flight: Flight, attempt: int, machine: str, member: FleetMember, cause: str) -> None:
         """A worker is gone under a run; a thread does what is to be done about it."""
+        if self._fleet.closed:
+            self._give_up(machine, [flight], "the cluster was closed", ())
+            return
         words = (flight, attempt, machine, member, cause)
         threading.Thread(target=self._recover, args=words, name="gr-recover", daemon=True).start()
 
