@@ -172,4 +172,7 @@ def _reason(error: BaseException) -> str:
     """The last line of an error that Ray wraps in traces, which is what was raised."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "Error: " in line and not line.startswith("File")]
-    return (told or lines or [type(error).__name__])[-1][:500]
+    said = (told or lines or [type(error).__name__])[-1][:500]
+    if "ActorDiedError" in said:  # Ray says no more
+        return "its process ended while it opened the model: it was killed, or memory was short (see dmesg)"
+    return said

@@ -85,7 +85,7 @@ def status_lines(
     lines = [f"graph-runtime {found.get('version', '')}, Ray {found.get('ray', '')}"]
     for node in found.get("nodes", []):
         state = "" if node["alive"] else ", gone"
-        lines.append(f"node {node['name']}: {node['cores']:g} cores{state}")
+        lines.append(f"node {node['name']}: room for {node['cores']:g} threads of replicas{state}")
     earlier = {(m["name"], m["version"]): m for m in before["models"]} if before else {}
     head = f"{'model':20} {'version':8} {'replicas':>8} {'queued':>6} {'running':>7} {'answered':>9}"
     rates = f" {'answers/s':>9} {'runs/s':>7}" if before else ""
