@@ -164,17 +164,8 @@ class Flights:
             }
             try:
                 started = member.send(header, tensors, flight.end)
-            except WorkerGone as error:
-                self._lost(flight, attempt, machine, member, str(error))
-                return
-            except LinkLost as error:
-                self._again(flight, attempt, error)
-                return
-            except WaitTimeoutError as error:
-                self.expire(flight, str(error))
-                return
-            except GraphRuntimeError as error:
-                self._fail(flight, error)
+            except (WorkerGone, GraphRuntimeError) as error:
+                self._went_wrong(flight, attempt, machine, member, error)
                 return
             started.add_done_callback(partial(self._answered, flight, attempt, machine, member))
 
@@ -184,21 +175,10 @@ class Flights:
         """A machine's answer to a run came, or the machine went. Any thread."""
         try:
             message = answer.result()
-        except WorkerGone as error:
-            self._lost(flight, attempt, machine, member, str(error))
-            return
         except CancelledError:
             return
-        except LinkLost as error:
-            self._again(flight, attempt, error)
-            return
-        except WaitTimeoutError as error:
-            if flight.attempt == attempt:
-                self.expire(flight, str(error))
-            return
-        except GraphRuntimeError as error:
-            if flight.attempt == attempt:
-                self._fail(flight, error)
+        except (WorkerGone, GraphRuntimeError) as error:
+            self._went_wrong(flight, attempt, machine, member, error)
             return
         with self._lock:
             if flight.attempt != attempt or machine in flight.answers:
@@ -209,6 +189,20 @@ class Flights:
             if flight.checkpoint:
                 self._save(flight)
             self._settle(flight, None)
+
+    def _went_wrong(
+        self, flight: Flight, attempt: int, machine: str, member: FleetMember, error: Exception
+    ) -> None:
+        """A machine was not told of a run, or its answer is an error."""
+        match error:
+            case WorkerGone():
+                self._lost(flight, attempt, machine, member, str(error))
+            case LinkLost():
+                self._again(flight, attempt, error)
+            case WaitTimeoutError() if flight.attempt == attempt:
+                self.expire(flight, str(error))
+            case _ if flight.attempt == attempt:
+                self._fail(flight, error)
 
     def _save(self, flight: Flight) -> None:
         """Keep the state that a run left, by its answers."""
