@@ -23,6 +23,7 @@ __all__ = [
     "WATCHERS",
     "Operation",
     "declined",
+    "elementwise_key",
     "operation",
     "register_post_operation_hook",
     "register_pre_operation_hook",
@@ -223,6 +224,18 @@ def _pair(a: Any, b: Any) -> Any:
         stretched += ((ends[0][0] == 1 < ends[1][0], ends[0][1] == 1 < ends[1][1]),)
     kinds = ((x.dtype, x._config) if isinstance(x, Tensor) else None for x in (a, b))
     return (*kinds, stretched)
+
+
+def elementwise_key(args: Any, kwargs: Any) -> Any:
+    """What the program of an elementwise function of one tensor depends on: in tiles outside of shards not
+    the shape, as how many tiles there are is said when it runs (unary_device_operation.cpp)."""
+
+    def key(value: Any) -> Any:
+        if isinstance(value, Tensor) and value.layout is Layout.TILE and not value.is_sharded():
+            return value.dtype, value.layout, value._config
+        return _key(value)
+
+    return (*map(key, args), *((name, key(value)) for name, value in sorted(kwargs.items())))
 
 
 def _key(value: Any) -> Any:

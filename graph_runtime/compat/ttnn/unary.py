@@ -10,7 +10,7 @@ from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .errors import Unsupported, check
 from .names import OPERATIONS
-from .operation import Operation, operation
+from .operation import Operation, elementwise_key, operation
 from .results import Target, device_tensor, target
 from .tensor import Tensor
 from .unary_bodies import COMPOSED, Body
@@ -82,7 +82,9 @@ def _plain(name: str, op: str, arguments: dict[str, str]) -> Operation:
         return _run_plain(name, op, x, attrs, goal)
 
     function.__doc__ = f"{all_ops()[op].doc}."
-    return Operation(name, function, op)
+    made = Operation(name, function, op)
+    made.program_key = elementwise_key
+    return made
 
 
 def _arguments(name: str, defaults: dict[str, Any], args: Any, given: dict[str, Any]) -> dict[str, Any]:
@@ -141,7 +143,9 @@ def _composed(name: str, body: Body, served: str, doc: str, integers: bool = Fal
         return finish(goal, w, body(w, x._handle, *args, **given))
 
     function.__doc__ = f"{doc}."
-    return Operation(name, function, served)
+    made = Operation(name, function, served)
+    made.program_key = elementwise_key
+    return made
 
 
 def chain(tensor: Tensor, activations: Any) -> Tensor:
