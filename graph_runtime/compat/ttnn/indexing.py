@@ -8,6 +8,7 @@ import numpy as np
 
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels, several
+from .element_ranks import MOST_KEPT, places_in_order
 from .errors import Unsupported, check
 from .memory import MemoryConfig
 from .operation import operation
@@ -97,6 +98,11 @@ def gather(
 
 
 def _best(op: str, x: Tensor, count: int, axis: int, largest: bool) -> tuple[Handle, Handle]:
+    if count > MOST_KEPT:
+        places = places_in_order(Wide(x._handle.device), x._handle, axis, largest)
+        if count < x.shape[axis]:
+            places = kernels.run("slice", [places], {"starts": (0,), "ends": (count,), "axes": (axis,)})
+        return kernels.run("take_along_axis", [x._handle, places], {"axis": axis}), places
     attrs = {"k": count, "axis": axis, "largest": largest, "dtype": "int32"}
     values, places = several.outputs("topk", [x._handle], attrs)
     return values, places
@@ -155,7 +161,7 @@ def topk(
     return values, places
 
 
-@operation("sort", "topk")
+@operation("sort", "topk, greater, equal, sum, scatter_elements")
 def sort(
     input_tensor: Tensor,
     dim: int = -1,

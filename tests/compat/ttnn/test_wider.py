@@ -129,3 +129,19 @@ def test_a_mask_of_fewer_rows(device, causal):
     rows = mask.repeat(1, 1, 4, 1) if causal else mask[:, :, :1]
     want = torch.softmax(x.float() * 0.5 + rows.float(), -1).numpy()
     assert np.abs(_back(made) - want).max() < 0.01
+
+
+@pytest.mark.parametrize(
+    ("shape", "dim", "dtype"),
+    [((1, 2050), 1, ttnn.bfloat16), ((1100, 3), 0, ttnn.float32), ((2, 1030), -1, ttnn.uint16)],
+)
+@pytest.mark.parametrize("descending", [False, True])
+def test_more_elements_than_topk_keeps_are_sorted(device, shape, dim, dtype, descending):
+    values = np.random.default_rng(2).integers(0, 500, shape)  # with ties, which stay in their order
+    values = values.astype(np.float32 if dtype.is_float else np.uint16)
+    x = ttnn.from_torch(values, dtype, layout=ttnn.TILE_LAYOUT, device=device)
+    found, places = ttnn.sort(x, dim, descending)
+    kept = x.to_numpy().astype(np.int64)
+    order = np.argsort(-kept if descending else kept, axis=dim, kind="stable")
+    assert (places.to_numpy() == order).all()
+    assert (found.to_numpy() == np.take_along_axis(kept, order, dim)).all()
