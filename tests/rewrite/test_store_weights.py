@@ -67,7 +67,7 @@ def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch
     monkeypatch.setattr("graph_runtime.build.prepare.fast_formats", lambda: fast)
     b = gr.GraphBuilder()
     y = b.op("conv2d", b.input("x", (1, 32, 16, 16)), b.param("w", array(32, 32, 3, 3)), name="one")
-    b.output(b.op("conv2d", y, b.param("v", array(32, 8, 3, 3)), group=4, name="groups"))
+    b.output(b.op("conv2d", y, b.param("v", array(16, 16, 3, 3)), group=2, name="groups"))
     made = prepare(Model.from_builder(b), "cpu:0", formats={"cpu": "bf16"})
     assert weights(made) == [wanted, "float32"]
     tiles = [bool(f.attrs.get("winograd")) for f in made.plan.graph.funcs if f.op == "conv2d"]

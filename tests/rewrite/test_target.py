@@ -57,7 +57,8 @@ def agree(b, values, devices="cpu:0", pins=None, scale=1e-5):
     ("image", "weight", "attrs", "wanted"),
     [
         ((1, 16, 16, 16), (8, 16, 3, 3), {"pads": (1, 1, 1, 1)}, True),
-        ((1, 32, 13, 9), (32, 8, 3, 3), {"pads": (1, 1, 1, 1), "group": 4}, True),  # 4 groups share panels
+        ((1, 48, 13, 9), (32, 12, 3, 3), {"pads": (1, 1, 1, 1), "group": 4}, True),  # 2 groups share panels
+        ((1, 32, 13, 9), (32, 8, 3, 3), {"pads": (1, 1, 1, 1), "group": 4}, False),  # a kernel of their own
         ((1, 8, 16, 16), (16, 8, 3, 3), {"pads": (1, 1, 1, 1)}, False),  # few channels
         ((1, 16, 16, 16), (16, 16, 3, 3), {"strides": (2, 2)}, False),
         ((1, 16, 16, 16), (16, 16, 3, 3), {"dilations": (2, 2)}, False),
