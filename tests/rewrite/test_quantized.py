@@ -133,6 +133,29 @@ def test_bytes_that_are_read_on_two_grids():
     )
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_quotients_are_what_a_division_rounds_to(data):
+    """Products make them where they can; numbers next to ties, ends and what is no number."""
+    dtype = data.draw(st.sampled_from(("uint8", "int8")))
+    bits = data.draw(st.integers(0x0B000000, 0x73FFFFFF))
+    scale, info = np.array(bits, np.int32).view(np.float32), np.iinfo(dtype)
+    zero = data.draw(st.integers(info.min, info.max))
+    with np.errstate(all="ignore"):
+        ties = (np.arange(-256, 256, dtype=np.float32) + np.float32(0.5)) * scale
+        near = ties.view(np.int32)[:, None] + np.arange(-9, 10, dtype=np.int32)
+        ends = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 3e38, -3e38, 1e-45], np.float32)
+        x = np.append(near.view(np.float32).reshape(-1), ends)
+        real = np.rint(x / scale) + np.float32(zero)
+    b = gr.GraphBuilder()
+    names = b.input("x", x.shape), b.input("scale", ()), b.input("zero", (), dtype)
+    b.output(b.op("quantize", *names))
+    module = gr.create(b, None, "cpu:0")
+    module.run(x=x, scale=scale, zero=np.array(zero, dtype))
+    wanted = np.clip(np.where(np.isnan(real), info.min, real), info.min, info.max).astype(dtype)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), wanted)
+
+
 @pytest.mark.parametrize("scale", [0.0, -0.02, np.nan, np.inf, 1e-45, 1e-39, 1e30])
 @pytest.mark.parametrize("place", ["image", "weight", "result"])
 def test_any_scale_gives_what_float32_gives(scale, place):

@@ -65,16 +65,41 @@ def _words(i, o, a):
     return [*grids, *steps.words(a["body"], False)]
 
 
+_EXACT = {"cpu": 0.0}
+_SHAPES = (
+    ("same", ((2, 5, 7, 9), (2, 5, 7, 9))),
+    ("columns", ((33, 70), (70,))),
+    ("channels", ((2, 5, 7, 9), (5, 1, 1))),
+    ("number", ((3, 1031), ())),
+    ("outer", ((4, 1, 33), (1, 5, 1))),
+    ("empty", ((0, 3), (3,))),
+)
+
+
+def _pair_cases():
+    """One op of two tensors of bytes, which is read and written once: any order, any signs, scales at the
+    ends of what that is for and beyond."""
+    for i, ((name, shapes), op) in enumerate((s, op) for s in _SHAPES for op in ("add", "multiply")):
+        for to in BYTES:
+            dtypes = (BYTES[i % 2], BYTES[i // 2 % 2])
+            near, far = (0.031, 0.017, 0.043), (2.0**-30, 2.0**-31, 2.0**-30)
+            yield Case(
+                f"{op}_{name}_{to}",
+                tuple(zip(dtypes, shapes[:: -1 if i % 3 == 0 else 1], strict=True)),
+                {
+                    "body": [[op, [0, 1], {}]],
+                    "to": to,
+                    "scales": far if i % 5 == 4 else near,
+                    "zeros": (3, 7, 11),
+                },
+                ("bytes", "bytes"),
+                _EXACT,
+            )
+
+
 def _cases():
     add = [["add", [0, 1], {}], ["relu", [-1], {}]]
-    for name, shapes in (
-        ("same", ((2, 5, 7, 9), (2, 5, 7, 9))),
-        ("columns", ((33, 70), (70,))),
-        ("channels", ((2, 5, 7, 9), (5, 1, 1))),
-        ("number", ((3, 1031), ())),
-        ("outer", ((4, 1, 33), (1, 5, 1))),
-        ("empty", ((0, 3), (3,))),
-    ):
+    for name, shapes in _SHAPES:
         for i, to in enumerate(_TYPES):
             dtypes = (_TYPES[i], _TYPES[(i + 1) % 3])
             yield Case(
@@ -85,8 +110,6 @@ def _cases():
                 _EXACT,
             )
 
-
-_EXACT = {"cpu": 0.0}
 
 register(
     Op(
@@ -107,6 +130,6 @@ register(
         pace={"cpu": "simple"},
         work=lambda i, o, a: Work(),  # that of its steps
         program="body",
-        cases=tuple(_cases()),
+        cases=(*_cases(), *_pair_cases()),
     )
 )

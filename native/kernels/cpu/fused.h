@@ -68,7 +68,9 @@ typedef struct gr_map_job {
   GR_FN(fused_job) plain;              /* out is NULL: it may be of bytes */
   const gr_call *call;
   const int64_t *grids;                /* [inputs + 1][2]: bits of a double, the scale; zero point */
-  int32_t planes;                      /* dimensions before the rows */
+  int paired;                          /* the program is a sum or a product of two inputs of bytes: a, b */
+  int32_t a, b;                        /* of b a row may be one number */
+  gr_grid_pair pair;
 } gr_map_job;
 
 GR_INLINE gr_grid gr_map_grid(const gr_map_job *job, int32_t i) {
@@ -120,6 +122,45 @@ static void gr_map_strip(const gr_map_job *job, const GR_STEPS(place) *at) {
   }
 }
 
+/* Whether a program is one sum or product of two tensors of bytes whose result is bytes, which then are read and
+ * written once: sets a, b and pair. */
+static int gr_map_pair(gr_map_job *job) {
+  const gr_steps *s = &job->plain.steps;
+  const gr_call *call = job->call;
+  if (!gr_grid_fuses() || call->nargs != 3 || s->count != 3) return 0;
+  const int64_t *last = s->words + 2 * GR_STEPS_WORDS;
+  if (last[0] != GR_STEP_ADD && last[0] != GR_STEP_MULTIPLY) return 0;
+  for (int32_t i = 0; i < 3; i++) {
+    float scale = gr_map_grid(job, i).scale;
+    if (call->args[i].dtype == GR_F32 || !(scale >= 0x1p-30f && scale <= 0x1p30f)) return 0;
+  }
+  job->a = s->inputs[0].column ? 0 : 1;
+  job->b = 1 - job->a;
+  if (!s->inputs[job->a].column) return 0;
+  gr_grid a = gr_map_grid(job, job->a), b = gr_map_grid(job, job->b), to = gr_map_grid(job, 2);
+  job->pair = gr_grid_pair_of(&a, &b, &to, last[0] == GR_STEP_MULTIPLY);
+  return 1;
+}
+
+static void gr_map_pair_strip(const gr_map_job *job, const GR_STEPS(place) *at) {
+  const gr_steps *s = &job->plain.steps;
+  const gr_steps_input *in_a = &s->inputs[job->a], *in_b = &s->inputs[job->b];
+  const uint8_t *a = (const uint8_t *)gr_ptr(&job->call->args[job->a]);
+  const uint8_t *b = (const uint8_t *)gr_ptr(&job->call->args[job->b]);
+  int64_t first = (at->plane * job->plain.rows + at->row) * job->plain.columns + at->column;
+  uint8_t *out = (uint8_t *)gr_ptr(&job->call->args[2]) + first;
+  int b_step = in_b->column != 0;
+  int64_t columns = at->columns, rows = at->rows;
+  a += gr_steps_offset(s, in_a, at->plane, at->row, at->column);
+  b += gr_steps_offset(s, in_b, at->plane, at->row, at->column);
+  if (columns == job->plain.columns && in_a->row == columns && in_b->row == (b_step ? columns : 0)) {
+    columns *= rows;
+    rows = 1;
+  }
+  for (int64_t r = 0; r < rows; r++)
+    gr_grid_pair_run(&job->pair, a + r * in_a->row, b + r * in_b->row, b_step, out + r * job->plain.columns, columns);
+}
+
 /* Pieces first .. last-1. */
 static int32_t gr_map_pieces(void *ctx, int64_t first, int64_t last) {
   const gr_map_job *job = ctx;
@@ -129,7 +170,8 @@ static int32_t gr_map_pieces(void *ctx, int64_t first, int64_t last) {
                           .column = i % p->across * p->width};
     at.rows = gr_min(p->height, p->rows - at.row);
     at.columns = gr_min(p->width, p->columns - at.column);
-    gr_map_strip(job, &at);
+    if (job->paired) gr_map_pair_strip(job, &at);
+    else gr_map_strip(job, &at);
   }
   return GR_OK;
 }
@@ -143,11 +185,13 @@ static inline int32_t gr_cpu_quantized_map__f32(const gr_call *call) {
                     .call = call, .grids = call->attrs};
   GR_FN(fused_job) *p = &job.plain;
   gr_steps_open(&p->steps, call, call->attrs + 2 * call->nargs, row, column);
-  p->width = gr_min(p->columns, GR_STEPS_STRIP);
-  p->height = gr_min(p->rows, gr_max(1, GR_STEPS_STRIP / p->width));
+  job.paired = gr_map_pair(&job);
+  int64_t strip = job.paired ? 8 * GR_STEPS_STRIP : GR_STEPS_STRIP;
+  p->width = gr_min(p->columns, strip);
+  p->height = gr_min(p->rows, gr_max(1, strip / p->width));
   p->down = gr_ceil_div(p->rows, p->height);
   p->across = gr_ceil_div(p->columns, p->width);
-  int64_t cost = p->height * p->width * (p->steps.count + 2);
+  int64_t cost = p->height * p->width * (job.paired ? 1 : p->steps.count + 2);
   return gr_parallel(call->env, gr_span(out, 0, row) * p->down * p->across, gr_ceil_div(GR_GRAIN, cost), gr_map_pieces,
                      &job);
 }
