@@ -21,6 +21,7 @@ _OUTSIDE = "simple_gflops"  # of ops that other packages register: their cost sa
 _TILES_GAIN = 2.5  # of Winograd's tiles over panels: 1.6 with 16 channels, 3.3 with 128 (bench_winograd.py)
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
 _COLUMNS = 16
+_STORE_FLOPS = 4  # of each result of a product of bytes, scaled and rounded: what quantize counts
 SPIN_NS = 50_000  # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
 _SIMPLE = ("movement", "reduction", "windows")  # kinds of work that go at the simple pace
 
@@ -29,8 +30,9 @@ _SIMPLE = ("movement", "reduction", "windows")  # kinds of work that go at the s
 class Machine:
     """What a host can do, all threads together. In 1e9 flops a second: ``product_gflops`` of matmul and
     conv2d in float32, ``packed_gflops`` of those whose weights are in panels, ``depthwise_gflops`` of
-    convolutions among them of one channel a group, ``quantized_gflops`` of products of bytes,
-    ``paired_gflops`` of those whose panels are bf16,
+    convolutions among them of one channel a group; ``quantized_gflops`` and ``quantized_depthwise_gflops``
+    the same of bytes, ``paired_gflops`` of products whose panels are bf16, ``levels_gflops`` of those whose
+    panels have few bits,
     ``simple_gflops`` of other arithmetic, ``function_gflops`` of exp and its like. In 1e9 bytes a second:
     ``gb_per_s`` of what kernels and copies read and write, ``weight_gb_per_s`` of weights that come from
     memory, ``cached_gb_per_s`` of those that stay in a cache between runs, which they do where the graph's
@@ -54,6 +56,8 @@ class Machine:
     depthwise_gflops: float = 30.0
     quantized_gflops: float = 180.0
     paired_gflops: float = 108.0
+    quantized_depthwise_gflops: float = 30.0
+    levels_gflops: float = 90.0
     weight_gb_per_s: float = 25.0
     cached_gb_per_s: float = 60.0
     cache_bytes: float = 8e6
@@ -138,6 +142,8 @@ def _work_ns(
         own = steps.flops([step], outputs[0])
         flops -= own
         total += own / getattr(host, pace_of(step[0]) or _OUTSIDE)
+    if op.pace.get("cpu") == "quantized" and attrs.get("group", 1) == 1:
+        total += _STORE_FLOPS * outputs[0].size / host.simple_gflops
     return total + flops / _rate(op, attrs, host, paired)
 
 
@@ -147,14 +153,16 @@ def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine, paired: bool
     packed = attrs.get("packed")
     if attrs.get("winograd"):
         return host.packed_gflops * _TILES_GAIN
+    quantized = op.pace.get("cpu") == "quantized"
     if packed and attrs.get("group", 1) == 1:
         fast = host.paired_gflops if paired else host.packed_gflops
-        fast = host.quantized_gflops if op.pace["cpu"] == "quantized" else fast
+        fast = host.levels_gflops if attrs.get("levels") else fast
+        fast = host.quantized_gflops if quantized else fast
         return fast * packed / (-(-packed // _COLUMNS) * _COLUMNS)
     if attrs.get("kernel") in _ON_PANELS:
         return host.packed_gflops
-    if not packed and op.pace.get("cpu") == "quantized":
-        return host.simple_gflops  # weights as they are: one sum after the other
+    if quantized:  # else weights are as they are: one sum after the other
+        return host.quantized_depthwise_gflops if packed else host.simple_gflops
     return host.depthwise_gflops if packed else getattr(host, pace_of(op.name) or _OUTSIDE)
 
 

@@ -6,6 +6,7 @@ import itertools
 import math
 from dataclasses import fields, replace
 
+import numpy as np
 import pytest
 
 import graph_runtime as gr
@@ -198,3 +199,76 @@ def test_a_product_of_a_host_is_priced_by_the_format_of_its_panels():
     to_come = costs.node_cost(graph, nid, devices.cpu(), [HOST] * 3, stored="bf16", **words)
     assert to_come.cycles == pairs
     assert costs.node_cost(graph, nid, devices.cpu(), [HOST] * 3, **words).cycles == plain
+
+
+def _ns(op, inputs, attrs, host):
+    graph, nid = graph_of(op, inputs, attrs)
+    layouts = [HOST] * (len(inputs) + graph.row_ptr[nid + 1] - graph.row_ptr[nid])
+    return costs.node_cost(graph, nid, devices.cpu(), layouts, host=host).cycles
+
+
+IMAGE = {"layout": "NHWC", "packed": 64, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}
+BYTES = [("uint8", (128, 768)), ("int8", (24, 194, 128)), ("uint8", ())]
+PACED = {
+    "quantized_gflops": ("quantized_dense", BYTES, {"packed": 768, "to": "int32"}),
+    "levels_gflops": (
+        "dense",
+        [("float32", (128, 768)), ("uint8", (24, 24, 640))],
+        {"packed": 768, "levels": (4, 32)},
+    ),
+    "quantized_depthwise_gflops": (
+        "quantized_conv2d",
+        [("uint8", (1, 28, 28, 64)), ("int8", (2, 5, 128)), ("uint8", ()), ("float32", (64,))],
+        {**IMAGE, "group": 64, "to": "uint8"},
+    ),
+    "depthwise_gflops": (
+        "conv2d",
+        [("float32", (1, 28, 28, 64)), ("float32", (2, 9, 32))],
+        {**IMAGE, "group": 64},
+    ),
+}
+
+
+@pytest.mark.parametrize("pace", PACED)
+def test_each_kind_of_product_goes_at_its_own_rate(pace):
+    """Each rate of a machine moves the nodes that are priced by it, and no others."""
+    rates = {field.name: 100.0 for field in fields(cpu.Machine) if field.name.endswith("gflops")}
+    host = costs.Machine(**{**rates, "gb_per_s": 1e6, "call_ns": 0.0, "cached_gb_per_s": 1e6})
+    before = {name: _ns(*case, host) for name, case in PACED.items()}
+    after = {name: _ns(*case, replace(host, **{pace: 50.0})) for name, case in PACED.items()}
+    assert after[pace] == pytest.approx(2 * before[pace], rel=0.02)  # but what its results cost
+    assert {k: v for k, v in after.items() if k != pace} == {k: v for k, v in before.items() if k != pace}
+
+
+def test_results_of_products_of_bytes_are_scaled_and_rounded():
+    """Where few products make many results, as 1 x 1 convolutions of few channels do, that is most of it."""
+    host = costs.Machine(1e9, 10.0, 1e9, 1e9, 0.0, quantized_gflops=1e9, cached_gb_per_s=1e9)
+    assert _ns(*PACED["quantized_gflops"], host) == pytest.approx(4 * 128 * 768 / 10.0, rel=1e-3)
+
+
+@pytest.mark.core
+def test_a_quantized_network_is_priced_as_what_it_becomes():
+    """What a plan of the rewritten graph costs: products of bytes at theirs, not at float32's."""
+    from graph_runtime.build.prepare import prepare
+    from graph_runtime.ir.model import Model
+
+    builder = gr.GraphBuilder()
+    known = {
+        name: builder.param(name, np.asarray(value, dtype))
+        for name, value, dtype in (
+            ("s", 0.02, "float32"),
+            ("z", 3, "uint8"),
+            ("w", np.ones((768, 768)), "int8"),
+            ("zw", 0, "int8"),
+        )
+    }
+    x = builder.op("dequantize", builder.input("x", (256, 768), "uint8"), known["s"], known["z"])
+    y = builder.op("dense", x, builder.op("dequantize", known["w"], known["s"], known["zw"]))
+    builder.output(builder.op("quantize", y, known["s"], known["z"]))
+    graph = prepare(Model.from_builder(builder), "cpu:0").plan.graph
+    nid = graph.num_nodes - 1
+    assert graph.node(nid).func.op == "quantized_dense"
+    host = costs.machine()
+    ns = costs.node_cost(graph, nid, devices.cpu(), [HOST] * 5, host=host).cycles
+    flops = 2 * 256 * 768 * 768
+    assert flops / host.quantized_gflops < ns < flops / host.packed_gflops / 1.5

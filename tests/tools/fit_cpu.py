@@ -18,16 +18,19 @@ import graph_runtime as gr
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import registry
 
+DEPTHWISE = {"layout": "NHWC", "packed": 192, "group": 192, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1)}
 # constant -> (op, input shapes, attributes): each as large as its limit is the one that shows
 CASES = {
     "product_gflops": ("matmul", ((512, 512), (512, 512)), {}),
     "packed_gflops": ("dense", ((128, 768), (24, 768, 32)), {"packed": 768}),
     "paired_gflops": ("dense", ((128, 768), (24, 384, 64)), {"packed": 768}),
     "quantized_gflops": ("quantized_dense", ((128, 768), (24, 194, 128), ()), {"packed": 768, "to": "int32"}),
-    "depthwise_gflops": (
-        "conv2d",
-        ((1, 28, 28, 192), (6, 9, 32)),
-        {"layout": "NHWC", "packed": 192, "group": 192, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1)},
+    "levels_gflops": ("dense", ((128, 768), (24, 24, 640)), {"packed": 768, "levels": (4, 32)}),
+    "depthwise_gflops": ("conv2d", ((1, 28, 28, 192), (6, 9, 32)), DEPTHWISE),
+    "quantized_depthwise_gflops": (
+        "quantized_conv2d",
+        ((1, 28, 28, 192), (6, 5, 128), (), (192,)),
+        {**DEPTHWISE, "to": "uint8", "zero": 7},
     ),
     "simple_gflops": ("layer_norm", ((256, 512), (512,), (512,)), {}),
     "function_gflops": ("exp", ((512, 512),), {}),
@@ -38,7 +41,10 @@ CHAIN = 64  # calls of one run, so that the run's own cost does not show
 DTYPES = {  # of the inputs, where they are not all float32
     "paired_gflops": ("float32", "bfloat16"),
     "quantized_gflops": ("uint8", "int8", "uint8"),
+    "quantized_depthwise_gflops": ("uint8", "int8", "uint8", "float32"),
+    "levels_gflops": ("float32", "uint8"),
 }
+SOME = 60  # every integer: four such bytes, as scales among levels are, are 0.0115 and no denormal
 MB = 1 << 20
 CACHES = (4, 8, 16, 32)  # MB of weights that may be found in a cache
 HOPS = 32
@@ -64,7 +70,9 @@ def least(builder: gr.GraphBuilder, devices: list[str], **options) -> float:
     draw = np.random.default_rng(0)
     for name in module.get_input_info()[0]:
         there = module.get_input(name)
-        module.set_input(name, draw.standard_normal(there.shape, np.float32).astype(there.numpy().dtype))
+        kind = there.numpy().dtype
+        made = draw.standard_normal(there.shape, np.float32) if kind.kind not in "iu" else SOME
+        module.set_input(name, np.broadcast_to(made, there.shape).astype(kind))
     took = []
     for _ in range(40):
         start = time.perf_counter()
