@@ -146,7 +146,7 @@ def _originals(
             found = np.moveaxis(found, 1, -1)  # an image, whose channels are last there
         if (found.dtype, found.shape) != (value.dtype, value.shape):
             return value
-        return np.ascontiguousarray(found) if nmse(value, found) < _SAME else value
+        return np.asarray(found, order="C") if nmse(value, found) < _SAME else value
 
     return settle
 

@@ -192,6 +192,8 @@ class _Lowering:
             name = name.removeprefix(space)
         if name in ("sym_size", "sym_stride", "sym_numel"):
             return SizeInt(args[0].shape[args[1]] if name == "sym_size" else math.prod(args[0].shape))
+        if name in _TRACED:
+            return None
         meta = node.meta.get("val")
         self.emitter.device = self._device(_first(meta))
         self.emitter.name = node.name
@@ -268,6 +270,9 @@ class _Lowering:
         if 0 not in meta.shape:
             raise Unsupported(f"{node.args[0].target}: a result that is used is not made on the device")
         return torch.empty(tuple(map(int, meta.shape)), dtype=meta.dtype, device=meta.device)
+
+
+_TRACED = ("_assert_tensor_metadata",)  # what torch looked at while it traced, and no value
 
 
 def _check(dtype: torch.dtype, shape: Sequence[int], where: str) -> None:

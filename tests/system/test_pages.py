@@ -20,7 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = ("start", "howto")
 GALLERY = ROOT / "examples" / "gallery"
 EXAMPLES = sorted(p.stem for p in GALLERY.glob("*.py") if p.stem not in ("make", "picture"))
-NEEDS = {"onnx": ("onnx", "onnxruntime"), "torch": ("torch",)}  # by the word behind a block's language
+NEEDS = {
+    "onnx": ("onnx", "onnxruntime"),
+    "torch": ("torch",),
+    "torchao": ("torch", "torchao"),
+}  # by the word behind a block's language
 
 
 def _blocks(language: str) -> list:

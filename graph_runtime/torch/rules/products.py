@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..counters import Unsupported
 from .operands import axis_of, broadcast, is_float, pair, reshape, scalar_like
 from .table import rule
@@ -30,6 +32,15 @@ def addmm(e: Any, bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -
     if beta != 1:
         bias = e.op("multiply", bias, scalar_like(e, beta, bias))
     return e.op("add", made, bias)
+
+
+@rule("_int_mm")
+def int_mm(e: Any, a: Any, b: Any) -> Any:
+    """int8 @ int8 in int32, as torchao's layers of dynamic quantization multiply: on hosts."""
+    if a.dtype != "int8" or b.dtype != "int8":
+        raise Unsupported("_int_mm takes int8")
+    weight = e.op("cast", e.op("transpose", b, perm=(1, 0)), to="int16")
+    return e.op("quantized_dense", a, weight, e.array(np.zeros((), np.int8), "int8"), to="int32")
 
 
 @rule("linear")

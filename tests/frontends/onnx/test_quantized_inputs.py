@@ -372,3 +372,26 @@ def test_onnx_runtime_refuses_it_too(name):
     options.log_severity_level = 4
     with pytest.raises(Exception, match=r"ONNXRuntime|Error"):
         ort.InferenceSession(made.SerializeToString(), options).run(None, {"x": arrays["x"]})
+
+
+def test_a_dynamic_grid_is_compared_node_by_node():
+    """Its scale and zero point have no dimensions, and stay so as the interpreter's values."""
+    from graph_runtime.build.prepare import prepare
+    from graph_runtime.frontends.onnx import load_model
+    from graph_runtime.testing.compare import compare_prepared
+
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+        helper.make_node("MatMulInteger", ["q", "w", "z"], ["sums"]),
+        helper.make_node("Cast", ["sums"], ["wide"], to=TensorProto.FLOAT),
+        helper.make_node("Mul", ["wide", "s"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [3, 40])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 9])],
+        [numpy_helper.from_array(np.arange(360, dtype=np.int64).reshape(40, 9).astype(np.int8), "w")],
+    )
+    source = load_model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+    assert compare_prepared(prepare(source, "cpu:0"), nodes=True).ok
