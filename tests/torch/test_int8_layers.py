@@ -24,7 +24,9 @@ class _Layer(torch.nn.Module):
 
     def forward(self, x):
         torch.ops.aten._assert_tensor_metadata(x, None, None, torch.float32)
-        step = x.abs().amax(1, keepdim=True) / 127
+        low, high = x.amin(1, keepdim=True), x.amax(1, keepdim=True)
+        low, high = torch.min(low, torch.zeros_like(low)), torch.max(high, torch.zeros_like(high))
+        step = torch.max(-low, high) / 127
         q = torch.clamp(torch.round(x / step), -127, 127).to(torch.int8)
         return torch._int_mm(q, self.w.t()).to(torch.float32) * step * self.scale
 

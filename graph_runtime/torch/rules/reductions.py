@@ -6,7 +6,18 @@ import math
 from typing import Any
 
 from ..counters import Unsupported
-from .operands import axes_of, axis_of, broadcast, cast, is_float, is_value, name_of, reshape, scalar_like
+from .operands import (
+    axes_of,
+    axis_of,
+    broadcast,
+    cast,
+    is_float,
+    is_value,
+    name_of,
+    pair,
+    reshape,
+    scalar_like,
+)
 from .table import rule
 
 
@@ -52,8 +63,8 @@ def min_(e: Any, x: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 def _extreme(e: Any, op: str, x: Any, dim: Any, keepdim: bool) -> Any:
     """The greatest or least of all elements; along an axis, with its index."""
-    if is_value(dim):  # the greater of two
-        raise Unsupported("of two tensors there is maximum and minimum")
+    if is_value(dim):  # the greater or the lesser of two
+        return e.op(f"{op}imum", *pair(e, x, dim))
     if dim is None:
         return over(e, op, x, None, False)
     return over(e, op, x, dim, keepdim), _arg(e, f"arg{op}", x, dim, keepdim)
