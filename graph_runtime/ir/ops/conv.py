@@ -280,7 +280,7 @@ def _cases():
         ),
         ("eights", (1, 64, 9, 8), (64, 8, 3, 3), True, {"group": 8, "pads": (1, 1, 1, 1)}),
         (
-            "fours_strided",
+            "fours",
             (2, 44, 9, 21),
             (44, 4, 3, 3),
             True,
