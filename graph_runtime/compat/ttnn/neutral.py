@@ -44,6 +44,8 @@ NAMED = {
     "program_config": _CORES,
     "core_grid": _CORES,
     "grid_size": _CORES,
+    "compute_with_storage_grid_size": _CORES,
+    "math_fidelity": "a product of two numbers is rounded once, as in HiFi4",
     "num_cores_across_channel": _CORES,
     "overlap_qk_coregrid": _CORES,
     "num_out_blocks": _CORES,
