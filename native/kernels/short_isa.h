@@ -3,7 +3,8 @@
  *
  * What a tile takes beside its products, calls and addresses, is as much as the products of a short k. So tiles go
  * down the rows in one loop, by columns: B of a column stays in the nearest cache, and so does A of some rows for all
- * columns. Where a column has one vector, a tile has twice as many rows, so that as many sums hide their latency.
+ * columns. Where a column has one vector, a tile has twice as many rows, so that as many sums hide their latency: with
+ * AVX-512, whose tiles of two vectors have much to multiply, that is where it pays.
  *
  * defines: GR_OF(gr_short_rows)
  */
@@ -13,6 +14,11 @@
 
 /* A vector of sums as results: ``columns`` of them. A NaN stays one. */
 GR_ALWAYS void GR_OF(gr_short_store)(GR_V x, GR_V low, GR_V high, const float *extra, float *c, int64_t columns) {
+#ifdef GR_ISA_MASKED
+  unsigned short some = GR_ISA_FIRST(columns);
+  if (extra) x += GR_ISA_LOAD_SOME(extra, some);
+  GR_ISA_STORE_SOME(c, GR_ISA_MIN(high, GR_ISA_MAX(low, x)), some);
+#else
   if (columns >= GR_ISA_LANES) {
     if (extra) x += *(const GR_V *)extra;
     *(GR_V *)c = GR_ISA_MIN(high, GR_ISA_MAX(low, x));
@@ -25,6 +31,7 @@ GR_ALWAYS void GR_OF(gr_short_store)(GR_V x, GR_V low, GR_V high, const float *e
   }
   *(GR_V *)some = GR_ISA_MIN(high, GR_ISA_MAX(low, x));
   gr_copy_floats(c, some, columns);
+#endif
 }
 
 /* Tiles of ``rows`` rows and ``vectors`` vectors of columns, from a row down to row_end; A: of the first row. */
@@ -40,12 +47,12 @@ GR_ALWAYS void GR_OF(gr_short_column)(const gr_panels *p, gr_a_rows from, int64_
   for (; row < row_end; row += rows, from.a += rows * from.row, c += rows * c_row) {
     GR_V acc[GR_SHORT_ROWS];           /* of rows by vectors: as many either way */
     const float *a = from.a, *w = b;
-#pragma GCC unroll 16
+#pragma GCC unroll 32
     for (int i = 0; i < rows; ++i) {   /* the next tile's results, which are long in coming */
       __builtin_prefetch(c + (rows + i) * c_row, 1);
       if (vectors == 2) __builtin_prefetch(c + (rows + i) * c_row + GR_WIDTH - 1, 1);
     }
-#pragma GCC unroll 16
+#pragma GCC unroll 32
     for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v) acc[i * vectors + v] = *(const GR_V *)(bias + v * GR_ISA_LANES);
@@ -56,7 +63,7 @@ GR_ALWAYS void GR_OF(gr_short_column)(const gr_panels *p, gr_a_rows from, int64_
           __builtin_prefetch(w + GR_AHEAD * GR_PANEL);
 #pragma GCC unroll 2
           for (int v = 0; v < vectors; ++v) in[v] = *(const GR_V *)(w + v * GR_ISA_LANES);
-#pragma GCC unroll 16
+#pragma GCC unroll 32
           for (int i = 0; i < rows; ++i) {
             GR_V all = GR_ISA_SPLAT(a[i * from.row]);
 #pragma GCC unroll 2
@@ -65,7 +72,7 @@ GR_ALWAYS void GR_OF(gr_short_column)(const gr_panels *p, gr_a_rows from, int64_
         }
       }
     }
-#pragma GCC unroll 16
+#pragma GCC unroll 32
     for (int i = 0; i < rows; ++i)
 #pragma GCC unroll 2
       for (int v = 0; v < vectors; ++v)
@@ -95,6 +102,7 @@ GR_ALWAYS int64_t GR_OF(gr_short_rows)(const gr_panels *p, int64_t row, int64_t 
   int64_t rows = (p->gather ? p->in_place : gr_rows_lie)(p, row, row_end - row, &a) / GR_SHORT_ROWS * GR_SHORT_ROWS;
   if (rows == 0 || a.row % GR_A_CROWDED == 0) return row;
   int64_t column = from * GR_PANEL, column_end = gr_min(p->n, to * GR_PANEL), end = row + rows;
+  if (column_end - column > GR_ISA_SHORT) return row;
   int64_t turn = gr_max(1, GR_SHORT_FLOATS / (p->k + column_end - column) / GR_SHORT_ROWS) * GR_SHORT_ROWS;
   while (row < end) {
     int64_t bottom = gr_min(end, row + turn);

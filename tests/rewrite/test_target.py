@@ -492,15 +492,18 @@ def test_attention_of_many_rows_and_products_of_activations_name_their_kernel():
     b = GraphBuilder()
     q, few = b.input("q", (2, 20, 8)), b.input("few", (2, 1, 8))
     k = b.input("k", (2, 33, 8))
+    factor, scaled = b.param("factor", array(1)), [["multiply", [-1, 2], {}]]
     b.output(
         b.op("attention", q, k, k, name="many"),
         b.op("attention", few, k, k, name="one"),
         b.op("matmul", q, k, transpose_b=True, name="product"),
+        b.op("matmul", q, k, factor, transpose_b=True, epilogue=scaled, name="finished"),
     )
     made, _ = agree(b, {"q": array(2, 20, 8), "few": array(2, 1, 8), "k": array(2, 33, 8)})
     nodes = [made.graph.node(n) for n in range(made.graph.num_nodes) if made.graph.func_id[n] >= 0]
     named = {node.name: node.func.attrs.get("kernel") for node in nodes}
-    assert named == {"many": "attention_panels", "one": None, "product": "matmul_panels"}
+    by_panels = {"product": "matmul_panels", "finished": "matmul_panels"}
+    assert named == {"many": "attention_panels", "one": None, **by_panels}
 
 
 def test_a_measured_kernel_wins_over_the_rule():

@@ -89,12 +89,14 @@ def _matmul_panels(i, o, a):
 
 
 def _matmul_prefers(i, a):
-    if i[0].dtype != "float32" or a["epilogue"]:
+    if i[0].dtype != "float32":
         return None
     return _MATMUL_PANELS.name if _planes(i, a)[0][0] >= PANEL_ROWS else None
 
 
-_MATMUL_PANELS = Body("matmul_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True)
+_MATMUL_PANELS = Body(
+    "matmul_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, epilogue=True, prebuilt=True
+)
 
 _MATMUL_BLAS = Body(
     "matmul_blas", ("float32",), rules.by_dtype, accepts=takes_library, prebuilt=True, library="openblas"
@@ -133,7 +135,12 @@ def _matmul_epilogue_cases():
     yield Case("bias", biased, nmse=PRODUCT_NMSE)
     yield Case("panels_bias", biased, {"kernel": "matmul_panels"}, nmse=PRODUCT_NMSE)
     inputs = ((3, 33, 40), (2, 1, 40, 31), (31,), (), (2, 1, 33, 31))
-    yield Case("epilogue", tuple(("float32", s) for s in inputs), {"epilogue": scaled}, nmse=PRODUCT_NMSE)
+    finished, panels = tuple(("float32", s) for s in inputs), {"kernel": "matmul_panels"}
+    yield Case("epilogue", finished, {"epilogue": scaled}, nmse=PRODUCT_NMSE)
+    yield Case("panels_epilogue", finished, {"epilogue": scaled, **panels}, nmse=PRODUCT_NMSE)
+    bounded = [["add", [-1, 2], {}], ["relu", [-2], {}]]
+    residual = tuple(("float32", s) for s in ((3, 33, 40), (2, 1, 40, 31), (2, 3, 33, 31)))
+    yield Case("panels_residual", residual, {"epilogue": bounded, **panels}, nmse=PRODUCT_NMSE)
 
 
 register_product(

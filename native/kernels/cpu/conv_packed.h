@@ -162,7 +162,7 @@ static inline int32_t GR_BODY(conv2d_packed)(const gr_call *call) {
   if (gr_size(out) == 0) return GR_OK;
   const float *bias = gr_steps_own(call, words + 11) == 3 ? gr_ptr(&call->args[2]) : NULL;
   gr_finish finish;
-  gr_finish_open(&finish, call, words + 11, 3);
+  gr_finish_open(&finish, call, words + 11, 0, 3);
   if (gr_takes_groups(group, pixel, out->shape[3])) return gr_narrow(call, pixel / group, bias, &finish);
   int64_t channels = group == 1 ? pixel : w->shape[1] / (kh * kw); /* of all groups, or of a bundle of them */
   int apart = words[7] != 1 || channels != pixel;

@@ -17,7 +17,7 @@ static inline int32_t GR_BODY(conv2d_winograd)(const gr_call *call) {
   if (gr_size(out) == 0) return GR_OK;
   const float *bias = gr_steps_own(call, words + 11) == 3 ? gr_ptr(&call->args[2]) : NULL;
   gr_finish finish;
-  gr_finish_open(&finish, call, words + 11, 3);
+  gr_finish_open(&finish, call, words + 11, 0, 3);
   gr_winograd s = {.x = gr_ptr(x), .out = gr_ptr(out), .h = x->shape[1], .w = x->shape[2], .c = x->shape[3],
                    .oh = out->shape[1], .ow = out->shape[2], .o = out->shape[3], .top = words[2], .left = words[3],
                    .bundles = x->shape[3] / w->shape[1], .channels = w->shape[1], .weights = gr_ptr(w), .bias = bias,

@@ -3,8 +3,8 @@
  * A residual and a bound (relu, clip) are done in registers, where the sums are; any other program runs on each
  * finished block. float32 only.
  *
- * Included by: conv_packed.h, linear_packed.h. Thread: any.
- * defines: gr_finish, gr_finish_open, gr_finish_block
+ * Included by: conv_packed.h, linear_packed.h, matmul_panels.h. Thread: any.
+ * defines: gr_finish, gr_finish_open, gr_finish_plane, gr_finish_block
  */
 #ifndef GR_CPU_FINISH_H
 #define GR_CPU_FINISH_H
@@ -47,9 +47,10 @@ GR_INLINE int gr_finish_simple(gr_finish *f, const gr_call *call) {
   return 1;
 }
 
-/* words: those behind the op's own; first_column: the output's dimension of columns. */
-static inline void gr_finish_open(gr_finish *f, const gr_call *call, const int64_t *words, int32_t first_column) {
-  gr_steps_open(&f->steps, call, words, 0, first_column);
+/* words: those behind the op's own; first_row, first_column: the output's dimensions of rows and columns. */
+static inline void gr_finish_open(gr_finish *f, const gr_call *call, const int64_t *words, int32_t first_row,
+                                  int32_t first_column) {
+  gr_steps_open(&f->steps, call, words, first_row, first_column);
   f->extra = NULL;
   f->clamp = 0;
   if (gr_finish_simple(f, call)) {
@@ -60,10 +61,16 @@ static inline void gr_finish_open(gr_finish *f, const gr_call *call, const int64
   f->clamp = 0;
 }
 
-/* A block of sums, in place. */
+/* A block of sums of a plane, in place. */
+GR_INLINE void gr_finish_plane(const gr_steps *s, int64_t plane, int64_t row, int64_t rows, int64_t column,
+                               int64_t columns, float *c, int64_t c_row) {
+  GR_STEPS(block)(s, plane, row, column, rows, columns, c, c_row, c, c_row);
+}
+
+/* A block of sums of an output that has one plane, in place. */
 GR_INLINE void gr_finish_block(const gr_steps *s, int64_t row, int64_t rows, int64_t column, int64_t columns,
                                float *c, int64_t c_row) {
-  GR_STEPS(block)(s, 0, row, column, rows, columns, c, c_row, c, c_row);
+  gr_finish_plane(s, 0, row, rows, column, columns, c, c_row);
 }
 
 #undef GR_STEPS

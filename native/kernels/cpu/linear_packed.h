@@ -15,7 +15,7 @@ static void gr_after_dense(const gr_panels *p, int64_t row, int64_t rows, int64_
 static inline int32_t gr_dense_by_panels(const gr_call *call, gr_panels p, const int64_t *words) {
   const gr_arg *x = &call->args[0], *w = &call->args[1], *out = &call->args[call->nargs - 1];
   gr_finish finish;
-  gr_finish_open(&finish, call, words, out->ndim - 1);
+  gr_finish_open(&finish, call, words, 0, out->ndim - 1);
   p.rows = gr_span(x, 0, x->ndim - 1);
   p.n = p.c_row = call->attrs[0];
   p.k = p.a_row = x->shape[x->ndim - 1];

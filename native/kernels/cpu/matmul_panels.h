@@ -5,19 +5,38 @@
  *
  * defines: gr_cpu_matmul_panels__f32
  */
+#include "cpu/finish.h"
 #include "cpu/planes.h"
+
+/* An epilogue that is more than a residual and a bound, and where the first plane's results lie. */
+typedef struct gr_planes_steps {
+  gr_finish finish;
+  const float *out;
+} gr_planes_steps;
+
+static void gr_after_plane(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+  const gr_planes_steps *s = p->steps;
+  gr_finish_plane(&s->finish.steps, (p->c - s->out) / (p->rows * p->n), row, rows, column, columns,
+                  p->c + row * p->c_row + column, p->c_row);
+}
 
 /* gr-kernel: cpu/matmul_panels : f32 */
 static inline int32_t GR_BODY(matmul_panels)(const gr_call *call) {
   const gr_arg *a = &call->args[0], *b = &call->args[1], *out = &call->args[call->nargs - 1];
   int64_t ta = call->attrs[0], m = out->shape[out->ndim - 2], n = out->shape[out->ndim - 1];
   int64_t a_cols = a->shape[a->ndim - 1], k = ta ? a->shape[a->ndim - 2] : a_cols;
+  const int64_t *words = call->attrs + 2;
   if (gr_size(out) == 0) return GR_OK;
+  gr_planes_steps last = {.out = gr_ptr(out)};
+  gr_finish_open(&last.finish, call, words, out->ndim - 2, out->ndim - 1);
   gr_planes s = {.call = call, .a = a, .b = b, .out = out, .transpose_b = call->attrs[1], .panels = call->scratch,
                  .panel_plane = gr_ceil_div(n, GR_PANEL) * GR_PANEL * k,
                  .plane = {.rows = m, .n = n, .k = k, .a_row = a_cols, .c_row = n,
                            .gather = ta ? gr_gather_columns : NULL,
-                           .bias = call->nargs > 3 ? gr_ptr(&call->args[2]) : NULL}};
+                           .bias = gr_steps_own(call, words) == 3 ? gr_ptr(&call->args[2]) : NULL,
+                           .extra = last.finish.extra, .clamp = last.finish.clamp, .least = last.finish.least,
+                           .most = last.finish.most, .after = last.finish.steps.count ? gr_after_plane : NULL,
+                           .steps = &last}};
   gr_plane_steps(a, out->ndim - 2, s.a_step);
   gr_plane_steps(b, out->ndim - 2, s.b_step);
   int32_t status = gr_parallel(call->env, gr_span(b, 0, b->ndim - 2), gr_ceil_div(GR_GRAIN, gr_max(1, k * n)),

@@ -45,7 +45,7 @@ static void gr_gather_columns(const gr_panels *p, int64_t first_row, int64_t row
 
 typedef struct gr_planes {
   const gr_call *call;
-  gr_panels plane;                             /* without a, b, c */
+  gr_panels plane;                             /* without a, b, c; extra: of the first */
   const gr_arg *a, *b, *out;
   int64_t transpose_b;
   int64_t a_step[GR_MAX_DIMS], b_step[GR_MAX_DIMS];
@@ -71,6 +71,7 @@ static gr_panels gr_plane(const gr_planes *s, int64_t index) {
   p.a = (const float *)gr_ptr(s->a) + a * p.rows * p.k;
   p.b = s->panels + b * s->panel_plane;
   p.c = (float *)gr_ptr(s->out) + index * p.rows * p.n;
+  if (p.extra) p.extra += index * p.rows * p.n;
   return p;
 }
 

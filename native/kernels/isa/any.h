@@ -18,7 +18,7 @@
  * GR_ISA_LOWEST(x), GR_ISA_WIDEN(x), GR_ISA_SPREAD(to, from)   maybe: as GR_BYTES_LOWEST, _WIDE, _SPREAD (bytes.h)
  * GR_ISA_LOAD_BYTES(from, n), GR_ISA_STORE_BYTES(to, x, n)     maybe: the first n bytes of GR_BYTES, of many all; zeros
  *                           in the others, or nothing touched there
- * GR_ISA_SHORT              defined where short_isa.h has been run on such a machine
+ * GR_ISA_SHORT              up to how many columns short_isa.h is faster; not defined: it has not been run there
  * GR_V, GR_VI               vectors of floats and of int32, at any address that a float may have
  * GR_ALWAYS                 a function that is inlined whatever its size
  */

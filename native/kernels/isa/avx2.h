@@ -47,7 +47,7 @@ static inline __attribute__((always_inline, target("avx2"))) void gr_spread_avx2
 #define GR_ISA_WIDEN(x) gr_widen_avx2((gr_eight_avx2)(x))
 #define GR_ISA_SPREAD(to, from) gr_spread_avx2(to, from)
 #define GR_ISA_KEEP(x) __asm__("" : "+x"(x))
-#define GR_ISA_SHORT
+#define GR_ISA_SHORT (1 << 30)         /* any number */
 #define GR_V gr_floats_avx2
 #define GR_VI gr_ints_avx2
 #define GR_ALWAYS static inline __attribute__((always_inline)) GR_ISA_TARGET

@@ -19,6 +19,7 @@ typedef int32_t gr_ints_avx512 __attribute__((vector_size(64), aligned(4), may_a
 #define GR_ISA_MAX(x, y) __builtin_ia32_maxps512_mask(x, y, y, GR_ISA_EVERY, 4)
 #define GR_ISA_MIN(x, y) __builtin_ia32_minps512_mask(x, y, y, GR_ISA_EVERY, 4)
 #define GR_ISA_MASKED
+#define GR_ISA_SHORT GR_ISA_LANES
 #define GR_ISA_FIRST(n) ((unsigned short)((n) >= 16 ? 0xffff : (n) <= 0 ? 0 : (1 << (n)) - 1))
 #define GR_ISA_LOAD_SOME(from, mask) \
   (gr_floats_avx512) __builtin_ia32_loadups512_mask((const float *)(from), (gr_floats_avx512){0}, mask)

@@ -49,6 +49,7 @@ GR_PLAYED void gr_play_store(float *to, gr_floats_avx512 x, unsigned mask) {
 #define GR_ISA_MAX(x, y) gr_play_greater(x, y, y)
 #define GR_ISA_MIN(x, y) gr_play_less(x, y, y)
 #define GR_ISA_MASKED
+#define GR_ISA_SHORT GR_ISA_LANES
 #define GR_ISA_FIRST(n) ((unsigned short)((n) >= 16 ? 0xffff : (n) <= 0 ? 0 : (1 << (n)) - 1))
 #define GR_ISA_LOAD_SOME(from, mask) gr_play_load((const float *)(from), mask)
 #define GR_ISA_STORE_SOME(to, x, mask) gr_play_store((float *)(to), x, mask)
