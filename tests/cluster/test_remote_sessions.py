@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -463,6 +464,39 @@ def test_a_link_takes_runs_and_nothing_else(cluster: Cluster, tmp_path: Path) ->
             member.send(header, None, end_of_wait).result(5)
     with pytest.raises(gr.ClusterError, match="was closed"):
         member.send({"do": "run", "module": "none"}, None, end_of_wait).result(5)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"call": "x"},
+        {"call": None, "do": "run"},
+        {"call": 1 << 60, "do": ["run"]},
+        {"call": 10**6, "do": "run", "seconds": "soon"},
+        {"call": 10**6, "do": "fetch", "module": {}, "values": 7},
+        {"answer": {}},
+        {"answer": 10**9},
+        {"key": []},
+        {"key": ["m", "x", 0, "", 0]},
+        {"probe": 1, "back": {}},
+        {"file": 3},
+        {},
+    ],
+    ids=str,
+)
+def test_messages_of_a_link_that_are_none_change_nothing(
+    cluster: Cluster, header: dict[str, Any], monkeypatch: Any
+) -> None:
+    raised: list[Any] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    module = open_chain(cluster)
+    for node in ("node0", "node1"):
+        with contextlib.suppress(gr.ClusterError):
+            cluster.fleet.own.endpoint.send(cluster.fleet.member(node).address, header)
+    for i in range(3):
+        value = module.run_async(x=X * i).outputs[0].numpy()
+        np.testing.assert_allclose(value, expected(X * i), rtol=2e-5, atol=1e-6)
+    assert raised == []
 
 
 # **************** state ****************

@@ -249,7 +249,7 @@ class Worker:
                 error = ClusterError(f"no request {str(header.get('do'))[:40]!r} comes over a link")
                 said = Message({"error": encode_error(error)})
             said = Message({**said.header, "answer": header["call"]}, said.tensors)
-            with contextlib.suppress(GraphRuntimeError, KeyError):
+            with contextlib.suppress(GraphRuntimeError, KeyError, TypeError, ValueError):
                 self.endpoint.send(self._caller, said.header, said.tensors, _end(header) + _GRACE)
         finally:
             with self._lock:
