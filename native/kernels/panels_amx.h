@@ -37,18 +37,41 @@ GR_ALWAYS void gr_amx_round(const float *from, int64_t depth, uint8_t *to) {
                                    GR_ISA_LOAD_SOME(from + i + 16, GR_ISA_FIRST(depth - i - 16)));
 }
 
-/* Up to 16 rows of A, elements from .. to-1 of k, as a row of tiles. */
+/* By way of floats. */
+GR_ALWAYS void gr_amx_staged(const gr_panels *p, int64_t row, int64_t rows, int64_t from, int64_t to, uint8_t *tiles) {
+  _Alignas(64) float some[16 * GR_A_ROW];
+  for (; from < to; from += GR_DEPTH, tiles += GR_DEPTH / GR_AMX_DEPTH * GR_AMX_TILE) {
+    int64_t end = gr_min(to, from + GR_DEPTH);
+    p->gather(p, row, rows, from, end, some);
+    for (int64_t i = 0; i < rows; ++i) gr_amx_round(some + i * GR_A_ROW, end - from, tiles + i * 64);
+  }
+}
+
+/* Up to 16 rows of A, elements from .. to-1 of k, as a row of tiles. Runs of whole tiles are read where they lie. */
 GR_ALWAYS void gr_amx_gather(const gr_panels *p, int64_t row, int64_t rows, int64_t from, int64_t to, uint8_t *tiles) {
   if (p->gather == NULL) {
     for (int64_t i = 0; i < rows; ++i)
       gr_amx_round(p->a + (row + i) * p->a_row + from, to - from, tiles + i * 64);
     return;
   }
-  _Alignas(64) float some[16 * GR_A_ROW];
-  for (; from < to; from += GR_DEPTH, tiles += GR_DEPTH / GR_AMX_DEPTH * GR_AMX_TILE) {
-    int64_t end = gr_min(to, from + GR_DEPTH);
-    p->gather(p, row, rows, from, end, some);
-    for (int64_t i = 0; i < rows; ++i) gr_amx_round(some + i * GR_A_ROW, end - from, tiles + i * 64);
+  if (from > 0 || to < p->k || !p->in_place) {
+    gr_amx_staged(p, row, rows, from, to, tiles);
+    return;
+  }
+  for (int64_t end = row + rows; row < end; ++row, tiles += 64) {
+    gr_a_rows lies;
+    uint8_t *next = tiles;
+    int there = p->in_place(p, row, 1, &lies) == 1, whole = there && lies.run % GR_AMX_DEPTH == 0;
+    if (!whole) {
+      int64_t some = there ? end - row : 1;                /* of runs that fill no tiles there are no others */
+      gr_amx_staged(p, row, some, from, to, tiles);
+      row += some - 1;
+      tiles += (some - 1) * 64;
+      continue;
+    }
+    for (int64_t l = 0; l < lies.lines; ++l)
+      for (int64_t r = 0; r < lies.runs; ++r, next += lies.run / GR_AMX_DEPTH * GR_AMX_TILE)
+        gr_amx_round(lies.a + l * lies.line + r * lies.step, lies.run, next);
   }
 }
 
