@@ -253,6 +253,11 @@ def _takes_taps(i, o, a):
 _PACKED = Body(
     "conv2d_packed", ("float32",), rules.by_dtype, accepts=_takes_taps, epilogue=True, prebuilt=True
 )
+_NARROW = (  # cases
+    ("four", (2, 44, 9, 21), (44, 4, 3, 3), True, {"group": 11, "pads": (1, 1, 1, 1), "strides": (2, 2)}),
+    ("pairs", (1, 26, 6, 17), (26, 2, 5, 4), False, {"group": 13, "pads": (2, 1, 2, 1)}),
+    ("sixteens", (1, 32, 7, 7), (32, 16, 3, 3), True, {"group": 2, "pads": (1, 1, 1, 1)}),
+)
 
 
 def _cases():
@@ -279,9 +284,7 @@ def _cases():
             {"group": 33, "pads": (1, 1, 1, 0), "strides": (1, 2)},
         ),
         ("eights", (1, 64, 9, 8), (64, 8, 3, 3), True, {"group": 8, "pads": (1, 1, 1, 1)}),
-        ("four", (2, 44, 9, 21), (44, 4, 3, 3), True, {"group": 11, "pads": (1, 1, 1, 1), "strides": (2, 2)}),
-        ("pairs", (1, 26, 6, 17), (26, 2, 5, 4), False, {"group": 13, "pads": (2, 1, 2, 1)}),
-        ("sixteens", (1, 32, 7, 7), (32, 16, 3, 3), True, {"group": 2, "pads": (1, 1, 1, 1)}),
+        *_NARROW,
         ("wide_groups", (3, 8, 7, 6), (80, 4, 3, 2), True, {"group": 2, "strides": (2, 1)}),
         ("odd_groups", (1, 30, 5, 9), (50, 6, 1, 5), False, {"group": 5, "pads": (0, 2, 0, 2)}),
         ("depthwise_double", (1, 6, 7, 7), (12, 1, 3, 3), False, {"group": 6}),
