@@ -177,7 +177,8 @@ def untilize_with_unpadding(
     use_multicore: bool = True,
     **_: Any,
 ) -> Tensor:
-    """Tiles as rows, up to and with the index ``output_tensor_end``."""
+    """Tiles as rows, up to and with the index ``output_tensor_end``; of more than four dimensions all,
+    as ttnn's."""
     name = "ttnn.untilize_with_unpadding"
     x = device_tensor(name, input_tensor)
     check(x.layout is Layout.TILE, name, "Can only untilize tile major data")
@@ -185,6 +186,8 @@ def untilize_with_unpadding(
     check(len(ends) == len(x.shape), name, f"{list(output_tensor_end)} has another rank than {x.shape}")
     fits = all(end <= size for end, size in zip(ends, x._more or tiled(x.shape), strict=True))
     check(fits, name, f"output_tensor_end {list(output_tensor_end)} is outside of {x.padded_shape}")
+    if len(ends) > 4:
+        ends = tuple(x.shape)
     source = x._handle if all(e <= s for e, s in zip(ends, x.shape, strict=True)) else _with_padding(x)
     kind = DataType.BFLOAT16 if x.dtype.is_block else x.dtype
     goal = target(name, x, memory_config, None, kind, Layout.ROW_MAJOR)

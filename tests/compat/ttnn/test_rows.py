@@ -241,3 +241,12 @@ def test_random_numbers_have_one_program(device):
     for seed in (1, 2):
         ttnn.randn([32, 32], device=device, seed=seed)
     assert device.num_program_cache_entries() == before + 1
+
+
+def test_ends_of_rows_count_for_four_dimensions(device):
+    x = torch.randn(2, 3, 2, 64, 64)
+    whole = ttnn.untilize_with_unpadding(on(device, x), [1, 0, 0, 31, 31])
+    assert whole.shape == [2, 3, 2, 64, 64]
+    assert near(whole, x)
+    part = ttnn.untilize_with_unpadding(on(device, x[0]), [1, 0, 31, 31])
+    assert near(part, x[0, :2, :1, :32, :32])
