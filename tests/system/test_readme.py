@@ -25,6 +25,7 @@ def test_every_block_is_known():
     assert {(language, word) for language, word, _ in BLOCKS} == {
         ("sh", "install"),
         ("sh", "onnx"),
+        ("sh", "ttnn"),
         ("sh", ""),
         ("python", ""),
         ("python", "torch"),
@@ -43,20 +44,19 @@ def test_python_blocks(capsys):
     assert namespace["counted"].count("d2h") == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("script", _blocks("sh"))
-def test_shell_blocks(script, tmp_path, kernel_cache):
+def _shell(script: str, folder: Path, cache: str) -> str:
+    """What a block prints in a folder that has the examples, with graph-runtime and python on the path."""
     made = shutil.ignore_patterns("out", "__pycache__")
-    shutil.copytree(ROOT / "examples", tmp_path / "examples", ignore=made)
-    tools = tmp_path / "bin"
+    shutil.copytree(ROOT / "examples", folder / "examples", ignore=made)
+    tools = folder / "bin"
     tools.mkdir()
-    command = f"exec {sys.executable} -c 'from graph_runtime.cli import main; main()' \"$@\"\n"
-    (tools / "graph-runtime").write_text("#!/bin/sh\n" + command)
-    (tools / "graph-runtime").chmod(0o755)
-    environment = {**os.environ, "GR_CACHE_DIR": kernel_cache, "PATH": f"{tools}:{os.environ['PATH']}"}
+    for name, code in (("graph-runtime", "-c 'from graph_runtime.cli import main; main()'"), ("python", "")):
+        (tools / name).write_text(f'#!/bin/sh\nexec {sys.executable} {code} "$@"\n')
+        (tools / name).chmod(0o755)
+    environment = {**os.environ, "GR_CACHE_DIR": cache, "PATH": f"{tools}:{os.environ['PATH']}"}
     done = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path,
+        cwd=folder,
         env=environment,
         timeout=100,
         capture_output=True,
@@ -64,7 +64,20 @@ def test_shell_blocks(script, tmp_path, kernel_cache):
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("script", _blocks("sh"))
+def test_shell_blocks(script, tmp_path, kernel_cache):
+    _shell(script, tmp_path, kernel_cache)
     assert (tmp_path / "planned.json").exists()
+
+
+@pytest.mark.slow
+def test_a_script_for_ttnn(tmp_path, kernel_cache):
+    (script,) = _blocks("sh", "ttnn")
+    assert "correlation with numpy: 0.99" in _shell(script, tmp_path, kernel_cache)
 
 
 def test_ci_runs_what_the_readme_says():
