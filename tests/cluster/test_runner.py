@@ -206,7 +206,7 @@ def test_status_as_lines():
     found = {"version": "0", "ray": "1", "nodes": [node], "models": [model]}
     before = {**found, "models": [{**model, "requests": {"200": 10}, "runs": 10}]}
     text = "\n".join(status_lines(found, before, 2.0))
-    assert "node here: 2 cores" in text
+    assert "node here: room for 2 threads of replicas" in text
     assert "1, 4 rows a run" in text
     row = next(line for line in text.splitlines() if line.startswith("m "))
     assert row.split() == ["m", "1", "2", "3", "1", "30", "2", "1", "10.0", "5.0"]
