@@ -16,7 +16,6 @@ import enum
 import json
 import time
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +27,7 @@ from .errors import check
 from .graph_text import arguments_of, memory_text
 from .l1 import Use
 from .reports import buffer_size
-from .tensor import Tensor
+from .tensor import Tensor, tensors_within
 from .values import BufferType
 
 __all__ = [
@@ -213,8 +212,8 @@ class Capture:
     # **************** operation.WATCHERS ****************
 
     def started(self, name: str, args: Any, given: dict[str, Any]) -> None:
-        device = any(x._device is not None for x in _tensors((args, given)))
-        tensors = list(_tensors((args, given)))
+        device = any(x._device is not None for x in tensors_within((args, given)))
+        tensors = list(tensors_within((args, given)))
         self.begin(*arguments_of(name, args, given, device), tensors)
         for tensor in tensors if name == "deallocate" else ():
             self.deallocated(tensor)
@@ -225,7 +224,7 @@ class Capture:
                 self.taken.append((tensor, key, buffer_size(tensor) | self.where(tensor)))
 
     def ended(self, made: Any, use: Use | None = None) -> None:
-        found = list(_tensors(made))
+        found = list(tensors_within(made))
         if use is not None:
             self.uses.append(use)
             self.programs(use, found)
@@ -256,16 +255,6 @@ def _own(held: HeldTensor, device: MeshDevice) -> Node:
         "address": 0,
         "name": held.name,
     }
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _tensors(one)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
 
 
 def begin_graph_capture(run_mode: RunMode = RunMode.NORMAL) -> None:
@@ -310,4 +299,4 @@ def track_function_start(name: str, *_: Any) -> None:
 
 def track_function_end(*made: Any) -> None:
     for capture in _captures[-1:]:
-        capture.end(list(_tensors(made)))
+        capture.end(list(tensors_within(made)))

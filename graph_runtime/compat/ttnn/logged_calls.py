@@ -28,7 +28,7 @@ from .graph_text import memory_text
 from .operation import Operation
 from .reports import buffer_size, get_buffer_pages
 from .settings import SETTINGS
-from .tensor import Tensor
+from .tensor import Tensor, tensors_within
 from .tensorbin import write_tensor
 
 __all__ = ["CallReport", "logged"]
@@ -67,7 +67,7 @@ class CallReport:
         pairs = [*((str(at), value) for at, value in enumerate(args)), *kwargs.items()]
         rows = [(number, key, _text(value)) for key, value in pairs]
         insert(self.database, "operation_arguments", rows)
-        for index, tensor in enumerate(_tensors([args, kwargs])):
+        for index, tensor in enumerate(tensors_within([args, kwargs])):
             self.tensor(tensor, number)
             insert(self.database, "input_tensors", [(number, index, tensor.tensor_id)])
             insert(self.database, "tensor_consumers", [(tensor.tensor_id, number, index)])
@@ -80,7 +80,7 @@ class CallReport:
     def end(self, number: int, name: str, seconds: float, made: Any, nodes: list[dict[str, Any]]) -> None:
         """What an operation made, and what devices hold behind it."""
         insert(self.database, "operations", [(number, name, seconds)])
-        for index, tensor in enumerate(_tensors(made)):
+        for index, tensor in enumerate(tensors_within(made)):
             self.tensor(tensor, number)
             insert(self.database, "output_tensors", [(number, index, tensor.tensor_id)])
             self.lived(tensor, "producer_operation_id", number)
@@ -181,16 +181,6 @@ def _text(value: Any) -> str:
     return repr(value)[:_MOST_TEXT]
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _tensors(one)
-    elif isinstance(value, dict):
-        yield from _tensors(list(value.values()))
-
-
 _reports: dict[Path, CallReport] = {}
 
 
@@ -210,7 +200,7 @@ def logged(operation: Operation, args: Any, kwargs: Any) -> Iterator[Any]:
     start = time.perf_counter()
     try:
         yield made.append
-        for tensor in _tensors(made):
+        for tensor in tensors_within(made):
             if tensor._device is not None and tensor.is_allocated():
                 tensor._handle.wait()
     except Exception as error:

@@ -15,7 +15,7 @@ from .l1 import use_of_l1, what_is_kept
 from .names import OPERATIONS, SEAMS
 from .neutral import NEUTRAL, check_kinds, kinds_of, known_arguments
 from .settings import SETTINGS
-from .tensor import Tensor
+from .tensor import Tensor, tensors_within
 from .values import Layout
 
 __all__ = [
@@ -158,7 +158,7 @@ def reporters() -> list[Callable[..., Any]]:
 
 def _check_queue(number: int, given: list[Any]) -> None:
     """Raise RuntimeError for a queue that the device of an operation has not."""
-    devices = (x._device if isinstance(x, Tensor) else x for x in [*_tensors(given), *given])
+    devices = (x._device if isinstance(x, Tensor) else x for x in [*tensors_within(given), *given])
     for device in devices:
         if isinstance(device, MeshDevice):
             device.queue(number)
@@ -190,7 +190,7 @@ def _count(name: str, args: Any, kwargs: Any) -> None:
     if name in _NO_PROGRAM:
         return
     given = [*args, *kwargs.values()]
-    device = next((x._device for x in _tensors(given) if x._device is not None), None)
+    device = next((x._device for x in tensors_within(given) if x._device is not None), None)
     if device is None and name in _DRAWN:
         device = next((x for x in given if hasattr(x, "programs")), None)
     if device is not None and device.caches_programs:
@@ -202,14 +202,6 @@ def _count(name: str, args: Any, kwargs: Any) -> None:
             device.programs.add((name, _pair(*args[:2]), *map(_key, args[2:]), *known.items()))
         else:
             device.programs.add((name, *map(_key, args), *known.items()))
-
-
-def _tensors(values: Any) -> Iterator[Tensor]:
-    for value in values:
-        if isinstance(value, Tensor):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from _tensors(value)
 
 
 def _pair(a: Any, b: Any) -> Any:

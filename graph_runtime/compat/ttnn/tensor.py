@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from .specs import TensorSpec
 from .text import as_text
 from .values import DEFAULT_TILE, DataType, Layout, Shape, StorageType, Tile, element_size, tiled
 
-__all__ = ["Tensor", "on_device", "on_host", "quantized", "unfilled"]
+__all__ = ["Tensor", "on_device", "on_host", "quantized", "tensors_within", "unfilled"]
 
 _numbers = itertools.count(1)
 
@@ -292,6 +293,17 @@ def _place(
     if not math.prod(shape) and config.is_sharded():
         raise Unsupported(f"{op}: a sharded tensor without elements is not supported", op=op)
     return config, placed(op, shape, dtype, layout, config, device.core_grid, tile)
+
+
+def tensors_within(value: Any) -> Iterator[Tensor]:
+    """The tensors among arguments or results, in order: of lists, tuples and dicts those within them."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from tensors_within(one)
+    elif isinstance(value, dict):
+        yield from tensors_within(list(value.values()))
 
 
 def unfilled(
