@@ -22,6 +22,9 @@ MODULES = {info.name.removeprefix("nn."): info for info in module_db}
 OPTIMIZERS = {info.name: info for info in optim_db}
 
 _STEPS = 3
+# of LBFGS, in a step. After the 20 of its default the loss is 1e-8, and the last bit of the input moves
+# torch's own parameters by 3e-4; after 3 by 6e-8
+_ITERATIONS = 3
 
 
 def module(info: Any, dtype: torch.dtype = torch.float32) -> Outcome:
@@ -81,6 +84,8 @@ def _steps(info: Any, options: dict[str, Any], foreach: bool | None) -> Callable
         x, net = torch.rand(5, 6), net.to(device=device, dtype=dtype)
         x = x.to(device=device, dtype=dtype)
         more = {} if foreach is None else {"foreach": foreach}
+        if info.step_requires_closure:
+            more["max_iter"] = _ITERATIONS
         made = info.optim_cls(net.parameters(), **(more | to(options, device)))
 
         def loss() -> torch.Tensor:

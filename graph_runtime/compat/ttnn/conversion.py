@@ -18,9 +18,10 @@ from .tensor import Tensor, on_device, on_host
 from .tensorbin import read_tensor, write_tensor
 from .values import DEFAULT_TILE, DataType, Layout, NewerType, Tile
 
-__all__ = ["as_numpy", "as_torch", "build", "to_torch"]
+__all__ = ["OF_NUMPY", "as_numpy", "as_torch", "build", "to_torch"]
 
-_OF_NUMPY = {
+# what a tensor becomes whose type is not said
+OF_NUMPY = {
     "float32": DataType.FLOAT32,
     "bfloat16": DataType.BFLOAT16,
     "float16": DataType.BFLOAT16,
@@ -79,7 +80,7 @@ def build(
 ) -> Tensor:
     """A tensor of an array, on a device if one is given. Raises RuntimeError for types that do not fit."""
     if dtype is None:
-        found = _OF_NUMPY.get(values.dtype.name)
+        found = OF_NUMPY.get(values.dtype.name)
         check(found is not None, op, f"Unsupported data type {values.dtype.name}: give dtype=")
         dtype = found
     if not isinstance(dtype, (DataType, NewerType)):

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .conversion import from_torch
+from .conversion import OF_NUMPY, from_torch
 from .errors import Unsupported
 from .names import OPERATIONS
 from .parameter_cache import (
@@ -114,8 +114,8 @@ def default_preprocessor(model: Any, name: str, ttnn_module_args: Any) -> Parame
 
 def _type_of(parameter: Any) -> DataType:
     """The ttnn type of a parameter that no layer names: floats as bfloat16."""
-    kinds = {"uint8": "UINT8", "int16": "UINT16", "int32": "INT32", "int64": "UINT32"}
-    return DataType[kinds.get(str(parameter.dtype).removeprefix("torch."), "BFLOAT16")]
+    found = OF_NUMPY.get(str(parameter.dtype).removeprefix("torch."), DataType.BFLOAT16)
+    return DataType.BFLOAT16 if found.is_float else found
 
 
 def _by_caller(preprocessor: Callable[..., Any], model: Any, name: str, more: Mapping[str, Any]) -> Any:
