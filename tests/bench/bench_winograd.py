@@ -23,7 +23,7 @@ from onnx import helper, numpy_helper
 
 import graph_runtime as gr
 from graph_runtime.ir.ops import registry
-from graph_runtime.ir.ops.packed import pack_convolution
+from graph_runtime.ir.ops.packed import pack_float_convolution
 from graph_runtime.ir.ops.winograd import pack_winograd, winograd_pays
 from graph_runtime.run import core
 
@@ -37,7 +37,7 @@ PADS = (1, 1, 1, 1)
 def ours(x, w, bias, group: int, tiles: bool):
     """A loaded module: images with channels last, weights in panels or for tiles."""
     b = gr.GraphBuilder()
-    packed = (pack_winograd if tiles else pack_convolution)(w, group)
+    packed = (pack_winograd if tiles else pack_float_convolution)(w, group)
     y = b.op(
         "conv2d",
         b.input("x", x.shape),

@@ -13,7 +13,7 @@ from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops.levels import pack_levels
-from graph_runtime.ir.ops.packed import pack_convolution
+from graph_runtime.ir.ops.packed import pack_float_convolution
 from graph_runtime.ir.ops.select import select
 from graph_runtime.ir.ops.winograd import pack_winograd
 from graph_runtime.run import core
@@ -334,7 +334,7 @@ def test_convolutions_along_a_line_in_panels(data):
     attrs = {"layout": "NHWC", "packed": group * columns, "kernel_shape": kernel, "group": group}
     attrs["dilations"], attrs["strides"] = ((far, 1), (step, 1)) if down else ((1, far), (1, step))
     attrs["pads"] = (pad, 0, pad, 0) if down else (0, pad, 0, pad)
-    op, panels = ops.require("conv2d"), pack_convolution(w, group)
+    op, panels = ops.require("conv2d"), pack_float_convolution(w, group)
     wanted = op.reference([x, panels], op.decode(attrs))[0]
     np.testing.assert_allclose(call(op, attrs, [x, panels]), wanted, rtol=1e-4, atol=1e-4)
 
@@ -356,7 +356,7 @@ def test_groups_of_few_channels(data):
     attrs = {"layout": "NHWC", "packed": len(w), "kernel_shape": (kh, kw), "group": group}
     attrs |= {"dilations": (1, far) if far > 1 and steps[0] > 1 else (far, far), "strides": tuple(steps)}
     attrs["pads"] = (pad, pad, pad, pad)
-    op, inputs = ops.require("conv2d"), [x, pack_convolution(w, group), *bias]
+    op, inputs = ops.require("conv2d"), [x, pack_float_convolution(w, group), *bias]
     wanted = op.reference(inputs, op.decode(attrs))[0]
     np.testing.assert_allclose(call(op, attrs, inputs), wanted, rtol=1e-4, atol=1e-4)
     plain = {name: attrs[name] for name in ("group", "dilations", "strides", "pads")}

@@ -28,7 +28,7 @@ __all__ = [
     "grouped_panel_type",
     "is_narrow",
     "is_paired",
-    "pack_convolution",
+    "pack_float_convolution",
     "pack_grouped",
     "packed_attr",
     "pair",
@@ -122,7 +122,7 @@ def pack_grouped(w: np.ndarray, group: int) -> np.ndarray:
     return np.concatenate(made)
 
 
-def pack_convolution(w: np.ndarray, group: int) -> np.ndarray:
+def pack_float_convolution(w: np.ndarray, group: int) -> np.ndarray:
     """A weight [o, channels, kh, kw] of ``group`` groups in panels, as conv2d reads it but for tiles."""
     o, channels = w.shape[:2]
     return _pack([w], {"transpose": False})[0] if is_narrow(o, channels, group) else pack_grouped(w, group)
