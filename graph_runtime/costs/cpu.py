@@ -11,7 +11,7 @@ from ..base import dtypes
 from ..ir.graph import Func, TensorType
 from ..ir.ops import registry, steps
 from ..ir.ops.packed import PAIRED
-from ..ir.ops.targets import attrs_to_come, pairs_to_come
+from ..ir.ops.targets import attrs_to_come, pairs_to_come, rounding_kernel
 from .types import Cost
 from .weights_file import load
 
@@ -20,6 +20,7 @@ __all__ = ["SPIN_NS", "Machine", "cpu_node_cost", "host_copy_ns", "machine", "pa
 _OUTSIDE = "simple_gflops"  # of ops that other packages register: their cost says that it is assumed
 _TILES_GAIN = 2.5  # of Winograd's tiles over panels: 1.6 with 16 channels, 3.3 with 128 (bench_winograd.py)
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
+_IN_PAIRS = ("matmul_pairs", "attention_pairs")
 _COLUMNS = 16
 _STORE_FLOPS = 4  # of each result of a product of bytes, scaled and rounded: what quantize counts
 SPIN_NS = 50_000  # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
@@ -109,6 +110,8 @@ def cpu_node_cost(
     paired = bool(attrs.get("packed")) and inputs[1].dtype == PAIRED
     if stored == "bf16" and pairs_to_come(inputs, attrs):
         paired, weight = True, weight // 2
+    if stored == "bf16" and (kernel := rounding_kernel(op, attrs)):
+        attrs = {**attrs, registry.KERNEL: kernel}
     work = _work_ns(op, func, inputs, outputs, attrs, host, paired) / _width(outputs[0].dtype)
     traffic += weight / (host.weight_gb_per_s if from_memory else host.cached_gb_per_s)
     if pace_of(op.name) is None:
@@ -161,6 +164,8 @@ def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine, paired: bool
         return fast * packed / (-(-packed // _COLUMNS) * _COLUMNS)
     if attrs.get("kernel") in _ON_PANELS:
         return host.packed_gflops
+    if attrs.get("kernel") in _IN_PAIRS:
+        return host.paired_gflops
     if quantized:  # else weights are as they are: one sum after the other
         return host.quantized_depthwise_gflops if packed else host.simple_gflops
     return host.depthwise_gflops if packed else getattr(host, pace_of(op.name) or _OUTSIDE)

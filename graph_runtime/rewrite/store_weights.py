@@ -4,9 +4,11 @@ cpu=bf16``, and for single nodes ``--layout 'conv1=bf16'``.
     dense(x, panels, packed=n)   ->  dense(x, pairs of panels, packed=n)
     conv2d(x, panels, packed=n)  ->  conv2d(x, pairs of panels, packed=n)      of one group
     dense(x, panels, levels=..)  ->  dense(x, panels, levels=.., rounded=True) of few bits, which stay so
+    matmul(a, b, kernel=matmul_panels)  ->  matmul(a, b, kernel=matmul_pairs)  of two activations
+    attention(q, k, v, ..)              ->  the same with kernel=attention_pairs
 
 Such a product rounds x to bfloat16 as it reads it, and sums in float32; what it makes stays float32
-(docs/cpu.md).
+(docs/cpu.md). Those of activations round both operands where the CPU multiplies bfloat16.
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ import numpy as np
 from ..base.errors import PlanError, did_you_mean
 from ..base.machine.devices import HOST_KERNELS, Device, kernels_of
 from ..ir.model import Constant
+from ..ir.ops import registry
 from ..ir.ops.packed import PAIRED, pair, paired_type
-from ..ir.ops.targets import pairs_to_come
+from ..ir.ops.targets import pairs_to_come, rounding_kernel
 from ..plan.globs import matching
 from ..plan.types import Placement
 from ..plan.wish import read_wishes
@@ -28,6 +31,9 @@ from .net import Net, NetNode, NetValue
 __all__ = ["HOST_FORMATS", "split_formats", "split_layouts", "store_weights"]
 
 _FORMAT = "bf16"
+_OF_ACTIVATIONS = tuple(
+    op.name for op in registry.all_ops().values() if any(b.rounds for b in op.variants.get(HOST_KERNELS, ()))
+)
 HOST_FORMATS = ("f32", _FORMAT)  # in which hosts keep the weights of products
 
 
@@ -96,6 +102,7 @@ def store_weights(net: Net, formats: Mapping[str, str]) -> None:
         )
     if few:
         net.note("store_weights", f"{len(few)} products on cpu of few bits round to bf16", few)
+    _round_activations(net, formats)
     for node in net.nodes("dense", "conv2d"):
         if formats.get(node.name) == _FORMAT and _takes_pairs(node):
             panels = node.inputs[1]
@@ -107,6 +114,19 @@ def store_weights(net: Net, formats: Mapping[str, str]) -> None:
             net.replace(node.output, net.add(node.op_name, inputs, before=node, **attrs))
     if stored:
         net.note("store_weights", f"weights of {len(stored)} products on cpu are stored in bf16", stored)
+
+
+def _round_activations(net: Net, formats: Mapping[str, str]) -> None:
+    """Products of activations whose format is bf16 name the kernel that may round what they read."""
+    rounding = list[NetNode]()
+    for node in net.nodes(*_OF_ACTIVATIONS):
+        kernel = rounding_kernel(registry.require(node.op_name), node.attrs)
+        if kernel is not None and formats.get(node.name) == _FORMAT:
+            rounding.append(node)
+            attrs = {**node.given_attrs(), registry.KERNEL: kernel}
+            net.replace(node.output, net.add(node.op_name, node.inputs, before=node, **attrs))
+    if rounding:
+        net.note("store_weights", f"{len(rounding)} products of activations on cpu round to bf16", rounding)
 
 
 def _takes_pairs(node: NetNode) -> bool:

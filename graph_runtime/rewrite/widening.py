@@ -25,7 +25,7 @@ __all__ = ["compute_wide"]
 
 _HALVES = ("float16", "bfloat16")
 _WIDE = "float32"
-_PRODUCTS = ("dense", "matmul", "conv2d")
+_PRODUCTS = ("dense", "matmul", "conv2d", "attention")
 _OF_TYPES = ("cast", "bitcast")  # which are about the dtype itself
 
 

@@ -90,9 +90,7 @@ def _tiles() -> str:
 
     if "amx_tile" not in (isa.host_features() or ()):
         return ""
-    made = core.lib.gr_host_amx()
-    kinds = [name for bit, name in ((1, "bf16"), (2, "int8")) if made & bit]
-    if kinds:
+    if kinds := core.tile_products():
         return f"; AMX multiplies {' and '.join(kinds)}"
     return "; AMX is off (GR_AMX=0, the system, or this build)"
 

@@ -6,10 +6,11 @@
  *
  * defines: gr_bytes_block_amx
  */
+#include "isa/amx_block.h"
+
 #define GR_AMX_TURN 512                /* rows of a turn, at most */
 #define GR_AMX_NEAR 24576              /* bytes of A and C of a short turn: half of the nearest cache */
-#define GR_AMX_STEP 2048               /* bytes of a panel that a step reads */
-#define GR_AMX_AHEAD 8                 /* steps that B is asked for before its use */
+#define GR_AMX_AHEAD 16384             /* bytes that B is asked for before its use */
 
 typedef struct gr_amx_bytes {
   int64_t row, row_end;
@@ -35,38 +36,6 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_gather_bytes(const gr
   }
 }
 
-/* Sums of rows x columns, a number of tiles each, over ``steps`` of k, then one more whose B is ``rest``, if any. */
-GR_ALWAYS void gr_amx_multiply_bytes(const uint8_t *a, int64_t line, const uint8_t *b, int64_t steps,
-                                     const uint8_t *rest, int32_t *sums, int rows, int columns, int ask) {
-  GR_AMX_ZERO(0);
-  if (columns > 1) GR_AMX_ZERO(1);
-  if (rows > 1) GR_AMX_ZERO(2);
-  if (rows > 1 && columns > 1) GR_AMX_ZERO(3);
-  for (int64_t i = steps + (rest != NULL); i > 0; --i, a += 64, b += GR_AMX_STEP) {
-    if (i == 1 && rest) b = rest;
-    if (ask) {
-#pragma GCC unroll 32
-      for (int at = 0; at < GR_AMX_STEP; at += 64) __builtin_prefetch(b + GR_AMX_AHEAD * GR_AMX_STEP + at);
-    }
-    GR_AMX_LOAD(4, a, line);
-    GR_AMX_LOAD(6, b, 128);
-    GR_AMX_DOT_BYTES(0, 4, 6);
-    if (rows > 1) {
-      GR_AMX_LOAD(5, a + 16 * line, line);
-      GR_AMX_DOT_BYTES(2, 5, 6);
-    }
-    if (columns > 1) {
-      GR_AMX_LOAD(7, b + 64, 128);
-      GR_AMX_DOT_BYTES(1, 4, 7);
-      if (rows > 1) GR_AMX_DOT_BYTES(3, 5, 7);
-    }
-  }
-  GR_AMX_STORE(0, sums, 128);
-  if (columns > 1) GR_AMX_STORE(1, sums + 16, 128);
-  if (rows > 1) GR_AMX_STORE(2, sums + 16 * GR_PANEL, 128);
-  if (rows > 1 && columns > 1) GR_AMX_STORE(3, sums + 16 * GR_PANEL + 16, 128);
-}
-
 /* All rows of a turn times one panel. */
 static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_bytes_column(const gr_bytes *p, const gr_amx_bytes *t,
                                                                         int64_t panel) {
@@ -83,10 +52,8 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_bytes_column(const gr
   for (int64_t row = t->row; row < t->row_end; row += GR_AMX_ROWS, a += GR_AMX_ROWS * t->line) {
     int64_t rows = gr_min(GR_AMX_ROWS, t->row_end - row);
     int ask = row == t->row;
-    if (rows > 16 && columns > 16) gr_amx_multiply_bytes(a, t->line, b, steps, tail, sums, 2, 2, ask);
-    else if (rows > 16) gr_amx_multiply_bytes(a, t->line, b, steps, tail, sums, 2, 1, ask);
-    else if (columns > 16) gr_amx_multiply_bytes(a, t->line, b, steps, tail, sums, 1, 2, ask);
-    else gr_amx_multiply_bytes(a, t->line, b, steps, tail, sums, 1, 1, ask);
+    gr_amx_steps all = {a, t->line, 64, 16 * t->line, b, tail, steps, ask ? GR_AMX_AHEAD : 0};
+    gr_amx_block(&all, sums, rows, columns, 1);
     for (int64_t v = 0; v < columns; v += GR_ISA_LANES)
       GR_ISA(gr_bytes_store)(&p->made, p->shift, t->sums + (row - t->row), sums + v, GR_PANEL, rows, column + v,
                              columns - v, (uint8_t *)p->c + (row * p->c_row + column + v) * size, p->c_row * size);
@@ -114,6 +81,5 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_bytes_block_amx(const gr_
 
 #undef GR_AMX_TURN
 #undef GR_AMX_NEAR
-#undef GR_AMX_STEP
 #undef GR_AMX_AHEAD
 #include "isa/end_bytes.h"

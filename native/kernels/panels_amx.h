@@ -9,13 +9,15 @@
  *
  * defines: gr_panels_block_amx
  */
+#include "isa/amx_block.h"
+
 #define GR_AMX_DEPTH 32                /* elements of k of a tile */
 #define GR_AMX_TILE 1024               /* bytes */
 #define GR_AMX_A 262144                /* bytes of A of a turn, at most: a part of the second cache */
 #define GR_AMX_NEAR 24576              /* of a short turn: half of the nearest cache */
 #define GR_AMX_TURN 512                /* rows of a turn, at most */
 #define GR_AMX_LEVELS 512              /* of k that are written out at a time */
-#define GR_AMX_AHEAD 8                 /* tiles of B that are asked for before their use */
+#define GR_AMX_AHEAD 8192              /* bytes that B is asked for before its use */
 
 typedef struct gr_amx_turn {
   int64_t row, row_end, first, last;   /* rows, and elements of k */
@@ -93,40 +95,6 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_turn_rows(const gr_pa
 
 /* ---------------------------------------------------------------- a block */
 
-/* Sums of rows x columns, a number of tiles each, over ``steps`` tiles of A and as much of B, then over one more whose
- * B is ``rest``, where that is there. */
-GR_ALWAYS void gr_amx_multiply(const uint8_t *a, int64_t a_tiles, const uint8_t *b, int64_t steps, const uint8_t *rest,
-                               float *sums, int rows, int columns, int ask) {
-  const uint8_t *below = a + a_tiles * GR_AMX_TILE;
-  GR_AMX_ZERO(0);
-  if (columns > 1) GR_AMX_ZERO(1);
-  if (rows > 1) GR_AMX_ZERO(2);
-  if (rows > 1 && columns > 1) GR_AMX_ZERO(3);
-  for (int64_t i = steps + (rest != NULL); i > 0; --i, a += GR_AMX_TILE, below += GR_AMX_TILE, b += 2 * GR_AMX_TILE) {
-    if (i == 1 && rest) b = rest;
-    if (ask) {
-#pragma GCC unroll 32
-      for (int line = 0; line < 32; ++line) __builtin_prefetch(b + GR_AMX_AHEAD * GR_AMX_TILE + 64 * line);
-    }
-    GR_AMX_LOAD(4, a, 64);
-    GR_AMX_LOAD(6, b, 128);
-    GR_AMX_DOT_BF16(0, 4, 6);
-    if (rows > 1) {
-      GR_AMX_LOAD(5, below, 64);
-      GR_AMX_DOT_BF16(2, 5, 6);
-    }
-    if (columns > 1) {
-      GR_AMX_LOAD(7, b + 64, 128);
-      GR_AMX_DOT_BF16(1, 4, 7);
-      if (rows > 1) GR_AMX_DOT_BF16(3, 5, 7);
-    }
-  }
-  GR_AMX_STORE(0, sums, 128);
-  if (columns > 1) GR_AMX_STORE(1, sums + 16, 128);
-  if (rows > 1) GR_AMX_STORE(2, sums + 16 * GR_PANEL, 128);
-  if (rows > 1 && columns > 1) GR_AMX_STORE(3, sums + 16 * GR_PANEL + 16, 128);
-}
-
 /* The sums of a block become results: ``vectors`` of 16 columns, the last maybe less. */
 GR_ALWAYS void gr_amx_results(const gr_tile *t, const float *sums, int64_t rows, int vectors) {
   const GR_V low = GR_ISA_SPLAT(t->least), high = GR_ISA_SPLAT(t->most);
@@ -157,7 +125,7 @@ GR_ALWAYS void gr_amx_rest(const uint8_t *b, int64_t lines, uint8_t *rest) {
 static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_column(const gr_panels *p, const gr_amx_turn *t,
                                                                   int64_t panel, const uint8_t *b, int64_t lines) {
   _Alignas(64) float sums[GR_AMX_ROWS * GR_PANEL];
-  _Alignas(64) uint8_t rest[2 * GR_AMX_TILE];
+  _Alignas(64) uint8_t rest[GR_AMX_STEP];
   int64_t kept = -1, column = panel * GR_PANEL, columns = gr_min(GR_PANEL, p->n - column);
   const uint8_t *a = t->a;
   int last = t->last == p->k;
@@ -172,10 +140,8 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_column(const gr_panel
       if (left != kept) gr_amx_rest(b + left * 128, lines - (kept = left), rest);
       tail = rest;
     }
-    if (rows > 16 && columns > 16) gr_amx_multiply(a, t->tiles, at, steps, tail, sums, 2, 2, ask);
-    else if (rows > 16) gr_amx_multiply(a, t->tiles, at, steps, tail, sums, 2, 1, ask);
-    else if (columns > 16) gr_amx_multiply(a, t->tiles, at, steps, tail, sums, 1, 2, ask);
-    else gr_amx_multiply(a, t->tiles, at, steps, tail, sums, 1, 1, ask);
+    gr_amx_steps all = {a, 64, GR_AMX_TILE, t->tiles * GR_AMX_TILE, at, tail, steps, ask ? GR_AMX_AHEAD : 0};
+    gr_amx_block(&all, sums, rows, columns, 0);
     gr_tile made = {.c_row = p->c_row, .bias = p->bias && t->first == 0 ? p->bias + column : NULL,
                     .extra = p->extra && last ? p->extra + row * p->c_row + column : NULL,
                     .c = p->c + row * p->c_row + column, .columns = columns, .more = t->first > 0,

@@ -61,7 +61,9 @@ KERNELS = (
     "global_max_pool2d_nhwc",
     "global_avg_pool2d_nhwc",
     "matmul_panels",
+    "matmul_pairs",
     "attention_panels",
+    "attention_pairs",
     "quantized_dense_packed",
     "quantized_conv2d_packed",
     "quantized_map",
@@ -70,6 +72,8 @@ KERNELS = (
 TILED = {  # header -> kernels of it that AMX serves: all others are compiled for the other machines
     "conv_packed": ("conv2d_packed",),
     "linear_packed": ("dense_packed", "dense_levels"),
+    "matmul_panels": ("matmul_pairs",),
+    "attention_panels": ("attention_pairs",),
     "quantized_linear": ("quantized_dense_packed",),
     "quantized_conv": ("quantized_conv2d_packed",),
 }
@@ -197,6 +201,23 @@ def _conv_of(rng) -> tuple[str, tuple, dict]:
     return "conv2d", inputs, attrs
 
 
+def _activations_of(rng) -> tuple[str, tuple, dict]:
+    """A product of two activations of odd sizes, either of them turned or not, rounded to bf16."""
+    m, n, k = (int(rng.integers(1, most)) for most in (60, 110, rng.choice([40, 900])))
+    turned = [bool(t) for t in rng.integers(0, 2, 2)]
+    a, b = (k, m) if turned[0] else (m, k), (n, k) if turned[1] else (k, n)
+    attrs = {"transpose_a": turned[0], "transpose_b": turned[1], "kernel": "matmul_pairs"}
+    return "matmul", (("float32", (2, *a)), ("float32", (int(rng.integers(1, 3)), *b))), attrs
+
+
+def _attention_of(rng) -> tuple[str, tuple, dict]:
+    """Attention of odd sizes, rounded to bf16."""
+    s, t, d, e = (int(rng.integers(1, most)) for most in (150, 300, 70, 70))
+    shapes = ((2, s, d), (2, t, d), (2, t, e), (s, t))[: int(rng.integers(3, 5))]
+    attrs = {"causal": bool(rng.integers(2)) and s <= t, "kernel": "attention_pairs"}
+    return "attention", tuple(("float32", shape) for shape in shapes), attrs
+
+
 def _few_bits_of(rng) -> tuple[str, tuple, dict, tuple]:
     """A product of few bits of odd sizes, blocks with zeros or without, whose operands may be rounded."""
     m, n, k = (int(rng.integers(1, most)) for most in (100, 110, rng.choice([70, 1500])))
@@ -260,6 +281,12 @@ def test_products_of_bf16_of_odd_sizes(library, make):
 def test_products_of_few_bits_of_odd_sizes(library):
     """Both operands are rounded to the 8 bits of bf16."""
     _odd_sizes(library, _few_bits_of, 1e-5)
+
+
+@pytest.mark.parametrize("make", [_activations_of, _attention_of])
+def test_products_of_activations_of_odd_sizes(library, make):
+    """Operands of one product, or of two, are rounded to the 8 bits of bf16."""
+    _odd_sizes(library, make, 5e-5)
 
 
 @pytest.mark.parametrize("make", [_bytes_of, _byte_windows_of])

@@ -64,7 +64,7 @@ def test_products_of_one_group_are_stored_so_and_the_notes_say_it():
 @pytest.mark.parametrize(("fast", "wanted"), [(("bf16",), "bfloat16"), ((), "float32")])
 def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch, fast, wanted):
     """Of convolutions that are to be stored in bf16, and of one group, as those of more stay in float32."""
-    monkeypatch.setattr("graph_runtime.build.prepare.fast_formats", lambda: fast)
+    monkeypatch.setattr("graph_runtime.run.core.tile_products", lambda: fast)
     b = gr.GraphBuilder()
     y = b.op("conv2d", b.input("x", (1, 32, 16, 16)), b.param("w", array(32, 32, 3, 3)), name="one")
     b.output(b.op("conv2d", y, b.param("v", array(16, 16, 3, 3)), group=2, name="groups"))
@@ -72,6 +72,39 @@ def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch
     assert weights(made) == [wanted, "float32"]
     tiles = [bool(f.attrs.get("winograd")) for f in made.plan.graph.funcs if f.op == "conv2d"]
     assert sorted(tiles) == sorted([wanted == "float32", True])
+
+
+def attention_and_product():
+    """Attention, a product of what it makes with itself, and one of a single row."""
+    b = gr.GraphBuilder()
+    q, k, v = (b.input(name, (2, 40, 24)) for name in "qkv")
+    y = b.op("attention", q, k, v, name="attention")
+    y = b.op("matmul", y, v, transpose_b=True, name="product")
+    row = b.op("slice", y, starts=(0, 0, 0), ends=(2, 1, 40))
+    b.output(b.op("matmul", row, v, name="row"))
+    return Model.from_builder(b)
+
+
+def test_products_of_activations_round_where_the_format_says_so():
+    def kernels(**options):
+        graph = prepare(attention_and_product(), "cpu:0", **options).plan.graph
+        named = (graph.funcs[f].attrs for f in graph.func_id.tolist() if f >= 0)
+        return [attrs["kernel"] for attrs in named if "kernel" in attrs]
+
+    assert kernels() == ["attention_panels", "matmul_panels"]
+    assert kernels(formats={"cpu": "bf16"}) == ["attention_pairs", "matmul_pairs"]
+    assert kernels(layouts={"product": "bf16"}) == ["attention_panels", "matmul_pairs"]
+    made = prepare(attention_and_product(), "cpu:0", formats={"cpu": "bf16"})
+    assert [n.text for n in made.model.notes if n.rule == "store_weights"] == [
+        "2 products of activations on cpu round to bf16"
+    ]
+    values = {name: array(2, 40, 24) for name in "qkv"}
+    found = []
+    for fmt in ("f32", "bf16"):
+        module = gr.create(attention_and_product(), devices="cpu:0", formats={"cpu": fmt})
+        module.run(**values)
+        found.append(module.get_output(0).numpy())
+    assert np.abs(found[1] - found[0]).max() < 2.0**-6 * np.abs(found[0]).max()
 
 
 def test_products_of_few_bits_keep_them_and_round_what_they_read():

@@ -11,12 +11,9 @@ import re
 from functools import cache
 from pathlib import Path
 
-from ...base import config
-
 __all__ = [
     "LEVELS",
     "best_level",
-    "fast_formats",
     "host_arch",
     "host_features",
     "missing_features",
@@ -61,12 +58,6 @@ def best_level() -> str:
         return ""
     features = host_features() or frozenset()
     return next(level for level in _AUTO if features.issuperset(LEVELS[level]))
-
-
-def fast_formats() -> tuple[str, ...]:
-    """The formats of weights whose products this CPU makes by AMX's tiles, far faster than in float32."""
-    used = config.get("AMX") and "amx_bf16" in (host_features() or ())
-    return ("bf16",) if used else ()
 
 
 def native_name() -> str:

@@ -32,7 +32,7 @@ from .packed import (
 from .registry import Attr, Body, Case, Op
 from .work import Product, with_bias
 
-__all__ = ["PRODUCT_NMSE", "PRODUCT_TYPED", "PRODUCT_TYPES", "gemm_scratch", "takes_library"]
+__all__ = ["PRODUCT_NMSE", "PRODUCT_TYPED", "PRODUCT_TYPES", "TWICE_ROUNDED", "gemm_scratch", "takes_library"]
 
 # of matmul, too
 PRODUCT_TYPES = (*rules.FLOATS, "int32")
@@ -41,7 +41,7 @@ PRODUCT_TYPED = {
     **rules.summed(PRODUCT_NMSE),
     **dict.fromkeys(rules.INTS, PRODUCT_NMSE | {"cpu": 0.0}),
 }
-_TWICE_ROUNDED = PRODUCT_NMSE | {"cpu": 1e-5}  # both operands to 8 bits, each 1e-6 to 2e-6 off in the square
+TWICE_ROUNDED = PRODUCT_NMSE | {"cpu": 1e-5}  # both operands to 8 bits, each 1e-6 to 2e-6 off in the square
 _PANEL = 16  # no panel of native/kernels/cpu/gemm.h has more rows or columns than this
 
 
@@ -228,7 +228,7 @@ def _dense_cases():
             for bits, block in ((4, 32), (8, 16)):
                 yield _few_bits_case(f"bits{bits}_{name}", x, n, bits, block, tail)
                 yield _few_bits_case(
-                    f"rounded{bits}_{name}", x, n, bits, block, tail, _TWICE_ROUNDED, rounded=True
+                    f"rounded{bits}_{name}", x, n, bits, block, tail, TWICE_ROUNDED, rounded=True
                 )
     for t in PRODUCT_TYPES[1:]:
         yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=PRODUCT_TYPED[t])

@@ -9,10 +9,18 @@ Products and sums of integers wrap; it takes all of them. On tt it reads the wor
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from ..graph import TensorType
 from . import rules
-from .dense import PRODUCT_NMSE, PRODUCT_TYPED, PRODUCT_TYPES, gemm_scratch, takes_library
+from .dense import (
+    PRODUCT_NMSE,
+    PRODUCT_TYPED,
+    PRODUCT_TYPES,
+    TWICE_ROUNDED,
+    gemm_scratch,
+    takes_library,
+)
 from .epilogue import own_inputs, register_product
 from .numerics import ATTRS, STREAM_DIRS
 from .packed import PANEL_ROWS, panel_type, refuse_panels
@@ -98,6 +106,8 @@ _MATMUL_PANELS = Body(
     "matmul_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, epilogue=True, prebuilt=True
 )
 
+_MATMUL_PAIRS = replace(_MATMUL_PANELS, name="matmul_pairs", rounds=_MATMUL_PANELS.name)
+
 _MATMUL_BLAS = Body(
     "matmul_blas", ("float32",), rules.by_dtype, accepts=takes_library, prebuilt=True, library="openblas"
 )
@@ -118,6 +128,7 @@ def _matmul_cases():
         attrs, inputs = {"transpose_a": bool(ta), "transpose_b": bool(tb)}, (("float32", a), ("float32", b))
         yield Case(name, inputs, attrs, nmse=PRODUCT_NMSE)
         yield Case(f"panels_{name}", inputs, attrs | {"kernel": "matmul_panels"}, nmse=PRODUCT_NMSE)
+        yield Case(f"pairs_{name}", inputs, attrs | {"kernel": "matmul_pairs"}, nmse=TWICE_ROUNDED)
     for t in _TYPES[1:]:
         yield Case(t, ((t, (2, 33, 65)), (t, (65, 40))), nmse=PRODUCT_TYPED[t])
 
@@ -141,6 +152,9 @@ def _matmul_epilogue_cases():
     bounded = [["add", [-1, 2], {}], ["relu", [-2], {}]]
     residual = tuple(("float32", s) for s in ((3, 33, 40), (2, 1, 40, 31), (2, 3, 33, 31)))
     yield Case("panels_residual", residual, {"epilogue": bounded, **panels}, nmse=PRODUCT_NMSE)
+    pairs = {"kernel": "matmul_pairs"}
+    yield Case("pairs_epilogue", finished, {"epilogue": scaled, **pairs}, nmse=TWICE_ROUNDED)
+    yield Case("pairs_residual", residual, {"epilogue": bounded, **pairs}, nmse=TWICE_ROUNDED)
 
 
 register_product(
@@ -162,7 +176,7 @@ register_product(
             "cpu": Body("matmul", _TYPES, rules.by_dtype, _matmul_scratch, _bare_integers, epilogue=True),
             "tt": Body("matmul", rules.TT_FLOATS, numerics=True, epilogue=True),
         },
-        variants={"cpu": (_MATMUL_PANELS, _MATMUL_BLAS)},
+        variants={"cpu": (_MATMUL_PANELS, _MATMUL_PAIRS, _MATMUL_BLAS)},
         pace={"cpu": "product"},
         work=_matmul_work,
         parts="product",

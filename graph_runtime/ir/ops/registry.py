@@ -64,15 +64,14 @@ class Body:
 
     ``name``: the body's base name; with ``suffix`` it gives the C function gr_<kind>_<name>__<suffix> and the
     generic entry "<kind>/<name>/<suffix>" (no suffix: gr_<kind>_<name>, "<kind>/<name>").
-    ``dtypes``: the canonical dtypes of the op's first input that it takes.
-    ``suffix(inputs, outputs)``: which instantiation serves these types; None for bodies that look at
-    gr_arg.format at run time.
-    ``scratch(inputs, outputs, attrs)``: host bytes the call needs.
+    ``dtypes``: of the op's first input, canonical; ``scratch(inputs, outputs, attrs)``: host bytes it needs.
+    ``suffix(inputs, outputs)``: which instantiation serves these types; None: it looks at gr_arg.format.
     ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
     ``numerics``: it reads the words of ir/ops/numerics.py after the op's own; ``functions``: one of them.
     ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
     ``prebuilt``: it gains nothing from constant shapes, so a bundle leaves it to the one in the wheel.
     ``library``: what it calls of the machine's ("openblas", blas.py); without that the default body serves.
+    ``rounds``: the body that it stands in for where a format lets it round operands to bfloat16.
     """
 
     name: str
@@ -85,6 +84,7 @@ class Body:
     epilogue: bool = False
     prebuilt: bool = False
     library: str = ""
+    rounds: str = ""
 
 
 @dataclass(frozen=True, slots=True)

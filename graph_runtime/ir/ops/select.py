@@ -67,9 +67,11 @@ def candidates(op: Op, attrs: Attrs, kind: str) -> list[Body]:
 
 
 def able(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> list[str]:
-    """Names of the bodies of a device kind that take these types, the default first."""
+    """Names of the bodies of a device kind that take these types, the default first; none that rounds."""
     return [
-        b.name for b in candidates(op, attrs, kind) if _refusal(op, b, kind, attrs, inputs, outputs) is None
+        b.name
+        for b in candidates(op, attrs, kind)
+        if not b.rounds and _refusal(op, b, kind, attrs, inputs, outputs) is None
     ]
 
 

@@ -5,9 +5,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...base.machine.devices import HOST_KERNELS
 from .registry import KERNEL, Attrs, Op, Types
 
-__all__ = ["attrs_to_come", "by_tiles", "kernel_by_rule", "pairs_to_come", "panel_columns"]
+__all__ = [
+    "attrs_to_come",
+    "by_tiles",
+    "kernel_by_rule",
+    "pairs_to_come",
+    "panel_columns",
+    "rounding_kernel",
+]
 
 
 def kernel_by_rule(op: Op, inputs: Types, attrs: Attrs) -> str | None:
@@ -37,6 +45,12 @@ def pairs_to_come(inputs: Types, attrs: Attrs) -> bool:
         and inputs[0].dtype == "float32"
         and inputs[1].dtype == "float32"
     )
+
+
+def rounding_kernel(op: Op, attrs: Attrs) -> str | None:
+    """The variant that may round the operands of a node on the host, in place of the one that it names."""
+    named = attrs.get(KERNEL)
+    return next((b.name for b in op.variants.get(HOST_KERNELS, ()) if b.rounds and b.rounds == named), None)
 
 
 def attrs_to_come(

@@ -5,7 +5,9 @@
  * values in panels, and the strip's scores (attention.py says how large). Attribute words:
  * graph_runtime/ir/ops/attention.py.
  *
- * defines: gr_cpu_attention_panels__f32
+ * attention_pairs may round what both products read to bf16 (planes.h); the softmax between them is in float32.
+ *
+ * defines: gr_cpu_attention_panels__f32, gr_cpu_attention_pairs__f32
  */
 #include "cpu/planes.h"
 #include "cpu/softmax_rows.h"
@@ -22,17 +24,18 @@ typedef struct gr_strips {
   const float *q, *k, *v, *bias;
   float *out, *scratch;
   int64_t strips, items, tasks, slot;          /* strips of a head, and of all; slot: floats of scratch of a task */
+  int pairs;                                   /* panels are of bf16 */
 } gr_strips;
 
 /* Queries first .. last-1 of a head whose keys and values are in panels. */
 static void gr_attend_strip(const gr_strips *x, int64_t q, int64_t head, const float *bias, int64_t first,
                             int64_t last, float *slot) {
   const gr_heads *h = &x->heads;
-  int64_t t_panels = gr_ceil_div(h->t, GR_PANEL), e_panels = gr_ceil_div(h->e, GR_PANEL);
-  float *keys = slot, *values = keys + t_panels * h->d * GR_PANEL, *scores = values + e_panels * h->t * GR_PANEL;
-  int64_t row = t_panels * GR_PANEL, rows = last - first;
+  float *keys = slot, *values = keys + gr_plane_floats(h->d, h->t, x->pairs);
+  float *scores = values + gr_plane_floats(h->t, h->e, x->pairs);
+  int64_t row = gr_ceil_div(h->t, GR_PANEL) * GR_PANEL, rows = last - first;
   /* whole vectors of scores, though no key is behind the last: panels have zeros there, and softmax does not look */
-  gr_panels p = {.rows = rows, .n = gr_ceil_div(h->t, GR_SCORES) * GR_SCORES, .k = h->d,
+  gr_panels p = {.rows = rows, .n = gr_ceil_div(h->t, GR_SCORES) * GR_SCORES, .k = h->d, .pairs = x->pairs,
                  .a = x->q + (q * h->s + first) * h->d, .a_row = h->d, .b = keys, .c = scores, .c_row = row};
   gr_panels_serial(&p);
   const gr_softmax weights = {.x = scores, .out = scores, .x_row = row, .out_row = row, .rows = rows, .n = h->t,
@@ -40,7 +43,7 @@ static void gr_attend_strip(const gr_strips *x, int64_t q, int64_t head, const f
                               .bias = bias ? bias + first * h->bias_step[h->batch] : NULL,
                               .bias_row = h->bias_step[h->batch], .bias_step = h->bias_step[h->batch + 1]};
   gr_softmax_rows_chosen()(&weights);
-  gr_panels o = {.rows = rows, .n = h->e, .k = h->t, .a = scores, .a_row = row, .b = values,
+  gr_panels o = {.rows = rows, .n = h->e, .k = h->t, .pairs = x->pairs, .a = scores, .a_row = row, .b = values,
                  .c = x->out + (head * h->s + first) * h->e, .c_row = h->e};
   gr_panels_serial(&o);
 }
@@ -55,9 +58,9 @@ static int32_t gr_attend_task(void *ctx, int64_t index) {
     int64_t head = item / x->strips, strip = item % x->strips;
     gr_head at = gr_heads_at(h, head);
     if (head != packed) {
-      gr_pack_plane(x->k + at.k * h->t * h->d, h->d, h->t, 1, h->d, slot);
-      gr_pack_plane(x->v + at.v * h->t * h->e, h->t, h->e, h->e, 1,
-                    slot + gr_ceil_div(h->t, GR_PANEL) * h->d * GR_PANEL);
+      gr_pack_plane(x->k + at.k * h->t * h->d, h->d, h->t, 1, h->d, slot, x->pairs);
+      gr_pack_plane(x->v + at.v * h->t * h->e, h->t, h->e, h->e, 1, slot + gr_plane_floats(h->d, h->t, x->pairs),
+                    x->pairs);
       packed = head;
     }
     gr_attend_strip(x, at.q, head, x->bias ? x->bias + at.bias : NULL, strip * GR_STRIP,
@@ -66,20 +69,27 @@ static int32_t gr_attend_task(void *ctx, int64_t index) {
   return GR_OK;
 }
 
-#endif
-
-/* gr-kernel: cpu/attention_panels : f32 */
-static inline int32_t GR_BODY(attention_panels)(const gr_call *call) {
+static inline int32_t gr_attention_by_panels(const gr_call *call, int pairs) {
   const gr_arg *out = &call->args[call->nargs - 1];
   if (gr_size(out) == 0) return GR_OK;
   gr_strips x = {.heads = gr_heads_open(call), .q = gr_ptr(&call->args[0]), .k = gr_ptr(&call->args[1]),
                  .v = gr_ptr(&call->args[2]), .bias = call->nargs == 5 ? gr_ptr(&call->args[3]) : NULL,
-                 .out = gr_ptr(out), .scratch = (float *)call->scratch};
+                 .out = gr_ptr(out), .scratch = (float *)call->scratch, .pairs = pairs};
   const gr_heads *h = &x.heads;
-  int64_t t_panels = gr_ceil_div(h->t, GR_PANEL);
   x.strips = gr_ceil_div(h->s, GR_STRIP);
   x.items = gr_span(out, 0, h->batch) * x.strips;
-  x.slot = (t_panels * h->d + gr_ceil_div(h->e, GR_PANEL) * h->t + t_panels * gr_min(h->s, GR_STRIP)) * GR_PANEL;
+  x.slot = gr_plane_floats(h->d, h->t, pairs) + gr_plane_floats(h->t, h->e, pairs) +
+           gr_plane_floats(gr_min(h->s, GR_STRIP), h->t, 0);
   x.tasks = gr_min(gr_min(x.items, GR_SLOTS), 2 * (int64_t)call->env->num_cores);
   return call->env->parallel_for(call->env, x.tasks, gr_attend_task, &x);
+}
+
+#endif
+
+/* gr-kernel: cpu/attention_panels : f32 */
+static inline int32_t GR_BODY(attention_panels)(const gr_call *call) { return gr_attention_by_panels(call, 0); }
+
+/* gr-kernel: cpu/attention_pairs : f32 */
+static inline int32_t GR_BODY(attention_pairs)(const gr_call *call) {
+  return gr_attention_by_panels(call, gr_pairs_pay());
 }

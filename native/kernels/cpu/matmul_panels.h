@@ -1,9 +1,10 @@
 /* matmul_panels.h: matmul of two activations in float32: the right operand is packed into panels (panels.h) first.
+ * matmul_pairs may round both operands to bf16, which it does where the machine multiplies that faster.
  *
  * Planes are tasks where there are enough of them, else each is spread by itself. Scratch: the panels of all
  * planes of b, linear.py.
  *
- * defines: gr_cpu_matmul_panels__f32
+ * defines: gr_cpu_matmul_panels__f32, gr_cpu_matmul_pairs__f32
  */
 #include "cpu/finish.h"
 #include "cpu/planes.h"
@@ -20,8 +21,7 @@ static void gr_after_plane(const gr_panels *p, int64_t row, int64_t rows, int64_
                   p->c + row * p->c_row + column, p->c_row);
 }
 
-/* gr-kernel: cpu/matmul_panels : f32 */
-static inline int32_t GR_BODY(matmul_panels)(const gr_call *call) {
+static inline int32_t gr_matmul_by_panels(const gr_call *call, int pairs) {
   const gr_arg *a = &call->args[0], *b = &call->args[1], *out = &call->args[call->nargs - 1];
   int64_t ta = call->attrs[0], m = out->shape[out->ndim - 2], n = out->shape[out->ndim - 1];
   int64_t a_cols = a->shape[a->ndim - 1], k = ta ? a->shape[a->ndim - 2] : a_cols;
@@ -30,8 +30,8 @@ static inline int32_t GR_BODY(matmul_panels)(const gr_call *call) {
   gr_planes_steps last = {.out = gr_ptr(out)};
   gr_finish_open(&last.finish, call, words, out->ndim - 2, out->ndim - 1);
   gr_planes s = {.call = call, .a = a, .b = b, .out = out, .transpose_b = call->attrs[1], .panels = call->scratch,
-                 .panel_plane = gr_ceil_div(n, GR_PANEL) * GR_PANEL * k,
-                 .plane = {.rows = m, .n = n, .k = k, .a_row = a_cols, .c_row = n,
+                 .panel_plane = gr_plane_floats(k, n, pairs),
+                 .plane = {.rows = m, .n = n, .k = k, .a_row = a_cols, .c_row = n, .pairs = pairs,
                            .gather = ta ? gr_gather_columns : NULL,
                            .bias = gr_steps_own(call, words) == 3 ? gr_ptr(&call->args[2]) : NULL,
                            .extra = last.finish.extra, .clamp = last.finish.clamp, .least = last.finish.least,
@@ -52,3 +52,9 @@ static inline int32_t GR_BODY(matmul_panels)(const gr_call *call) {
   }
   return status;
 }
+
+/* gr-kernel: cpu/matmul_panels : f32 */
+static inline int32_t GR_BODY(matmul_panels)(const gr_call *call) { return gr_matmul_by_panels(call, 0); }
+
+/* gr-kernel: cpu/matmul_pairs : f32 */
+static inline int32_t GR_BODY(matmul_pairs)(const gr_call *call) { return gr_matmul_by_panels(call, gr_pairs_pay()); }

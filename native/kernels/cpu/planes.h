@@ -1,7 +1,9 @@
-/* planes.h: products of planes of activations in float32, whose right operand is packed when they run.
+/* planes.h: products of planes of activations in float32, whose right operand is packed when they run; rounded to bf16
+ * where that may be and the machine multiplies pairs of it.
  *
  * Included by: matmul_panels.h, attention_panels.h. Thread: any.
- * defines: gr_pack_plane, gr_gather_columns, gr_planes, gr_pack_planes, gr_multiply_planes
+ * defines: gr_pairs_pay, gr_plane_floats, gr_pack_plane, gr_gather_columns, gr_planes, gr_pack_planes,
+ * gr_multiply_planes
  */
 #ifndef GR_CPU_PLANES_H
 #define GR_CPU_PLANES_H
@@ -30,8 +32,35 @@ static void gr_pack_panel(const float *b, int64_t k, int64_t row, int64_t step, 
   }
 }
 
+#if defined(__x86_64__)
+#include "isa/avx512bf16.h"
+#include "cpu/plane_pairs_isa.h"
+#endif
+
+/* Whether this machine multiplies pairs of bf16 so much faster than floats that it pays to round both operands. */
+static inline int gr_pairs_pay(void) {
+#if defined(__x86_64__)
+  return GR_HAS_AVX512BF16;
+#else
+  return 0;
+#endif
+}
+
+/* Floats that a plane's panels take, in pairs or not. */
+GR_INLINE int64_t gr_plane_floats(int64_t k, int64_t n, int pairs) {
+  return gr_ceil_div(n, GR_PANEL) * GR_PANEL * (pairs ? gr_ceil_div(k, 2) : k);
+}
+
 /* All panels of a plane. */
-static inline void gr_pack_plane(const float *b, int64_t k, int64_t n, int64_t row, int64_t step, float *to) {
+static inline void gr_pack_plane(const float *b, int64_t k, int64_t n, int64_t row, int64_t step, float *to,
+                                 int pairs) {
+#if defined(__x86_64__)
+  if (pairs) {
+    gr_pack_pairs_avx512bf16(b, k, n, row, step, to);
+    return;
+  }
+#endif
+  (void)pairs;
   for (int64_t column = 0; column < n; column += GR_PANEL, to += k * GR_PANEL)
     gr_pack_panel(b + column * step, k, row, step, gr_min(GR_PANEL, n - column), to);
 }
@@ -49,7 +78,7 @@ typedef struct gr_planes {
   const gr_arg *a, *b, *out;
   int64_t transpose_b;
   int64_t a_step[GR_MAX_DIMS], b_step[GR_MAX_DIMS];
-  float *panels;                               /* [planes of b][ceil(n / 32)][k][32] */
+  float *panels;                               /* [planes of b][ceil(n / 32)][k][32], or in pairs */
   int64_t panel_plane;                         /* floats of one of them */
 } gr_planes;
 
@@ -59,7 +88,7 @@ static int32_t gr_pack_planes(void *ctx, int64_t first, int64_t last) {
   int64_t k = s->plane.k, n = s->plane.n;
   for (int64_t i = first; i < last; ++i)
     gr_pack_plane((const float *)gr_ptr(s->b) + i * k * n, k, n, s->transpose_b ? 1 : n, s->transpose_b ? k : 1,
-                  s->panels + i * s->panel_plane);
+                  s->panels + i * s->panel_plane, s->plane.pairs);
   return GR_OK;
 }
 
