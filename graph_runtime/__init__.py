@@ -204,7 +204,7 @@ providers.provide(
         "version": lambda: __version__,
         "circular buffers": lambda: import_module(".run.circular", __name__),
         "packing": lambda: import_module(".run.packing", __name__),
-        "tile products": lambda: import_module(".run.core", __name__).tile_products,
+        "tile products": lambda: import_module(".run.tiles", __name__).tile_products,
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),
         "installed devices": lambda: import_module(".base.machine.outside_kinds", __name__).find_installed,
         "device kinds": lambda: import_module(".codegen.device_kinds", __name__).build_kind,

@@ -67,7 +67,6 @@ __all__ = [
     "pool_threads",
     "program_create",
     "tensor_arg",
-    "tile_products",
     "tvm_call",
     "tvm_contexts",
     "tvm_function",
@@ -152,13 +151,6 @@ def pool_set_threads(count: int) -> None:
 def pool_threads() -> int:
     """Threads that one kernel may use."""
     return lib.gr_pool_threads()
-
-
-def tile_products() -> tuple[str, ...]:
-    """What AMX's tiles multiply in this process, of "bf16" and "int8": nothing where the CPU has none, the
-    system does not allow them, or GR_AMX=0 says so. The first call asks the system."""
-    made = lib.gr_host_amx()
-    return tuple(kind for bit, kind in ((1, "bf16"), (2, "int8")) if made & bit)
 
 
 def _choose_threads() -> None:

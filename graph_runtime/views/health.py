@@ -86,11 +86,11 @@ def _cpu() -> Finding:
 
 def _tiles() -> str:
     """Of AMX: what products it makes in this process; "" on a CPU without it."""
-    from ..run import core
+    from ..run.tiles import tile_products
 
     if "amx_tile" not in (isa.host_features() or ()):
         return ""
-    if kinds := core.tile_products():
+    if kinds := tile_products():
         return f"; AMX multiplies {' and '.join(kinds)}"
     return "; AMX is off (GR_AMX=0, the system, or this build)"
 

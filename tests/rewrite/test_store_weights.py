@@ -64,7 +64,7 @@ def test_products_of_one_group_are_stored_so_and_the_notes_say_it():
 @pytest.mark.parametrize(("fast", "wanted"), [(("bf16",), "bfloat16"), ((), "float32")])
 def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch, fast, wanted):
     """Of convolutions that are to be stored in bf16, and of one group, as those of more stay in float32."""
-    monkeypatch.setattr("graph_runtime.run.core.tile_products", lambda: fast)
+    monkeypatch.setattr("graph_runtime.run.tiles.tile_products", lambda: fast)
     b = gr.GraphBuilder()
     y = b.op("conv2d", b.input("x", (1, 32, 16, 16)), b.param("w", array(32, 32, 3, 3)), name="one")
     b.output(b.op("conv2d", y, b.param("v", array(16, 16, 3, 3)), group=2, name="groups"))
