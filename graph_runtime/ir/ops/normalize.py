@@ -6,9 +6,9 @@ C contract (args are the inputs, then the output). Attribute words:
                             scale and bias have their shape
                             [1] epsilon, the bits of a double
     lrn                     [0] size [1] alpha [2] beta [3] bias, the bits of doubles
-Sums are in double; softmax of contiguous float32 rows sums in lanes of float first. log_softmax: x - log(sum
-of exp(x)). layer_norm: (x - mean) / sqrt(variance + epsilon) * scale + bias, variance without Bessel's
-correction. rms_norm: x / sqrt(mean(x^2) + epsilon) * scale.
+Sums are in double; softmax and norms of contiguous float32 rows sum in lanes of float first. log_softmax:
+x - log(sum of exp(x)). layer_norm: (x - mean) / sqrt(variance + epsilon) * scale + bias, variance without
+Bessel's correction. rms_norm: x / sqrt(mean(x^2) + epsilon) * scale.
 lrn: x / (bias + alpha / size * sum of the squares of ``size`` neighbouring channels)^beta; they begin
 (size - 1) / 2 channels before, rounded down.
 """

@@ -1,12 +1,13 @@
 /* normalize.h: softmax log_softmax layer_norm rms_norm lrn of floats. Template. Sums are in double, but for softmax of
- * float32 (softmax_rows.h). Out may be x, which is read for the last time before it is written, but not of lrn; it may
- * not be a scale or bias.
+ * float32 (softmax_rows.h) and norms of it (norm_rows.h). Out may be x, which is read for the last time before it is
+ * written, but not of lrn; it may not be a scale or bias.
  *
  * Attribute words: graph_runtime/ir/ops/normalize.py.
  *
  * defines: gr_cpu_{softmax log_softmax layer_norm rms_norm lrn}__<suffix>
  */
 #include "cpu/broadcast.h"
+#include "cpu/norm_rows.h"
 #include "cpu/softmax_rows.h"
 
 /* ---------------------------------------------------------------- softmax log_softmax */
@@ -138,12 +139,16 @@ static inline int32_t GR_BODY(log_softmax)(const gr_call *call) { return GR_FN(s
 
 /* ---------------------------------------------------------------- layer_norm rms_norm */
 
+#ifdef GR_IS_F32
+typedef gr_norm GR_FN(norm);
+#else
 typedef struct GR_FN(norm) {
   const GR_T *x, *scale, *bias; /* bias: of layer_norm */
   GR_T *out;
   int64_t n;
   double epsilon;
 } GR_FN(norm);
+#endif
 
 /* The sums of x - centre and of its square over n elements. */
 GR_INLINE void GR_FN(moments)(const GR_T *x, int64_t n, double centre, double *sum, double *squares) {
@@ -169,7 +174,7 @@ GR_INLINE void GR_FN(moments)(const GR_T *x, int64_t n, double centre, double *s
 
 /* About its first element, which mostly is near the others, a row's moments lose less than float32 shows: one pass
  * finds both. What is stored in double has them again, about the mean. */
-GR_INLINE void GR_FN(layer_norm_row)(const GR_FN(norm) *p, int64_t row) {
+static void GR_FN(layer_norm_row)(const GR_FN(norm) *p, int64_t row) {
   const GR_T *x = p->x + row * p->n;
   GR_T *out = p->out + row * p->n;
   double centre = (double)GR_LOAD(x[0]), part = 1 / (double)p->n, sum, squares;
@@ -184,7 +189,7 @@ GR_INLINE void GR_FN(layer_norm_row)(const GR_FN(norm) *p, int64_t row) {
   }
 }
 
-GR_INLINE void GR_FN(rms_norm_row)(const GR_FN(norm) *p, int64_t row) {
+static void GR_FN(rms_norm_row)(const GR_FN(norm) *p, int64_t row) {
   const GR_T *x = p->x + row * p->n;
   GR_T *out = p->out + row * p->n;
   double sum, squares;
@@ -196,25 +201,20 @@ GR_INLINE void GR_FN(rms_norm_row)(const GR_FN(norm) *p, int64_t row) {
   }
 }
 
-/* Rows of a norm, of float32 in the vectors of AVX2, too: they give the same bits. */
-#if defined(GR_IS_F32) && defined(__x86_64__) && !defined(__AVX2__)
-#define GR_NORM_ROWS(name)                                                                                \
-  static __attribute__((target("avx2"))) void GR_FN(name##_rows_avx2)(const GR_FN(norm) *p, int64_t first, \
-                                                                      int64_t last) {                      \
-    for (int64_t row = first; row < last; row++) GR_FN(name##_row)(p, row);                                \
-  }                                                                                                        \
-  static int32_t GR_FN(name##_rows)(void *ctx, int64_t first, int64_t last) {                              \
-    if (__builtin_cpu_supports("avx2"))                                                                    \
-      GR_FN(name##_rows_avx2)(ctx, first, last);                                                           \
-    else                                                                                                   \
-      for (int64_t row = first; row < last; row++) GR_FN(name##_row)(ctx, row);                            \
-    return GR_OK;                                                                                          \
+/* Rows of a norm, of float32 in vectors. */
+#ifdef GR_IS_F32
+#define GR_NORM_ROWS(name)                                                       \
+  static int32_t GR_FN(name##_rows)(void *ctx, int64_t first, int64_t last) {    \
+    GR_FN(norm) p = *(const GR_FN(norm) *)ctx;                                   \
+    p.wide = GR_FN(name##_row);                                                  \
+    gr_norm_rows_chosen()(&p, first, last);                                      \
+    return GR_OK;                                                                \
   }
 #else
-#define GR_NORM_ROWS(name)                                                                                \
-  static int32_t GR_FN(name##_rows)(void *ctx, int64_t first, int64_t last) {                              \
-    for (int64_t row = first; row < last; row++) GR_FN(name##_row)(ctx, row);                              \
-    return GR_OK;                                                                                          \
+#define GR_NORM_ROWS(name)                                                       \
+  static int32_t GR_FN(name##_rows)(void *ctx, int64_t first, int64_t last) {    \
+    for (int64_t row = first; row < last; row++) GR_FN(name##_row)(ctx, row);    \
+    return GR_OK;                                                                \
   }
 #endif
 GR_NORM_ROWS(layer_norm)
@@ -227,8 +227,9 @@ GR_INLINE int32_t GR_FN(norm_any)(const gr_call *call, int inputs, int64_t cost,
   const gr_arg *x = &call->args[0];
   int32_t axis = (int32_t)call->attrs[0];
   if (gr_size(x) == 0) return GR_OK;
-  GR_FN(norm) p = {gr_ptr(x), gr_ptr(&call->args[1]), inputs == 3 ? gr_ptr(&call->args[2]) : NULL,
-                   gr_ptr(&call->args[inputs]), gr_span(x, axis, x->ndim), gr_word(call->attrs[1])};
+  GR_FN(norm) p = {.x = gr_ptr(x), .scale = gr_ptr(&call->args[1]),
+                   .bias = inputs == 3 ? gr_ptr(&call->args[2]) : NULL, .out = gr_ptr(&call->args[inputs]),
+                   .n = gr_span(x, axis, x->ndim), .epsilon = gr_word(call->attrs[1])};
   return gr_parallel(call->env, gr_span(x, 0, axis), gr_ceil_div(GR_GRAIN, cost * p.n), rows, &p);
 }
 

@@ -15,16 +15,15 @@
 GR_ALWAYS GR_V GR_ISA(gr_exp_below)(GR_V x) {
   const GR_V round = GR_ISA_SPLAT(12582912.0f), least = GR_ISA_SPLAT(-88.0f), one = GR_ISA_SPLAT(1.0f);
   const GR_V log2e = GR_ISA_SPLAT(1.44269504f), high = GR_ISA_SPLAT(-0.693359375f), low = GR_ISA_SPLAT(2.12194440e-4f);
-  const GR_V p0 = GR_ISA_SPLAT(1.9875691500e-4f), p1 = GR_ISA_SPLAT(1.3981999507e-3f);
-  const GR_V p2 = GR_ISA_SPLAT(8.3334519073e-3f), p3 = GR_ISA_SPLAT(4.1665795894e-2f);
-  const GR_V p4 = GR_ISA_SPLAT(1.6666665459e-1f), p5 = GR_ISA_SPLAT(5.0000001201e-1f);
+  const GR_V p0 = GR_ISA_SPLAT(8.290282139e-3f), p1 = GR_ISA_SPLAT(4.189815714e-2f);
+  const GR_V p2 = GR_ISA_SPLAT(1.666763793e-1f), p3 = GR_ISA_SPLAT(4.999914786e-1f);
+  const GR_V p4 = GR_ISA_SPLAT(9.999997064e-1f);
   GR_V clamped = GR_ISA_MAX(least, x), shifted = GR_ISA_FUSED(clamped, log2e, round), n = shifted - round;
   GR_V r = GR_ISA_FUSED(n, low, GR_ISA_FUSED(n, high, clamped)), y = GR_ISA_FUSED(p0, r, p1);
   y = GR_ISA_FUSED(y, r, p2);
   y = GR_ISA_FUSED(y, r, p3);
   y = GR_ISA_FUSED(y, r, p4);
-  y = GR_ISA_FUSED(y, r, p5);
-  y = GR_ISA_FUSED(y, r * r, r) + one;
+  y = GR_ISA_FUSED(y, r, one);
   return y * (GR_V)(((GR_VI)shifted << 23) + 0x3f800000);
 }
 
@@ -63,24 +62,24 @@ GR_ALWAYS float GR_ISA(gr_softmax_greatest)(const float *x, int64_t n) {
   return gr_lanes_max(lanes);
 }
 
-/* Exponentials of a row into out, unless it is NULL; their sum. The last GR_SUMS elements are read first, as out may be
+/* Exponentials of x scale - most, of a row into out, unless it is NULL; their sum. The last GR_SUMS elements are read first, as out may be
  * x, and count as far as they are not in whole lanes, too. */
-GR_ALWAYS double GR_ISA(gr_softmax_raise)(const float *x, float *out, int64_t n, float most) {
+GR_ALWAYS double GR_ISA(gr_softmax_raise)(const float *x, float *out, int64_t n, float scale, float most) {
   static const int32_t counted[2 * GR_SUMS] = {0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,  0,
                                                -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
   float room[GR_SUMS], lanes[GR_SUMS];
   int64_t whole = (n - 1) / GR_SUMS * GR_SUMS, first = 0;
   const float *last = GR_ISA(gr_softmax_last)(x, n, room);
   const int32_t *mask = counted + GR_SUMS - (n >= GR_SUMS ? whole + GR_SUMS - n : 0);
-  GR_V top = GR_ISA_SPLAT(most), rest[GR_VECTORS], sums[GR_VECTORS];
+  GR_V top = GR_ISA_SPLAT(-most), times = GR_ISA_SPLAT(scale), rest[GR_VECTORS], sums[GR_VECTORS];
   double total = 0;
-  GR_EACH_VECTOR rest[v] = GR_ISA(gr_exp_below)(GR_READ(last, v) - top);
+  GR_EACH_VECTOR rest[v] = GR_ISA(gr_exp_below)(GR_ISA_FUSED(GR_READ(last, v), times, top));
   GR_EACH_VECTOR sums[v] = (GR_V)((GR_VI)rest[v] & *(const GR_VI *)(mask + v * GR_ISA_LANES));
   do {
     int64_t end = gr_min(whole, first + GR_SUMMED);
     for (int64_t j = first; j < end; j += GR_SUMS) {
       GR_EACH_VECTOR {
-        GR_V e = GR_ISA(gr_exp_below)(GR_READ(x + j, v) - top);
+        GR_V e = GR_ISA(gr_exp_below)(GR_ISA_FUSED(GR_READ(x + j, v), times, top));
         if (out) GR_AT(out + j, v) = e;
         sums[v] += e;
       }
@@ -111,15 +110,17 @@ GR_ALWAYS void GR_ISA(gr_softmax_shrink)(float *out, int64_t n, float part) {
   GR_EACH_VECTOR GR_AT(out + n - GR_SUMS, v) = rest[v];
 }
 
-/* Rows first .. first+rows-1, at most GR_ROWS_AT_ONCE, from x, which is s->x or, scaled, s->out. */
-GR_ALWAYS void GR_ISA(gr_softmax_turn)(const gr_softmax *s, const float *x, int64_t x_row, int64_t first, int64_t rows) {
+/* Rows first .. first+rows-1, at most GR_ROWS_AT_ONCE, from x, which is s->x or, scaled, s->out; what is left to scale
+ * them with is above 0. */
+GR_ALWAYS void GR_ISA(gr_softmax_turn)(const gr_softmax *s, const float *x, int64_t x_row, float scale, int64_t first,
+                                       int64_t rows) {
   float most[GR_ROWS_AT_ONCE], *out = s->out + first * s->out_row;
   double total[GR_ROWS_AT_ONCE];
   x += first * x_row;
   for (int64_t i = 0; i < rows; ++i)
-    most[i] = GR_ISA(gr_softmax_greatest)(x + i * x_row, gr_softmax_seen(s, first + i));
+    most[i] = GR_ISA(gr_softmax_greatest)(x + i * x_row, gr_softmax_seen(s, first + i)) * scale;
   if (s->logs) {
-    for (int64_t i = 0; i < rows; ++i) total[i] = GR_ISA(gr_softmax_raise)(x + i * x_row, NULL, s->n, most[i]);
+    for (int64_t i = 0; i < rows; ++i) total[i] = GR_ISA(gr_softmax_raise)(x + i * x_row, NULL, s->n, 1, most[i]);
     for (int64_t i = 0; i < rows; ++i) {
       float logarithm = (float)log(total[i]);
       GR_INDEPENDENT
@@ -128,7 +129,8 @@ GR_ALWAYS void GR_ISA(gr_softmax_turn)(const gr_softmax *s, const float *x, int6
     return;
   }
   for (int64_t i = 0; i < rows; ++i)
-    total[i] = GR_ISA(gr_softmax_raise)(x + i * x_row, out + i * s->out_row, gr_softmax_seen(s, first + i), most[i]);
+    total[i] = GR_ISA(gr_softmax_raise)(x + i * x_row, out + i * s->out_row, gr_softmax_seen(s, first + i), scale,
+                                        most[i]);
   for (int64_t i = 0; i < rows; ++i) {
     int64_t seen = gr_softmax_seen(s, first + i);
     GR_ISA(gr_softmax_shrink)(out + i * s->out_row, seen, (float)(1 / total[i])); /* a product, not a quotient */
@@ -138,11 +140,14 @@ GR_ALWAYS void GR_ISA(gr_softmax_turn)(const gr_softmax *s, const float *x, int6
 
 static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_softmax_rows)(const gr_softmax *s) {
   int64_t turn = gr_max(1, gr_min(GR_ROWS_AT_ONCE, GR_ROWS_FLOATS / s->n));
-  int scaled = s->bias || s->scale != 1;
+  int scaled = s->bias || !(s->scale > 0 && s->scale < INFINITY);
   for (int64_t first = 0; first < s->rows; first += turn) {
     int64_t rows = gr_min(turn, s->rows - first);
     for (int64_t i = first; scaled && i < first + rows; ++i) GR_ISA(gr_softmax_scale)(s, i, gr_softmax_seen(s, i));
-    GR_ISA(gr_softmax_turn)(s, scaled ? s->out : s->x, scaled ? s->out_row : s->x_row, first, rows);
+    if (scaled)
+      GR_ISA(gr_softmax_turn)(s, s->out, s->out_row, 1, first, rows);
+    else
+      GR_ISA(gr_softmax_turn)(s, s->x, s->x_row, s->scale, first, rows);
   }
 }
 

@@ -24,12 +24,11 @@ GR_INLINE float gr_exp_below(float x, int fused) {
   float clamped = gr_select(x < -88.0f, -88.0f, x);
   float shifted = gr_times_plus(clamped, 1.44269504f, round, fused), n = shifted - round;
   float r = gr_times_plus(n, 2.12194440e-4f, gr_times_plus(n, -0.693359375f, clamped, fused), fused);
-  float y = gr_times_plus(1.9875691500e-4f, r, 1.3981999507e-3f, fused);
-  y = gr_times_plus(y, r, 8.3334519073e-3f, fused);
-  y = gr_times_plus(y, r, 4.1665795894e-2f, fused);
-  y = gr_times_plus(y, r, 1.6666665459e-1f, fused);
-  y = gr_times_plus(y, r, 5.0000001201e-1f, fused);
-  y = gr_times_plus(y, r * r, r, fused) + 1.0f;
+  float y = gr_times_plus(8.290282139e-3f, r, 4.189815714e-2f, fused);
+  y = gr_times_plus(y, r, 1.666763793e-1f, fused);
+  y = gr_times_plus(y, r, 4.999914786e-1f, fused);
+  y = gr_times_plus(y, r, 9.999997064e-1f, fused);
+  y = gr_times_plus(y, r, 1.0f, fused);
   uint32_t bits;
   float power;
   memcpy(&bits, &shifted, 4);
