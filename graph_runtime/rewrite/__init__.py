@@ -33,6 +33,7 @@ from .products import absorb_transposes, affine
 from .quantized import scaled_integers
 from .recurrent import unroll
 from .sinking import sink_reshapes, sink_transposes
+from .sums import summed_convolutions
 from .trees import descend
 
 __all__ = ["FUSION", "SIMPLIFICATION", "Buckets", "find_rule", "fuse", "pinned", "rewrite", "simplify"]
@@ -62,6 +63,7 @@ SIMPLIFICATION: tuple[Rule, ...] = (
     sink_reshapes,
     reshapes,
     affine,
+    summed_convolutions,
     reshapes,
     casts,
     fold,

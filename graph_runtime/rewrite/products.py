@@ -9,7 +9,17 @@ from .folding import folded
 from .net import Net, NetNode, NetValue
 from .neutral import permutation, reshaped
 
-__all__ = ["PRODUCTS", "WITH_EPILOGUE", "absorb_transposes", "affine", "given"]
+__all__ = [
+    "PRODUCTS",
+    "WITH_EPILOGUE",
+    "absorb_affine",
+    "absorb_transposes",
+    "affine",
+    "as_constant",
+    "given",
+    "is_channelwise",
+    "is_plain",
+]
 
 PRODUCTS = ("conv2d", "dense", "matmul")  # those that take an epilogue, in float
 WITH_EPILOGUE = (*PRODUCTS, "quantized_conv2d", "quantized_dense")
@@ -23,18 +33,22 @@ def _channels(node: NetNode) -> tuple[int, int]:
     return axis, node.output.shape[axis]
 
 
-def _is_plain(node: NetNode) -> bool:
+def is_plain(node: NetNode) -> bool:
     """Neither an epilogue nor packed weights: what rules here know."""
     return not node.attrs.get("epilogue") and not node.attrs.get("packed")
 
 
 def _by_channel(node: NetNode, value: NetValue) -> bool:
-    """Whether a value is one number a channel, or one for all, when it is broadcast to the output."""
-    axis, count = _channels(node)
-    ndim = len(node.output.shape)
-    shape = (1,) * (ndim - len(value.shape)) + value.shape
-    wanted = tuple(count if d == axis else 1 for d in range(ndim))
-    return len(shape) == ndim and shape in (wanted, (1,) * ndim)
+    """As is_channelwise, of a product's output."""
+    return is_channelwise(node.output.shape, _channels(node)[0], value)
+
+
+def is_channelwise(shape: tuple[int, ...], axis: int, value: NetValue) -> bool:
+    """Whether a value is one number a channel, or one for all, when it is broadcast to a shape."""
+    ndim = len(shape)
+    own = (1,) * (ndim - len(value.shape)) + value.shape
+    wanted = tuple(count if d == axis else 1 for d, count in enumerate(shape))
+    return len(own) == ndim and own in (wanted, (1,) * ndim)
 
 
 def _reader(node: NetNode) -> NetNode | None:
@@ -50,9 +64,14 @@ def affine(net: Net) -> None:
     """product * one constant a channel: into constant weights and bias; product + one number a channel: the
     op's own bias. Also chains of them, as batch_norm is written."""
     for node in net.nodes(*_AFFINE):
-        following: NetNode | None = node
-        while following is not None and _is_plain(following) and (reader := _reader(following)) is not None:
-            following = _bias(net, following, reader) or _scale(net, following, reader)
+        absorb_affine(net, node)
+
+
+def absorb_affine(net: Net, node: NetNode) -> None:
+    """What affine does with one product."""
+    following: NetNode | None = node
+    while following is not None and is_plain(following) and (reader := _reader(following)) is not None:
+        following = _bias(net, following, reader) or _scale(net, following, reader)
 
 
 def _bias(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
@@ -81,9 +100,9 @@ def _bias_known(node: NetNode, value: NetValue) -> bool:
 def _take_bias(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> NetNode | None:
     vector = reshaped(net, value, (_channels(node)[1],), node)
     if reader.op == "subtract":
-        vector = _constant(net, net.add("negative", [vector], before=node), node)
+        vector = as_constant(net, net.add("negative", [vector], before=node), node)
     if len(node.inputs) == 3:
-        vector = _constant(net, net.add("add", [node.inputs[2], vector], before=node), node)
+        vector = as_constant(net, net.add("add", [node.inputs[2], vector], before=node), node)
     inputs, attrs = [*node.inputs[:2], vector], given(node)
     if not net.keeps_support([node, reader], node.op_name, inputs, **attrs):
         return None
@@ -122,7 +141,7 @@ def _take_scale(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> Ne
     scaled = []
     for part, shape in ((node.inputs[1], of_weight), *((b, (channels,)) for b in node.inputs[2:])):
         factor = reshaped(net, value, shape if value.type.size > 1 else (), node)
-        scaled.append(_constant(net, net.add(reader.op_name, [part, factor], before=node), node))
+        scaled.append(as_constant(net, net.add(reader.op_name, [part, factor], before=node), node))
     net.note(
         "scales",
         f"{reader.name} scales channels of {node.name} by {value.name}: into its weights",
@@ -140,13 +159,13 @@ def _take_scale(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> Ne
     return made.producer
 
 
-def _constant(net: Net, value: NetValue, near: NetNode) -> NetValue:
+def as_constant(net: Net, value: NetValue, near: NetNode) -> NetValue:
     """A value that depends on constants only as a constant."""
     if value.constant is not None or value.producer is None:
         return value
     for source in value.producer.inputs:
         if source.constant is None:
-            net.replace(source, _constant(net, source, near))
+            net.replace(source, as_constant(net, source, near))
     made = folded(value.producer)
     return value if made is None else net.constant(made, f"{near.name}_{value.producer.op}")
 

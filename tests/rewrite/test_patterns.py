@@ -346,6 +346,110 @@ def test_a_product_that_is_read_twice_keeps_its_bias_outside():
     assert sorted(ops_of(rewritten(build))) == ["add", "matmul"]
 
 
+def branches(b, first, second, *, group=1, op="add"):
+    """Two convolutions of an image of 6 channels, each (kernel, attributes)."""
+    x = b.input("x", (2, 6, 9, 10))
+    parts = []
+    for kernel, attrs in (first, second):
+        w, bias = b.weight(6, 6 // group, *kernel), b.weight(6)
+        parts.append(b.op("conv2d", x, w, bias, group=group, **attrs))
+    return b.op("relu", b.op(op, *parts))
+
+
+ROUND = ((3, 3), {"pads": (1, 1, 1, 1)})
+POINT = ((1, 1), {})
+HALF = {"strides": (2, 2)}
+APART = {"pads": (2, 2, 2, 2), "dilations": (2, 2)}
+
+
+@pytest.mark.parametrize("group", [1, 2, 6])
+@pytest.mark.parametrize("op", ["add", "subtract"])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (ROUND, POINT),
+        (POINT, ROUND),
+        (POINT, POINT),
+        ((ROUND[0], ROUND[1] | HALF), (POINT[0], HALF)),
+        (((5, 3), {"pads": (3, 1, 1, 1)}), ((3, 1), {"pads": (2, 0, 0, 0)})),
+        (((3, 3), APART), POINT),
+        (((5, 5), {"pads": (4, 4, 4, 4), "dilations": (2, 2)}), ((3, 3), APART)),
+    ],
+)
+def test_convolutions_of_one_image_are_one(first, second, op, group):
+    model = rewritten(lambda b: branches(b, first, second, group=group, op=op))
+    assert_rule(model, "summed_convolutions", "conv2d", "relu")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (
+            ((1, 3), {"pads": (0, 1, 0, 1)}),
+            ((3, 1), {"pads": (1, 0, 1, 0)}),
+        ),  # neither kernel holds the other
+        (((3, 3), APART), ROUND),  # taps between the other's
+        (((2, 2), {"pads": (1, 1, 0, 0)}), ((2, 2), {"pads": (0, 0, 1, 1)})),  # one beside the other
+        ((POINT[0], {"strides": (9, 1)}), (POINT[0], {"strides": (10, 1)})),
+    ],
+)
+def test_kernels_that_meet_other_pixels_are_no_sum(first, second):
+    model = rewritten(lambda b: branches(b, first, second))
+    assert ops_of(model).count("conv2d") == 2
+
+
+def beside(b, *, group, scale=True, shift=True, first=False, op="add"):
+    """A convolution, and its image with or without numbers a channel beside it."""
+    x = b.input("x", (2, 6, 9, 8))
+    own = b.op("multiply", x, b.weight(6, 1, 1)) if scale else x
+    own = b.op("add", own, b.weight(6, 1, 1)) if shift else own
+    made = b.op("conv2d", x, b.weight(6, 6 // group, 3, 3), group=group, pads=(1, 1, 1, 1))
+    return b.op("multiply", b.op(op, *((own, made) if first else (made, own))), b.weight(6, 1, 1))
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("op", ["add", "subtract"])
+@pytest.mark.parametrize("shift", [True, False])
+@pytest.mark.parametrize("group", [1, 6])
+def test_the_image_times_numbers_is_part_of_the_convolution(group, shift, op, first):
+    model = rewritten(lambda b: beside(b, group=group, shift=shift, op=op, first=first))
+    assert_rule(model, "summed_convolutions", "conv2d")
+
+
+def test_the_image_itself_is_part_of_a_convolution_by_channels_only():
+    of_channels, of_all = (
+        rewritten(lambda b, n=n: beside(b, group=n, scale=False, shift=False)) for n in (6, 1)
+    )
+    assert_rule(of_channels, "summed_convolutions", "conv2d")
+    assert "summed_convolutions" not in [note.rule for note in of_all.notes]
+
+
+@pytest.mark.parametrize("group", [2, 3])
+def test_a_group_of_several_channels_has_the_image_beside_it(group):
+    assert "add" in ops_of(rewritten(lambda b: beside(b, group=group)))
+
+
+def test_branches_in_a_row_are_one_convolution():
+    def build(b):
+        x = b.input("x", (1, 6, 8, 8))
+        point = b.op("conv2d", x, b.weight(6, 1, 1, 1), group=6)
+        made = b.op("add", point, b.op("multiply", x, b.weight(6, 1, 1)))
+        made = b.op("add", made, b.op("conv2d", x, b.weight(6, 1, 3, 3), group=6, pads=(1, 1, 1, 1)))
+        made = b.op("subtract", made, b.op("multiply", x, b.weight(6, 1, 1)))
+        return b.op("add", x, b.op("multiply", b.weight(6, 1, 1), made))
+
+    assert_rule(rewritten(build), "summed_convolutions", "conv2d")
+
+
+def test_a_branch_that_others_read_stays():
+    def build(b):
+        x = b.input("x", (1, 6, 8, 8))
+        made = b.op("conv2d", x, b.weight(6, 6, 3, 3), pads=(1, 1, 1, 1))
+        return b.op("add", made, b.op("conv2d", x, b.weight(6, 6, 1, 1))), made
+
+    assert ops_of(rewritten(build)).count("conv2d") == 2
+
+
 def test_a_swapped_operand_is_read_swapped():
     def build(b):
         k = b.op("transpose", b.input("k", (2, 5, 4)), perm=[0, 2, 1])
