@@ -126,11 +126,12 @@ def _zeros(larger: _Term, smaller: _Term) -> tuple[int, ...] | None:
     if other is None:
         if strides != (1, 1) or not _has_place(node, smaller):
             return None
-        kernel, pads, dilations = (1, 1), (0, 0, 0, 0), (1, 1)
+        kernel, pads, dilations = [1, 1], [0, 0, 0, 0], [1, 1]
     else:
         if tuple(other.attrs["strides"]) != strides or other.attrs["group"] != group:
             return None
-        kernel, pads, dilations = other.inputs[1].shape[2:], other.attrs["pads"], other.attrs["dilations"]
+        kernel = list(other.inputs[1].shape[2:])
+        pads, dilations = other.attrs["pads"], other.attrs["dilations"]
     zeros = [0] * 8
     for side in (0, 1):
         step, size = node.attrs["dilations"][side], node.inputs[1].shape[2 + side]
@@ -158,12 +159,12 @@ def _has_place(node: NetNode, term: _Term) -> bool:
 def _sum(
     net: Net, node: NetNode, terms: tuple[_Term, _Term], taps: NetNode, zeros: tuple[int, ...]
 ) -> NetValue:
-    parts = []
+    parts: list[NetValue] = []
     for term in terms:
-        part = term.weight if term.taps else _own_numbers(net, node, term, taps)
-        if term.taps is not taps and any(zeros):
-            part = net.add("pad", [part], before=node, pads=zeros)
-        parts.append(part)
+        own = term.weight if term.taps else _own_numbers(net, node, term, taps)
+        assert own is not None, "a convolution has a weight"
+        whole = term.taps is taps or not any(zeros)
+        parts.append(own if whole else net.add("pad", [own], before=node, pads=zeros))
     return as_constant(net, net.add(node.op_name, parts, before=node), node)
 
 
@@ -190,12 +191,12 @@ def _diagonal(numbers: np.ndarray) -> np.ndarray:
 
 
 def _sum_of_biases(net: Net, node: NetNode, a: NetValue | None, b: NetValue | None) -> NetValue | None:
-    channels = node.output.shape[1]
-    parts = [None if v is None else reshaped(net, v, (channels,), node) for v in (a, b)]
-    if parts[0] is None and parts[1] is None:
-        return None
-    if parts[0] is None:
-        made = parts[1] if node.op == "add" else net.add("negative", [parts[1]], before=node)
-    else:
-        made = parts[0] if parts[1] is None else net.add(node.op_name, parts, before=node)
+    shape = (node.output.shape[1],)
+    if b is None:
+        return None if a is None else reshaped(net, a, shape, node)
+    made = reshaped(net, b, shape, node)
+    if a is not None:
+        made = net.add(node.op_name, [reshaped(net, a, shape, node), made], before=node)
+    elif node.op == "subtract":
+        made = net.add("negative", [made], before=node)
     return as_constant(net, made, node)

@@ -19,6 +19,7 @@ struct gr_image {
   float *out;                    /* [n][oh][ow][c] */
   int64_t h, w, c, oh, ow;
   int64_t kh, kw, sh, sw, top, left, dh, dw;
+  int64_t begin, end;            /* channels that are made: all, or depthwise some whole vectors */
   int64_t each;                  /* channels of a group; pools: 0 */
   const float *weights, *bias;   /* of groups: [ceil(c / 32)][kh * kw * each][32]; NULL or [c] */
   const float *extra;            /* of groups: NULL, or what is added to the result, laid out as out */
@@ -67,8 +68,24 @@ enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
 /* ---------------------------------------------------------------- which instruction set
  * The widest whose vectors the channels fill. */
 
+#if defined(__x86_64__)
+/* Rows of a depthwise convolution whose last channels fill half of a vector of 16. */
+static int32_t gr_depthwise_halves(const gr_image *s, int64_t first, int64_t last) {
+  gr_image whole = *s, half = *s;
+  whole.end = half.begin = s->c - 8;
+  whole.after = NULL;                  /* what follows reads all channels of a row */
+  for (int64_t i = first; i < last; ++i) {
+    gr_image_rows_avx512(&whole, i, i + 1, GR_DEPTHWISE);
+    gr_image_rows_avx2(&half, i, i + 1, GR_DEPTHWISE);
+  }
+  return GR_OK;
+}
+#endif
+
 static int32_t gr_image_rows(const gr_image *s, int64_t first, int64_t last, int work) {
 #if defined(__x86_64__)
+  if (GR_HAS_AVX512 && GR_HAS_AVX2 && work == GR_DEPTHWISE && s->c > 16 && s->c % 16 == 8)
+    return gr_depthwise_halves(s, first, last);
   if (GR_HAS_AVX512 && s->c >= 16) return gr_image_rows_avx512(s, first, last, work);
   if (GR_HAS_AVX2 && s->c >= 8)
     return gr_image_rows_avx2(s, first, last, work);
@@ -94,7 +111,8 @@ GR_INLINE int32_t gr_images_run(const gr_call *call, gr_image *s, int32_t (*rows
   s->out = gr_ptr(out);
   s->h = x->shape[1];
   s->w = x->shape[2];
-  s->c = x->shape[3];
+  s->c = s->end = x->shape[3];
+  s->begin = 0;
   s->oh = out->shape[1];
   s->ow = out->shape[2];
   if (gr_size(out) == 0) return GR_OK;

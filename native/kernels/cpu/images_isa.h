@@ -4,7 +4,7 @@
  */
 
 #define GR_LINE 4096                   /* floats of a line of windows' rows: half of the nearest cache */
-#define GR_NEAR_TAPS 5                 /* columns of a kernel: their weights and sums of seven pixels fit into registers */
+#define GR_NEAR_TAPS 7                 /* columns of a kernel: their weights and sums of seven pixels fit into registers */
 #define GR_PIXELS 8                    /* sums side by side: as many as hide the latency of a multiply-add */
 
 /* x where wanted (all bits of a lane set), else y */
@@ -21,7 +21,7 @@ typedef struct GR_ISA(gr_taps) {
 
 /* Vectors of channels. Where the last is not whole it begins earlier, with channels that the one before has, too. */
 GR_ALWAYS int64_t GR_ISA(gr_image_vectors)(const gr_image *s, int last) {
-  return s->c / GR_ISA_LANES + (last && s->c % GR_ISA_LANES != 0);
+  return s->end / GR_ISA_LANES + (last && s->end % GR_ISA_LANES != 0);
 }
 
 GR_ALWAYS int64_t GR_ISA(gr_image_channel)(const gr_image *s, int64_t vector) {
@@ -114,7 +114,7 @@ GR_ALWAYS void GR_ISA(gr_depthwise_row_near)(const gr_image *s, const GR_ISA(gr_
   for (int64_t ox = 0; ox < s->ow;) {
     int64_t left = s->ow - ox, step = left > 4 && s->ow >= 7 ? 7 : 4, at = gr_min(ox, s->ow - step);
     int whole = at >= inside && at + step <= outside;
-    for (int64_t v = 0; v < vectors; ++v) {
+    for (int64_t v = s->begin / GR_ISA_LANES; v < vectors; ++v) {
       if (step == 4)
         GR_ISA(gr_depthwise_near)(s, t, at, v, 4, taps, stride, 0, out);
       else if (whole)
@@ -138,6 +138,8 @@ GR_NEAR_ROW(3, 1)
 GR_NEAR_ROW(3, 2)
 GR_NEAR_ROW(5, 1)
 GR_NEAR_ROW(5, 2)
+GR_NEAR_ROW(7, 1)
+GR_NEAR_ROW(7, 2)
 #undef GR_NEAR_ROW
 
 /* Channels that fill no vector. */
@@ -167,13 +169,13 @@ GR_ALWAYS void GR_ISA(gr_depthwise_row_any)(const gr_image *s, const GR_ISA(gr_t
   for (int64_t ox = 0; ox < s->ow;) {
     if (ox < inside || ox >= outside || room < 4) {
       gr_image_taps(ox * s->sw - s->left, s->w, s->kw, s->dw, &q0, &q1);
-      for (int64_t v = 0; v < vectors; ++v) GR_ISA(gr_depthwise_pixels)(s, t, ox, v, q0, q1, 1, out);
+      for (int64_t v = s->begin / GR_ISA_LANES; v < vectors; ++v) GR_ISA(gr_depthwise_pixels)(s, t, ox, v, q0, q1, 1, out);
       ++ox;
       continue;
     }
     /* the last pixels inside go with some that are done already, rather than alone */
     int64_t at = gr_min(ox, outside - step);
-    for (int64_t v = 0; v < vectors; ++v) {
+    for (int64_t v = s->begin / GR_ISA_LANES; v < vectors; ++v) {
       if (step == 4)
         GR_ISA(gr_depthwise_pixels)(s, t, at, v, 0, s->kw, 4, out);
       else
@@ -197,9 +199,11 @@ GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps)
     (s->sw == 1 ? GR_ISA(gr_depthwise_row_3_1) : GR_ISA(gr_depthwise_row_3_2))(s, t, out);
   else if (near && s->kw == 5)
     (s->sw == 1 ? GR_ISA(gr_depthwise_row_5_1) : GR_ISA(gr_depthwise_row_5_2))(s, t, out);
+  else if (near && s->kw == 7)
+    (s->sw == 1 ? GR_ISA(gr_depthwise_row_7_1) : GR_ISA(gr_depthwise_row_7_2))(s, t, out);
   else
     GR_ISA(gr_depthwise_row_any)(s, t, out);
-  if (s->c % GR_ISA_LANES == 0 || t->tail) return;
+  if (s->end % GR_ISA_LANES == 0 || t->tail) return;
   for (int64_t ox = 0; ox < s->ow; ++ox) {
     int64_t q0, q1;
     gr_image_taps(ox * s->sw - s->left, s->w, s->kw, s->dw, &q0, &q1);
@@ -371,7 +375,7 @@ GR_ALWAYS void GR_ISA(gr_pool_row)(const gr_image *s, const GR_ISA(gr_taps) *t, 
 static __attribute__((noinline)) GR_ISA_TARGET int32_t GR_ISA(gr_image_rows)(const gr_image *s, int64_t first,
                                                                              int64_t last, int work) {
   float tail[GR_TAIL_TAPS * 32];
-  int has_tail = work == GR_DEPTHWISE && s->c > GR_ISA_LANES && s->c % GR_ISA_LANES != 0 &&
+  int has_tail = work == GR_DEPTHWISE && s->c > GR_ISA_LANES && s->end % GR_ISA_LANES != 0 &&
                  s->kh * s->kw <= GR_TAIL_TAPS;
   if (has_tail) GR_ISA(gr_depthwise_tail)(s, tail);
   for (int64_t i = first; i < last; ++i) {
