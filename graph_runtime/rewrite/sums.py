@@ -192,11 +192,12 @@ def _diagonal(numbers: np.ndarray) -> np.ndarray:
 
 def _sum_of_biases(net: Net, node: NetNode, a: NetValue | None, b: NetValue | None) -> NetValue | None:
     shape = (node.output.shape[1],)
-    if b is None:
-        return None if a is None else reshaped(net, a, shape, node)
-    made = reshaped(net, b, shape, node)
-    if a is not None:
-        made = net.add(node.op_name, [reshaped(net, a, shape, node), made], before=node)
-    elif node.op == "subtract":
-        made = net.add("negative", [made], before=node)
+    parts = [reshaped(net, value, shape, node) for value in (a, b) if value is not None]
+    if not parts:
+        return None
+    made = parts[0]
+    if len(parts) == 2:
+        made = net.add(node.op_name, parts, before=node)
+    elif a is None and node.op == "subtract":
+        made = net.add("negative", parts, before=node)
     return as_constant(net, made, node)
