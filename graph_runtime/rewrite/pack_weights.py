@@ -188,7 +188,7 @@ class _Product:
         if few is not None and few.flipped == self.flipped:
             weight = net.constant(few.panels, f"{self.w.name}.levels")
             weight.device = self.node.device
-            self._replace(net, weight, packed=self.n, levels=[few.bits, few.block])
+            self._replace(net, weight, packed=self.n, levels=[few.bits, few.block], narrow=few.narrow)
             return
         self._replace(net, packed_weight(net, self.node, self.w, self.flipped, self.n, self.k), packed=self.n)
 

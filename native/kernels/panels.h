@@ -55,6 +55,8 @@ struct gr_panels {
   int64_t block;                       /* of them, elements of k that share a scale */
   int zeros;                           /* and whether they share a zero beside it, that is not the middle */
   int rounded;                         /* A and what levels mean may be rounded to bf16 */
+  int narrow;                          /* A may be rounded to 8 bits, whose scale is that of a block of a row */
+  int digits;                          /* set by gr_panels_run: 0, or of how many A is made (levels_dots_isa.h) */
   int pairs;                           /* b is bf16 [ceil(n / 32)][ceil(k / 2)][32][2], as four bytes each */
   float *c;                            /* c[row * c_row + column] */
   int64_t c_row;
@@ -198,6 +200,9 @@ static inline int gr_panels_by_amx(const gr_panels *p) {
 #define GR_ISA_ROWS 14
 #define GR_B_FORM GR_B_DOTS
 #include "panels_isa.h"
+#include "isa/avx512vnni.h"
+#include "isa/bytes.h"
+#include "levels_dots_isa.h"
 #ifndef GR_AMX_NONE
 #include "isa/avx512bf16.h"
 #include "panels_amx.h"
@@ -269,6 +274,10 @@ static inline void gr_panels_pairs(const gr_panels *p, int64_t row, int64_t row_
 static inline void gr_panels_levels(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
                                     int64_t panel_end) {
 #if defined(__x86_64__)
+  if (p->digits) {
+    gr_panels_block_digits(p, row, row_end, panel, panel_end);
+    return;
+  }
   if (GR_HAS_AVX512) {
     gr_panels_block_levels_avx512(p, row, row_end, panel, panel_end);
     return;
@@ -318,6 +327,10 @@ static inline int32_t gr_panels_run(const gr_env *env, gr_panels *p) {
   if (gr_panels_by_amx(p)) {
     block = GR_AMX_ROWS;
     grain *= GR_AMX_FASTER;
+#if defined(__x86_64__)
+  } else if (p->bits && GR_HAS_AVX512VNNI) {
+    p->digits = gr_digits_of(p);
+#endif
   }
   p->pieces = gr_cut(p->rows, p->n, block, env->num_cores, flops, grain);
   if (p->pieces.down * p->pieces.across > 1)

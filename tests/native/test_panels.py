@@ -3,6 +3,8 @@
 import ctypes
 import shutil
 import subprocess
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops import packed
 from graph_runtime.ir.ops.byte_panels import bytes_type
-from graph_runtime.ir.ops.levels import level_type
+from graph_runtime.ir.ops.levels import level_type, unpack_levels
 from graph_runtime.ir.ops.quantized_products import BYTES, RESULTS
 from graph_runtime.ir.ops.registry import Case
 from graph_runtime.ir.ops.select import select
@@ -218,13 +220,14 @@ def _attention_of(rng) -> tuple[str, tuple, dict]:
     return "attention", tuple(("float32", shape) for shape in shapes), attrs
 
 
-def _few_bits_of(rng) -> tuple[str, tuple, dict, tuple]:
-    """A product of few bits of odd sizes, blocks with zeros or without, whose operands may be rounded."""
-    m, n, k = (int(rng.integers(1, most)) for most in (100, 110, rng.choice([70, 1500])))
-    bits, block = int(rng.choice([4, 8])), int(rng.choice([8, 24, 32, 128]))
+def _few_bits_of(rng, **how) -> tuple[str, tuple, dict, tuple]:
+    """A product of few bits of odd sizes, one row, few or many, blocks with zeros or without."""
+    most = (rng.choice([2, 5, 100]), 110, rng.choice([70, 1500, 9000]))
+    m, n, k = (int(rng.integers(1, end)) for end in most)
+    bits, block = int(rng.choice([4, 8])), int(rng.choice([8, 24, 32, 128, 200, k // 8 * 8 + 8]))
     levels = level_type(n, k, bits, block, bool(rng.integers(2)))
     inputs = (("float32", (m, k)), (levels.dtype, levels.shape), ("float32", (n,)))
-    attrs = {"packed": n, "levels": [bits, block], "rounded": True}
+    attrs = {"packed": n, "levels": [bits, block], **how}
     return "dense", inputs, attrs, ("normal", f"levels:{bits}:{block}")
 
 
@@ -278,9 +281,42 @@ def test_products_of_bf16_of_odd_sizes(library, make):
     _odd_sizes(library, make, 1e-11)
 
 
-def test_products_of_few_bits_of_odd_sizes(library):
-    """Both operands are rounded to the 8 bits of bf16."""
-    _odd_sizes(library, _few_bits_of, 1e-5)
+@pytest.mark.parametrize(
+    ("how", "allowed"),
+    [({}, 1e-11), ({"rounded": True}, 1e-5), ({"narrow": True}, 1e-3), ({"rounded": 1, "narrow": 1}, 1e-3)],
+)
+def test_products_of_few_bits_of_odd_sizes(library, how, allowed):
+    """In float32; both operands rounded to the 8 bits of bf16; rows to 1/127 of the greatest of a block."""
+    _odd_sizes(library, partial(_few_bits_of, **how), allowed)
+
+
+def _few_bits(library, x, panels, n, bits, block, **how):
+    attrs = {"packed": n, "levels": [bits, block], **how}
+    op, arrays = ops.get("dense"), [x, panels]
+    attrs, types = op.decode(attrs), [TensorType(a.dtype.name, a.shape) for a in arrays]
+    return run(library.k_dense_levels, op, attrs, arrays, types, op.infer(types, attrs))
+
+
+@pytest.mark.parametrize("rows", [1, 3, 20])
+@pytest.mark.parametrize("how", [{}, {"narrow": True}])
+def test_rows_of_extreme_elements_times_few_bits(library, rows, how):
+    """NaN and infinity stay in their rows; rows of tiny and of great floats keep their error, and a block
+    of small numbers beside one of great ones keeps its own scale."""
+    n, k, block = 40, 96, 32
+    case = Case("levels", (("float32", (rows, k)), ("uint8", level_type(n, k, 4, block, True).shape)), {})
+    x, panels = draws.draw(replace(case, make=("normal", f"levels:4:{block}")))
+    for scale in (1e-34, 1e-25, 1e30, np.repeat([1e-33, 1e-3, 1e3], block)):
+        scaled = (x * scale).astype(np.float32)
+        got = _few_bits(library, scaled, panels, n, 4, block, **how)
+        wanted = scaled.astype(np.float64) @ unpack_levels(panels, n, k, 4, block)
+        assert draws.nmse(got.astype(np.float64), wanted) <= (1e-3 if how else 1e-11), scale
+    odd = x.copy()
+    odd[-1, 40], odd[0, 3] = np.nan, np.inf if rows > 1 else 1
+    got = _few_bits(library, odd, panels, n, 4, block, **how)
+    assert np.isnan(got[-1]).all()
+    assert rows == 1 or not np.isfinite(got[0]).any()
+    np.testing.assert_allclose(got[1:-1], odd[1:-1] @ unpack_levels(panels, n, k, 4, block), atol=0.5)
+    np.testing.assert_array_equal(_few_bits(library, 0 * x, panels, n, 4, block, **how), 0)
 
 
 @pytest.mark.parametrize("make", [_activations_of, _attention_of])

@@ -3,7 +3,7 @@
 C contract (args are the inputs, then the output). Attribute words; those of the epilogue (steps.py) follow:
     dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
               with packed: [0] N; w is in panels (packed.py), also of bfloat16 beside an x of float32
-              with packed and levels: [0] N  [1] bits  [2] block  [3] rounded; w is of few bits (levels.py)
+              with packed and levels: [0] N  [1] bits  [2] block  [3] rounded + 2 narrow; w is of few bits
 Products and sums of int32 wrap. On tt it reads the words of numerics.py after these.
 """
 
@@ -42,6 +42,7 @@ PRODUCT_TYPED = {
     **dict.fromkeys(rules.INTS, PRODUCT_NMSE | {"cpu": 0.0}),
 }
 TWICE_ROUNDED = PRODUCT_NMSE | {"cpu": 1e-5}  # both operands to 8 bits, each 1e-6 to 2e-6 off in the square
+_NARROW = PRODUCT_NMSE | {"cpu": 1e-3}  # rows to 8 bits a block
 _PANEL = 16  # no panel of native/kernels/cpu/gemm.h has more rows or columns than this
 
 
@@ -69,8 +70,9 @@ def _dense_levels(attrs):
     """Refuses levels that the kernel does not read."""
     if attrs["levels"] and not attrs["packed"]:
         rules.fail("dense", "levels are of packed weights", got=attrs["levels"])
-    if attrs["rounded"] and not attrs["levels"]:
-        rules.fail("dense", "rounded is for weights of few bits (levels)", got=True)
+    for name in ("rounded", "narrow"):
+        if attrs[name] and not attrs["levels"]:
+            rules.fail("dense", f"{name} is for weights of few bits (levels)", got=True)
     if attrs["levels"] and (len(attrs["levels"]) != 2 or not takes_levels(*attrs["levels"])):
         rules.fail(
             "dense",
@@ -147,7 +149,7 @@ def _dense_work(i, o, a):
 
 
 def _dense_words(i, o, a):
-    levels = [*a["levels"], int(a["rounded"])] if a["levels"] else []
+    levels = [*a["levels"], a["rounded"] + 2 * a["narrow"]] if a["levels"] else []
     return [a["packed"], *levels] if a["packed"] else []
 
 
@@ -230,6 +232,7 @@ def _dense_cases():
                 yield _few_bits_case(
                     f"rounded{bits}_{name}", x, n, bits, block, tail, TWICE_ROUNDED, rounded=True
                 )
+                yield _few_bits_case(f"narrow{bits}_{name}", x, n, bits, block, tail, _NARROW, narrow=True)
     for t in PRODUCT_TYPES[1:]:
         yield Case(t, ((t, (33, 65)), (t, (40, 65)), (t, (40,))), nmse=PRODUCT_TYPED[t])
 
@@ -276,6 +279,7 @@ register_product(
             packed_attr("outputs N"),
             Attr("levels", "ints", (), "of a packed weight of few bits: bits of a level, levels of a block"),
             Attr("rounded", "bool", False, "beside levels: x and the weight may be rounded to bfloat16"),
+            Attr("narrow", "bool", False, "beside levels: x may be rounded to 8 bits, block by block"),
             *ATTRS,
             STREAM_DIRS,
         ),

@@ -42,7 +42,7 @@ static inline int32_t GR_BODY(dense_packed)(const gr_call *call) {
 static inline int32_t GR_BODY(dense_levels)(const gr_call *call) {
   int64_t bits = call->attrs[1], block = call->attrs[2], head = call->args[1].shape[2] - block * bits * GR_PANEL / 8;
   gr_panels p = {.bits = (int)bits, .block = block, .zeros = head > 4 * GR_PANEL,
-                 .rounded = (int)call->attrs[3]};
+                 .rounded = call->attrs[3] & 1, .narrow = call->attrs[3] >> 1 & 1};
   return gr_dense_by_panels(call, p, call->attrs + 4);
 }
 

@@ -186,7 +186,7 @@ def _fused_gemm(ctx: Context) -> Results:
 @converter("MatMulNBits", domain=CONTRIB, limits="bits of 2, 4 and 8; constant weights")
 def _matmul_nbits(ctx: Context) -> Results:
     x, k, n = ctx.input(0), ctx.attr("K"), ctx.attr("N")
-    ctx.ignore("accuracy_level")
-    w = unpacked_weights(ctx, (n, k), ctx.attr("bits", 4), ctx.attr("block_size"))
+    narrow = ctx.attr("accuracy_level", 0) == 4
+    w = unpacked_weights(ctx, (n, k), ctx.attr("bits", 4), ctx.attr("block_size"), narrow)
     y = ctx.cast(ctx.op("dense", ctx.cast(x, "float32"), w), x.dtype)
     return _sum(ctx, y, ctx.optional(5))

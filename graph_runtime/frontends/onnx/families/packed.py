@@ -68,10 +68,12 @@ class _Packed:
         return level_type(self.n, self.k, self.stored_bits, self.block, self.has_zeros(given))
 
 
-def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int) -> TapeValue:
+def unpacked_weights(
+    ctx: Context, shape: tuple[int, int], bits: int, block: int, narrow: bool = False
+) -> TapeValue:
     """float32 [N, K] of inputs 1 (packed [N, blocks, bytes]), 2 (scales) and 3 (zero points, packed likewise
     or as floats, or not given); it is computed when it is read, so that the few bits stay in the file until
-    then, and longer where a kernel reads those."""
+    then, and longer where a kernel reads those. ``narrow``: as FewBits says."""
     n, k = shape
     if bits not in (2, 4, 8):
         ctx.fail(f"bits is {bits}, not 2, 4 or 8")
@@ -103,7 +105,7 @@ def unpacked_weights(ctx: Context, shape: tuple[int, int], bits: int, block: int
             source=f"panels of {source}",
             recipe=("pack_levels", packed),
         )
-        made = replace(made, few_bits=FewBits(packed.stored_bits, block, panels))
+        made = replace(made, few_bits=FewBits(packed.stored_bits, block, panels, narrow=narrow))
     return TapeValue(kind, f"{name}.weights", made)
 
 
