@@ -8,9 +8,9 @@ words; weights are random. The ONNX file has MatMulNBits with blocks of 64, accu
 scale of each block 4.5 and 8.5 bits a weight, as many as Q4_0 and Q8_0 of the gguf file have, whose blocks
 are of 32 with a float16. One token (decode) follows --past others in the cache; many (prefill) are the first.
 A line of JSON has the least ms and the tokens a second of each runtime, of ours GB of weights a second, and
-our time over the others'. llama.cpp is run by llama-cpp-python where PYTHON has it and the package gguf. Files
-that FOLDER has are used again; --prepare only makes them. Each runtime has a process of its own; they take
-turns.
+our time over the others'. llama.cpp is run by llama-cpp-python where PYTHON has it and the package gguf.
+Files that FOLDER has are used again; --prepare only makes them. Each runtime has a process of its own; they
+take turns.
 """
 
 from __future__ import annotations
