@@ -2,25 +2,26 @@
  * (isa/bytes.h); included by panels.h only.
  *
  * A becomes whole numbers: of a segment of a row, which is a block of B or GR_SEGMENT of its elements, the greatest
- * is a number of one, two or three bytes, and the others are rounded to the same scale. Its digits, signed bytes, are
- * multiplied with the levels; sums of a segment are exact, and become floats times both scales. Three digits are 24
- * bits, what a float has; of two the last bit is 2^-15 of the greatest, of one 2^-7, as MatMulNBits has it at
- * accuracy_level 4. Levels of 4 bits are taken out of their words as they lie, even and odd elements apart, so
- * digits of A lie so, too. Segments are summed in order of k, by whichever thread: threads change no bits.
+ * is a number of one, two or four bytes, and the others are rounded to the same scale. Its digits, signed bytes,
+ * are multiplied with the levels; sums of a segment are exact, and become floats times both scales. Of four the
+ * last bit is 2^-31 of the greatest, so that elements down to 2^-7 of it keep all of theirs; of two 2^-15, of one
+ * 2^-7, as MatMulNBits has it at accuracy_level 4. Levels of 4 bits are taken out of their words as they lie, even
+ * and odd elements apart, so digits of A lie so, too. Segments are summed in order of k, by whichever thread:
+ * threads change no bits.
  *
  * Elements that are not finite, and rows of tiny ones, have no such scale: gr_digits_of says so before.
  *
  * defines: gr_digits_of, gr_panels_block_digits
  */
 
-#define GR_DIGITS 3                    /* at most */
+#define GR_DIGITS 4                    /* at most */
 #define GR_SEGMENT 128                 /* elements of k */
 #define GR_DIGIT_LINE 8192             /* of k whose digits are at hand, of one row */
 #define GR_DIGIT_DEPTH 512             /* and of more, */
 #define GR_DIGIT_ROWS 48               /* of which so many wait for a panel's levels in the nearest caches */
 #define GR_DIGIT_ROOM(depth) ((depth) / 4 + 16)          /* words of a digit: no power of two */
 #define GR_DIGIT_TILE 6                /* rows of a tile, at most */
-#define GR_DIGIT_FEW 4                 /* rows; of more, floats are as fast as three digits */
+#define GR_DIGIT_FEW 4                 /* rows; of more, floats are as fast as four digits */
 
 typedef gr_levels_block_levels_avx512 gr_digits_block;
 
@@ -62,7 +63,7 @@ static __attribute__((noinline)) GR_ISA_TARGET int gr_digits_serve(const gr_pane
 
 /* Of how many digits each element of A is: 0, and floats are multiplied. */
 static inline int gr_digits_of(const gr_panels *p) {
-  int digits = p->narrow ? 1 : p->rows <= GR_DIGIT_FEW ? 3 : p->rounded ? 2 : 0;
+  int digits = p->narrow ? 1 : p->rows <= GR_DIGIT_FEW ? 4 : p->rounded ? 2 : 0;
   return p->bits && digits && !p->gather && gr_digits_serve(p) ? digits : 0;
 }
 
@@ -72,8 +73,8 @@ static inline int gr_digits_of(const gr_panels *p) {
 GR_ALWAYS void gr_digits_make(const gr_digits *d, int64_t row, int64_t segment, const float *x, int64_t n,
                               int64_t at, int64_t room, int bits, int digits) {
   static const int32_t apart[16] = {0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15};
-  const float most = digits == 1 ? 127 : digits == 2 ? 127 * 256 : 127 * 65536;
-  int32_t greatest = gr_digits_greatest(x, n), whole = 0;
+  const float most = digits == 1 ? 127 : digits == 2 ? 127 * 256 : 127 * 0x1p24f;
+  int32_t greatest = gr_digits_greatest(x, n);
   int32_t *middles = d->middles + (row * d->segments + segment) * GR_DIGITS;
   float size, raise = greatest < 0x21800000 ? 0x1p64f : 1;
   memcpy(&size, &greatest, sizeof size);
@@ -87,19 +88,20 @@ GR_ALWAYS void gr_digits_make(const gr_digits *d, int64_t row, int64_t segment, 
     values = values * one * all;
     GR_VI half = ((GR_VI)values & (int32_t)0x80000000) | 0x3f000000;
     GR_VI number = __builtin_convertvector(values + (GR_V)half, GR_VI);
-#pragma GCC unroll 3
+#pragma GCC unroll 4
     for (int j = 0; j < digits; ++j) {
-      GR_VI digit = (number + (j == 0 ? 0 : j == 1 ? 0x80 : 0x8080)) >> 8 * j;
+      GR_VI digit = (number + (0x808080 & ((1 << 8 * j) - 1))) >> 8 * j;
       GR_BYTES bytes = GR_BYTES_LOWEST(digit);
       memcpy(d->words + (row * GR_DIGITS + j) * room + at + i / 4, &bytes, sizeof bytes);
       sums[j] += digit << 24 >> 24;
     }
   }
+  double whole = 0;
   for (int j = 0; j < digits; ++j) {
     int32_t sum = 0;
     for (int i = 0; i < GR_ISA_LANES; ++i) sum += sums[j][i];
     middles[j] = -sum * (1 << (bits - 1));
-    whole += sum * (1 << 8 * j);
+    whole += (double)sum * (1 << 8 * j);
   }
   d->scales[row * d->segments + segment] = size / most;
   d->totals[row * d->segments + segment] = (float)whole;
@@ -138,7 +140,7 @@ GR_ALWAYS void gr_digits_words(const int32_t *a, int64_t room, const int32_t *b,
     for (int half = 0; half < halves; ++half)
 #pragma GCC unroll 8
       for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 3
+#pragma GCC unroll 4
         for (int j = 0; j < digits; ++j) {
           int32_t word = a[(i * GR_DIGITS + j) * room + half];
           GR_VI all = GR_ISA_SPLAT(word);
@@ -148,26 +150,40 @@ GR_ALWAYS void gr_digits_words(const int32_t *a, int64_t room, const int32_t *b,
   }
 }
 
+/* Whole numbers next to zeros, as far as levels are; a NaN is the least. */
+GR_ALWAYS GR_VI gr_digits_near(GR_V zeros) {
+  GR_V least = GR_ISA_SPLAT(0.0f), most = GR_ISA_SPLAT(255.0f);
+  return __builtin_convertvector(GR_ISA_MIN(GR_ISA_MAX(zeros, least), most) + 0.5f, GR_VI);
+}
+
 /* Sums of a segment, digit by digit, to those of the row. */
-GR_ALWAYS void gr_digits_add(const gr_digits *d, gr_digits_block b, int64_t row, int64_t segment, int bits, int digits,
-                             GR_VI (*found)[2], GR_V *sums) {
-  float scale = d->scales[row * d->segments + segment], total = d->totals[row * d->segments + segment];
-  float middle = (float)(1 << (bits - 1));
+GR_ALWAYS void gr_digits_add(const gr_digits *d, gr_digits_block b, int64_t row, int64_t segment, int bits,
+                             int digits, GR_VI (*found)[2], GR_V *sums) {
+  int64_t at = row * d->segments + segment;
+  float scale = d->scales[at], total = d->totals[at];
   GR_V step = GR_ISA_SPLAT(scale), all = GR_ISA_SPLAT(total), next = GR_ISA_SPLAT(256.0f);
-  GR_V center = GR_ISA_SPLAT(middle);
 #pragma GCC unroll 2
   for (int v = 0; v < 2; ++v) {
+    GR_V between = {0};
+    if (b.zeros) {
+      GR_V zeros = *(const GR_V *)(b.zeros + v * GR_ISA_LANES);
+      GR_VI near = gr_digits_near(zeros);
+      between = __builtin_convertvector(near, GR_V) - zeros;
+#pragma GCC unroll 4
+      for (int j = 0; j < digits; ++j) /* a middle times the sum of the digits is in it */
+        found[j][v] += (near - (1 << (bits - 1))) * (d->middles[at * GR_DIGITS + j] >> (bits - 1));
+    }
     GR_V made = __builtin_convertvector(found[digits - 1][v], GR_V);
-#pragma GCC unroll 2
+#pragma GCC unroll 4
     for (int j = digits - 2; j >= 0; --j) made = GR_ISA_FUSED(made, next, __builtin_convertvector(found[j][v], GR_V));
-    if (b.zeros) made = GR_ISA_FUSED(center - *(const GR_V *)(b.zeros + v * GR_ISA_LANES), all, made);
+    if (b.zeros) made = GR_ISA_FUSED(between, all, made);
     sums[v] = GR_ISA_FUSED(made * step, *(const GR_V *)(b.scales + v * GR_ISA_LANES), sums[v]);
   }
 }
 
 /* The sums of rows ``first`` .. + rows - 1 of d and one panel. */
-GR_ALWAYS void gr_digits_tile(const gr_panels *p, const gr_digits *d, int64_t first, int64_t room, int rows, int64_t panel,
-                              int bits, int digits, GR_V (*sums)[2]) {
+GR_ALWAYS void gr_digits_tile(const gr_panels *p, const gr_digits *d, int64_t first, int64_t room, int rows,
+                              int64_t panel, int bits, int digits, GR_V (*sums)[2]) {
   const int each = 32 / bits;
   gr_digits_block b = gr_levels_at_levels_avx512(p, panel, d->first, bits);
   int64_t in = d->first % p->block;
@@ -183,7 +199,7 @@ GR_ALWAYS void gr_digits_tile(const gr_panels *p, const gr_digits *d, int64_t fi
     GR_VI found[GR_DIGIT_TILE][GR_DIGITS][2];
 #pragma GCC unroll 8
     for (int i = 0; i < rows; ++i)
-#pragma GCC unroll 3
+#pragma GCC unroll 4
       for (int j = 0; j < digits; ++j) {
         int32_t begin = d->middles[((first + i) * d->segments + segment) * GR_DIGITS + j];
         GR_VI all = GR_ISA_SPLAT(begin);
@@ -280,19 +296,19 @@ GR_ALWAYS void gr_digits_turn(const gr_panels *p, int64_t row, int64_t rows, int
   }
 GR_DIGITS_OF(4, 1, 6)
 GR_DIGITS_OF(4, 2, 4)
-GR_DIGITS_OF(4, 3, 2)
+GR_DIGITS_OF(4, 4, 2)
 GR_DIGITS_OF(8, 1, 6)
 GR_DIGITS_OF(8, 2, 4)
-GR_DIGITS_OF(8, 3, 2)
+GR_DIGITS_OF(8, 4, 2)
 #undef GR_DIGITS_OF
 
 static inline void gr_panels_block_digits(const gr_panels *p, int64_t row, int64_t row_end, int64_t panel,
                                           int64_t panel_end) {
-  static void (*const of[2][GR_DIGITS])(const gr_panels *, int64_t, int64_t, int64_t, int64_t) = {
-      {gr_digits_4_1, gr_digits_4_2, gr_digits_4_3}, {gr_digits_8_1, gr_digits_8_2, gr_digits_8_3}};
+  static void (*const of[2][3])(const gr_panels *, int64_t, int64_t, int64_t, int64_t) = {
+      {gr_digits_4_1, gr_digits_4_2, gr_digits_4_4}, {gr_digits_8_1, gr_digits_8_2, gr_digits_8_4}};
   for (int64_t top = row; top < row_end; top += GR_DIGIT_ROWS) {
     int64_t rows = gr_min(GR_DIGIT_ROWS, row_end - top), column = panel * GR_PANEL;
-    of[p->bits == 8][p->digits - 1](p, top, rows, panel, panel_end);
+    of[p->bits == 8][gr_min(p->digits, 3) - 1](p, top, rows, panel, panel_end);
     if (p->after) p->after(p, top, rows, column, gr_min(p->n, panel_end * GR_PANEL) - column);
   }
 }

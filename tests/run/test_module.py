@@ -63,7 +63,7 @@ def test_set_input_takes_what_numpy_takes(mod, value):
         (None, "NoneType"),
         ([[1, 2], [3]], "inhomogeneous|list"),
     ],
-    ids=str,
+    ids=lambda given: "an object" if type(given) is object else str(given),
 )
 def test_set_input_refuses_what_does_not_fit(mod, value, words):
     with pytest.raises(gr.InputError) as caught:
