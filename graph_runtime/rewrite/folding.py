@@ -1,5 +1,5 @@
-"""What depends on constants only is computed once, when the model is compiled: small results at once, so that
-rules can look at them, large ones when they are read."""
+"""What depends on constants only is computed once, when the model is compiled: at once what is small or made
+of what is, large results when they are read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..base.errors import GraphRuntimeError
+from ..base.errors import GraphRuntimeError, MissingDataError
 from ..base.machine.devices import HOST_KERNELS
 from ..ir.model import Constant, op_recipe
 from ..ir.ops import registry
@@ -15,21 +15,39 @@ from .net import Net, NetNode
 
 __all__ = ["fold", "folded"]
 
-_GROWTH = 4  # a result so many times as large as what it is made of is not worth keeping as a constant
+_GROWTH = 4  # a result so many times as large as what it is made of is not worth keeping as a constant,
+_KEPT = 1 << 20  # unless it has no more bytes than this
 
 
 def fold(net: Net) -> None:
     """Replace nodes whose inputs are all constants by constants of their results."""
+    worth, held = _worth(net), set[Constant]()
     for node in net.nodes():
-        if node.op is None or not node.inputs or any(v.constant is None for v in node.inputs):
+        if node not in worth or any(v.constant is None for v in node.inputs):
             continue
-        if len(node.outputs) != 1 or _grows(node) or node.output.heads or _is_late(net, node):
-            continue
-        made = folded(node)
+        made = folded(node, held)
         if made is None:
             continue
         net.note("fold", f"{node.name} ({node.op}) depends on constants only: {made.source}", [node])
         net.replace(node.output, net.constant(made, node.name))
+
+
+def _worth(net: Net) -> set[NetNode]:
+    """The nodes of constants only whose results are worth keeping: those that do not grow, and those that
+    nothing but such nodes read, so that they are not kept themselves."""
+    found = dict[NetNode, None]()
+    for node in net.nodes():
+        if node.op is None or not node.inputs or len(node.outputs) != 1 or node.output.heads:
+            continue
+        known = all(v.constant is not None or v.producer in found for v in node.inputs)
+        if known and not _is_late(net, node):
+            found[node] = None
+    worth = set[NetNode]()
+    for node in reversed(found):
+        users = node.output.users()
+        if not _grows(node) or (users and worth.issuperset(users)):
+            worth.add(node)
+    return worth
 
 
 def _is_late(net: Net, node: NetNode) -> bool:
@@ -39,27 +57,31 @@ def _is_late(net: Net, node: NetNode) -> bool:
 
 def _grows(node: NetNode) -> bool:
     made, read = node.output.type.nbytes, sum(v.type.nbytes for v in node.inputs)
-    return made > 1 << 16 and made > _GROWTH * read
+    return made > max(_KEPT, _GROWTH * read)
 
 
-def folded(node: NetNode) -> Constant | None:
-    """The constant of a node's result. None where its reference fails, as it would when it ran."""
+def folded(node: NetNode, held: set[Constant] | None = None) -> Constant | None:
+    """The constant of a node's result. None where its reference fails, as it would when it ran. ``held``: the
+    constants that this has computed; more come in. A result of those and of small ones is computed at
+    once where it has few bytes: else each reader of what is read twice would compute it again."""
     compute = _reference(node)
     inputs = [v.constant for v in node.inputs if v.constant is not None]  # all are
     source = f"folded from {', '.join(dict.fromkeys(c.source for c in inputs))}"
     recipe = op_recipe(node.op_name, node.attrs)
     lazy = Constant.derived(node.output.type, compute, *inputs, source=_short(source), recipe=recipe)
-    if not lazy.is_small or not all(c.is_small for c in inputs):
+    few = lazy.is_small if held is None else lazy.type.nbytes <= _KEPT
+    if not few or not all(c.is_small or (held and c in held) for c in inputs):
         return lazy
     try:
-        array = lazy.peek()
+        array = lazy.read()
+    except MissingDataError:
+        return lazy
     except GraphRuntimeError:
         return None
-    return (
-        lazy
-        if array is None
-        else Constant.folded(array, node.op_name, node.attrs, *inputs, source=lazy.source)
-    )
+    made = Constant.folded(array, node.op_name, node.attrs, *inputs, source=lazy.source)
+    if held is not None:
+        held.add(made)
+    return made
 
 
 def _reference(node: NetNode) -> Callable[..., np.ndarray]:

@@ -535,6 +535,35 @@ def test_constants_are_folded_and_equal_nodes_are_one():
     assert {note.rule for note in model.notes} >= {"fold", "equal_nodes"}
 
 
+def test_what_grows_much_is_folded_where_only_what_is_folded_reads_it():
+    def inside(b):
+        wide = b.op("broadcast_to", b.weight(600, 1), shape=(600, 600))  # 1.4 MB of 2.4 KB
+        return b.op("add", b.input("x", (600,)), b.op("sum", b.op("square", wide), axes=[0], keepdims=False))
+
+    def kept(b):
+        return b.op("add", b.input("x", (600,)), b.op("broadcast_to", b.weight(600, 1), shape=(600, 600)))
+
+    def few(b):  # of 1 MiB
+        return b.op("add", b.input("x", (512,)), b.op("broadcast_to", b.weight(512, 1), shape=(512, 512)))
+
+    assert ops_of(rewritten(inside)) == ["add"]
+    assert "broadcast_to" in ops_of(rewritten(kept))
+    assert ops_of(rewritten(few)) == ["add"]
+
+
+def test_what_is_read_twice_is_folded_once():
+    """Each reads the one before twice, by ways of its own: computing when read would take 2^n steps."""
+
+    def build(b):
+        x = b.weight(200, 200)
+        y = b.op("broadcast_to", b.weight(200, 1), shape=(200, 200))
+        for _ in range(14):
+            y = b.op("add", b.op("negative", y), b.op("abs", y))
+        return b.op("add", b.op("multiply", x, b.input("x", (200, 200))), y)
+
+    assert ops_of(rewritten(build)) == ["multiply", "add"]
+
+
 # ---------------------------------------------------------------- indices
 
 
