@@ -124,7 +124,7 @@ GR_ALWAYS void gr_digits_row(const gr_panels *p, const gr_digits *d, int64_t row
 /* Words of a panel, ``count`` rows of them, times digits of the rows from the word ``a`` on. */
 GR_ALWAYS void gr_digits_words(const int32_t *a, int64_t room, const int32_t *b, int64_t count, int rows,
                                int bits, int digits, GR_VI (*sums)[GR_DIGITS][2]) {
-  enum { AHEAD = 512 };
+  enum { AHEAD = 2048 };
   const int halves = bits == 4 ? 2 : 1;
   for (; count > 0; --count, b += GR_PANEL, a += halves) {
     GR_VI levels[2][2];
