@@ -193,12 +193,13 @@ static int32_t gr_bytes_task(void *ctx, int64_t index) {
 static inline int32_t gr_bytes_run(const gr_env *env, gr_bytes *p) {
   if (p->rows == 0 || p->n == 0) return GR_OK;
   int64_t work = 2 * gr_max(p->rows, 8) * p->n * gr_max(p->k, 1);
-  int64_t block = GR_BLOCK_ROWS, grain = GR_BYTES_GRAIN;
+  int64_t block = GR_BLOCK_ROWS, grain = GR_BYTES_GRAIN, fewest = GR_SHARED_ROWS;
   if (gr_bytes_by_amx(p)) {
     block = GR_AMX_ROWS;
     grain *= GR_AMX_FASTER;
+    fewest *= GR_AMX_FASTER;
   }
-  p->pieces = gr_cut(p->rows, p->n, block, env->num_cores, work, grain);
+  p->pieces = gr_cut(p->rows, p->n, block, env->num_cores, work, grain, fewest);
   if (p->pieces.down * p->pieces.across > 1)
     return env->parallel_for(env, p->pieces.down * p->pieces.across, gr_bytes_task, p);
   gr_bytes_block(p, 0, p->rows, 0, gr_ceil_div(p->n, GR_PANEL));

@@ -323,16 +323,20 @@ static int32_t gr_panels_task(void *ctx, int64_t index) {
 static inline int32_t gr_panels_run(const gr_env *env, gr_panels *p) {
   if (p->rows == 0 || p->n == 0) return GR_OK;
   int64_t flops = 2 * gr_max(p->rows, GR_PANELS_LOAD) * p->n * gr_max(p->k, 1);
-  int64_t block = GR_BLOCK_ROWS, grain = GR_PANELS_GRAIN;
+  int64_t block = GR_BLOCK_ROWS, grain = GR_PANELS_GRAIN, fewest = GR_SHARED_ROWS;
   if (gr_panels_by_amx(p)) {
     block = GR_AMX_ROWS;
     grain *= GR_AMX_FASTER;
+    fewest *= GR_AMX_FASTER;
+  } else if (p->bits) {
+    fewest *= 4;                       /* each thread makes numbers of the levels that it reads */
 #if defined(__x86_64__)
-  } else if (p->bits && GR_HAS_AVX512VNNI) {
-    p->digits = gr_digits_of(p);
+    if (GR_HAS_AVX512VNNI) p->digits = gr_digits_of(p);
 #endif
+  } else if (p->n * p->k * (p->pairs ? 2 : 4) <= gr_group_bytes()) {
+    fewest = GR_BLOCK_ROWS;            /* B comes from memory once */
   }
-  p->pieces = gr_cut(p->rows, p->n, block, env->num_cores, flops, grain);
+  p->pieces = gr_cut(p->rows, p->n, block, env->num_cores, flops, grain, fewest);
   if (p->pieces.down * p->pieces.across > 1)
     return env->parallel_for(env, p->pieces.down * p->pieces.across, gr_panels_task, p);
   gr_panels_serial(p);

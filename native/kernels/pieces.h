@@ -2,7 +2,7 @@
  * panels of columns.
  *
  * Included by: panels.h, byte_panels.h. Thread: any.
- * defines: GR_PANEL, GR_AMX_ROWS, GR_AMX_FASTER, GR_BLOCK_ROWS, gr_pieces, gr_piece, gr_cut, gr_piece_at
+ * defines: GR_PANEL, GR_AMX_ROWS, GR_AMX_FASTER, GR_BLOCK_ROWS, GR_SHARED_ROWS, gr_pieces, gr_piece, gr_cut, gr_piece_at
  */
 #ifndef GR_PIECES_H
 #define GR_PIECES_H
@@ -14,6 +14,8 @@
 #define GR_AMX_FASTER 4                /* are these than vectors, at least */
 #define GR_BLOCK_ROWS 14               /* at most, of vectors of any instruction set */
 
+#define GR_SHARED_ROWS 48              /* of a thread, for which B is brought from memory while the rows before are made */
+
 typedef struct gr_pieces {
   int64_t rows, n;                     /* of the product */
   int64_t block;                       /* rows that a piece has a multiple of, but for the last */
@@ -24,21 +26,22 @@ typedef struct gr_piece {
   int64_t row, row_end, panel, panel_end;
 } gr_piece;
 
-/* Two pieces a thread, but none of less than ``grain`` of the ``work``. A piece reads all of its A and B: so the longer
- * side is cut, rows rather than columns, because most layers before and after are cut so, and their rows lie in the
- * thread's cache. */
-static inline gr_pieces gr_cut(int64_t rows, int64_t n, int64_t block, int64_t threads, int64_t work, int64_t grain) {
+/* Two pieces a thread, but none of less than ``grain`` of the ``work``. Each thread has rows of its own, as long as that
+ * leaves it ``fewest``: then it reads all of B, but makes what it reads itself in the nodes that follow. Rows that two
+ * threads read and one writes again later cost more than weights: the writer waits until each of their lines is taken
+ * from the other, which takes 30 ns a line where they have no cache in common. Of less rows the columns are cut. */
+static inline gr_pieces gr_cut(int64_t rows, int64_t n, int64_t block, int64_t threads, int64_t work, int64_t grain,
+                               int64_t fewest) {
   int64_t blocks = gr_ceil_div(rows, block), panels = gr_ceil_div(n, GR_PANEL);
   int64_t wanted = threads == 1 ? 1 : gr_max(1, gr_min(2 * threads, work / grain));
   gr_pieces made = {rows, n, block, 1, 1};
   if (wanted > threads) wanted = wanted / threads * threads;
-  if (n <= 2 * rows && blocks >= threads) {
-    made.down = gr_min(blocks, wanted);
-    made.across = gr_min(panels, wanted / made.down);
-  } else {
-    made.across = gr_min(panels, wanted);
-    made.down = gr_min(blocks, wanted / made.across);
-  }
+  for (int64_t down = 2; down <= gr_min(threads, wanted); ++down)
+    if (wanted % down == 0 && down * fewest <= rows) made.down = down;
+  if (made.down == threads && rows >= n * threads) made.down = gr_min(blocks, wanted);
+  made.across = gr_min(panels, wanted / made.down);
+  if (made.down == 1) made.down = gr_min(blocks, wanted / made.across);
+  if (rows < made.down * block * 16) made.block = 1;      /* else what is more than even is little */
   return made;
 }
 

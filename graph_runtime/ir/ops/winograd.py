@@ -34,7 +34,8 @@ __all__ = [
 TILE = 4  # output pixels along a side
 _POINTS = TILE + 2
 _PLACES = _POINTS**2
-_SLOTS, _ROOM = 64, 448  # GR_TILE_SLOTS, GR_TILE_ROOM of native/kernels/cpu/winograd.h
+# GR_TILE_SLOTS, GR_TILE_ROOM and GR_TILE_SHARES of native/kernels/cpu/winograd.h
+_SLOTS, _ROOM, _SHARES = 64, 448, 2
 _LEAST = 16  # channels of the image that a product reads
 _PIXELS = 6  # of a tile that are pixels of the result, in the mean
 _USES, _NEAR_BYTES = 8, 1 << 20  # tiles that use a weight; one that stays in the second cache
@@ -121,7 +122,7 @@ def _scratch(image: tuple[int, ...], o: int, group: int, made: tuple[int, ...]) 
     bundles = group // bundle_of(group, o // group)
     rows = -(-image[-1] // 16) * 16 + 16
     products = bundles * (-(-o // bundles // 16) * 16) + 16
-    tiles = min(made[0] * math.prod(-(-size // TILE) for size in made[1:3]), _ROOM)
+    tiles = min(_SHARES * made[0] * math.prod(-(-size // TILE) for size in made[1:3]), _ROOM)
     return _PLACES * (tiles * (rows + products) + _SLOTS * rows) * 4
 
 

@@ -163,26 +163,29 @@ GR_INLINE void gr_seek(int64_t index, int32_t ndim, const int64_t *shape, int64_
 
 /* ---------------------------------------------------------------- parallel ranges */
 
-/* run(ctx, first, last) over [0, n), in pieces of at least ``grain`` items on the pool's threads; inline if
+/* run(ctx, first, last) over [0, n), in even pieces of about ``grain`` items or more on the pool's threads; inline if
  * there is one piece. */
 typedef struct gr_range {
   int32_t (*run)(void *ctx, int64_t first, int64_t last);
   void *ctx;
-  int64_t n, piece;
+  int64_t n, pieces;
 } gr_range;
 
 static inline int32_t gr_range_task(void *ctx, int64_t index) {
   const gr_range *r = ctx;
-  return r->run(r->ctx, index * r->piece, gr_min(r->n, (index + 1) * r->piece));
+  return r->run(r->ctx, r->n * index / r->pieces, r->n * (index + 1) / r->pieces);
 }
 
 GR_INLINE int32_t gr_parallel(const gr_env *env, int64_t n, int64_t grain,
                               int32_t (*run)(void *ctx, int64_t first, int64_t last), void *ctx) {
-  if (n <= grain || env->num_cores == 1) return n > 0 ? run(ctx, 0, n) : GR_OK;
-  /* a few pieces a thread, so that a slow thread does not hold up the rest */
-  int64_t piece = gr_max(grain, gr_ceil_div(n, 4 * (int64_t)env->num_cores));
-  gr_range range = {run, ctx, n, piece};
-  return env->parallel_for(env, gr_ceil_div(n, piece), gr_range_task, &range);
+  int64_t threads = env->num_cores;
+  if (n <= grain || threads == 1) return n > 0 ? run(ctx, 0, n) : GR_OK;
+  /* a few pieces a thread, so that a slow thread does not hold up the rest, and each thread as many: so it has the
+   * same part of a tensor in every node */
+  int64_t pieces = gr_min(gr_ceil_div(n, grain), 4 * threads);
+  if (pieces > threads) pieces = pieces / threads * threads;
+  gr_range range = {run, ctx, n, pieces};
+  return env->parallel_for(env, pieces, gr_range_task, &range);
 }
 
 /* run(call, first, last) over the elements of the output of a call with one input. */

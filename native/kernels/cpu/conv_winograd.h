@@ -7,7 +7,7 @@
 #include "cpu/winograd.h"
 
 static void gr_after_winograd(const gr_winograd *s, int64_t pixel, int64_t pixels) {
-  gr_finish_block(s->steps, pixel, pixels, 0, s->o, s->out + pixel * s->o, s->o);
+  gr_finish_block(s->steps, pixel, pixels, s->column, s->bundles * s->columns, s->out + pixel * s->o, s->o);
 }
 
 /* gr-kernel: cpu/conv2d_winograd : f32 */

@@ -4,7 +4,8 @@
  * A tile's 6 x 6 pixels of the image become 36 rows (enter), each of which is multiplied by its own matrix of
  * weights (panels.h), and the 36 products become 4 x 4 pixels (leave). The points are 0, +-sqrt(1/2),
  * +-sqrt(2) and infinity, whose sums lose less than those of whole numbers; docs/cpu.md has the error. A task works
- * on GR_TILES of them at a time, so that rows and products stay in the second cache.
+ * on GR_TILES of them at a time, so that rows and products stay in the second cache. Of an image of few tiles, whose
+ * weights are most of what is read, each task makes some columns of all of them rather than all of some.
  *
  * Included by: conv_winograd.h. Thread: any.
  * defines: gr_winograd, gr_winograd_run
@@ -17,6 +18,7 @@
 #define GR_TILES 28                    /* that a task works on at a time */
 #define GR_TILE_SLOTS 64               /* tasks at most: winograd.py, _SLOTS */
 #define GR_TILE_ROOM 448               /* tiles of all tasks at a time, at most: winograd.py, _ROOM */
+#define GR_TILE_SHARES 2               /* tasks that make columns of the same tiles, at most: winograd.py, _SHARES */
 #define GR_TILE 4                      /* pixels of the result along a side of a tile */
 #define GR_POINTS 6                    /* pixels of the image that it reads along a side */
 #define GR_PLACES (GR_POINTS * GR_POINTS)
@@ -34,8 +36,10 @@ typedef struct gr_winograd {
   void (*after)(const struct gr_winograd *s, int64_t pixel, int64_t pixels); /* NULL, or what is done with finished ones */
   const void *steps;                   /* after's own */
   float *scratch;
-  int64_t tasks, slot, block;          /* floats of scratch of a task, and tiles that it works on at a time */
+  int64_t parts, shares;               /* of the tiles, and of the columns: a task for each of both */
+  int64_t slot, block;                 /* floats of scratch of a task, and tiles that it works on at a time */
   int64_t c_row, o_row, wide;          /* floats of a row and of a product; of these, those of a bundle */
+  int64_t place, column;               /* floats of weights from place to place; of the result, the first column */
 } gr_winograd;
 
 /* Where a tile lies: its image, and the pixel of the result that is its upper left one. */
@@ -132,9 +136,9 @@ static void gr_winograd_leave(const gr_winograd *s, int64_t first, int64_t tiles
 static void gr_winograd_multiply(const gr_winograd *s, int64_t tiles, const float *rows, float *made) {
   int64_t panels = gr_ceil_div(s->columns, GR_PANEL);
   gr_panels p = {.rows = tiles, .n = s->wide, .k = s->channels, .a_row = s->c_row, .gather = gr_gather_rows,
-                 .in_place = gr_rows_lie,
-                 .b = s->weights, .c_row = s->o_row};
+                 .in_place = gr_rows_lie, .c_row = s->o_row};
   for (int64_t place = 0; place < GR_PLACES; ++place) {
+    p.b = s->weights + place * s->place;
     for (int64_t bundle = 0; bundle < s->bundles; ++bundle, p.b += panels * s->channels * GR_PANEL) {
       p.a = rows + place * s->block * s->c_row + bundle * s->channels;
       p.c = made + place * s->block * s->o_row + bundle * s->wide;
@@ -154,21 +158,49 @@ static void gr_winograd_follow(const gr_winograd *s, int64_t first, int64_t last
   }
 }
 
+/* Of the only bundle, one of the shares of its columns. */
+static gr_winograd gr_winograd_share(const gr_winograd *s, int64_t share) {
+  int64_t panels = gr_ceil_div(s->columns, GR_PANEL), first = panels * share / s->shares;
+  gr_winograd own = *s;
+  own.column = first * GR_PANEL;
+  own.columns = gr_min(s->columns, panels * (share + 1) / s->shares * GR_PANEL) - own.column;
+  own.wide = gr_ceil_div(own.columns, 16) * 16;
+  own.weights += first * s->channels * GR_PANEL;
+  own.out += own.column;
+  if (own.bias) own.bias += own.column;
+  if (own.extra) own.extra += own.column;
+  return own;
+}
+
 static int32_t gr_winograd_task(void *ctx, int64_t index) {
-  const gr_winograd *s = ctx;
-  float *rows = s->scratch + index * s->slot, *made = rows + GR_PLACES * s->block * s->c_row;
-  float *patch = made + GR_PLACES * s->block * s->o_row;
-  int64_t tile = s->tiles * index / s->tasks, end = s->tiles * (index + 1) / s->tasks;
-  int64_t turns = gr_ceil_div(end - tile, s->block); /* as even as they can be */
+  const gr_winograd *all = ctx;
+  gr_winograd s = all->shares > 1 ? gr_winograd_share(all, index % all->shares) : *all;
+  float *rows = s.scratch + index * s.slot, *made = rows + GR_PLACES * s.block * s.c_row;
+  float *patch = made + GR_PLACES * s.block * s.o_row;
+  int64_t part = index / s.shares, tile = s.tiles * part / s.parts, end = s.tiles * (part + 1) / s.parts;
+  int64_t turns = gr_ceil_div(end - tile, s.block); /* as even as they can be */
   for (; turns > 0; --turns) {
     int64_t tiles = gr_ceil_div(end - tile, turns);
-    gr_winograd_enter(s, tile, tiles, rows, patch);
-    gr_winograd_multiply(s, tiles, rows, made);
-    gr_winograd_leave(s, tile, tiles, made);
-    if (s->after) gr_winograd_follow(s, tile, tile + tiles);
+    gr_winograd_enter(&s, tile, tiles, rows, patch);
+    gr_winograd_multiply(&s, tiles, rows, made);
+    gr_winograd_leave(&s, tile, tiles, made);
+    if (s.after) gr_winograd_follow(&s, tile, tile + tiles);
     tile += tiles;
   }
   return GR_OK;
+}
+
+/* Parts for each thread, two if there are tiles enough: each passes all of the weights. A thread whose tiles are less
+ * than a block of rows shares them with another, and each reads a share of the weights. */
+static void gr_winograd_cut(gr_winograd *s, int64_t threads) {
+  int64_t bytes = s->place * GR_PLACES * 4;
+  s->parts = threads > 1 && s->tiles >= 2 * threads * GR_TILES ? 2 * threads : threads;
+  s->shares = 1;
+  if (threads > 1 && s->tiles < threads * GR_BLOCK_ROWS && s->bundles == 1 && bytes > gr_group_bytes()) {
+    s->shares = gr_min(GR_TILE_SHARES, gr_ceil_div(s->columns, GR_PANEL));
+    s->parts = gr_ceil_div(threads, s->shares);
+  }
+  s->parts = gr_min(s->parts, gr_min(s->tiles, GR_TILE_SLOTS / s->shares));
 }
 
 /* Sizes are set, and what is read and written; the rest is set here. */
@@ -179,10 +211,11 @@ static inline int32_t gr_winograd_run(const gr_env *env, gr_winograd *s, int64_t
   s->wide = gr_ceil_div(s->columns, 16) * 16;
   s->c_row = gr_ceil_div(s->c, 16) * 16 + 16; /* no power of two, so that no two rows collide */
   s->o_row = s->bundles * s->wide + 16;
-  s->tasks = gr_min(gr_min(s->tiles, GR_TILE_SLOTS), env->num_cores == 1 ? 1 : 2 * (int64_t)env->num_cores);
-  s->block = gr_min(GR_TILES, gr_min(s->tiles, GR_TILE_ROOM) / s->tasks);
+  s->place = s->bundles * gr_ceil_div(s->columns, GR_PANEL) * s->channels * GR_PANEL;
+  gr_winograd_cut(s, env->num_cores);
+  s->block = gr_min(GR_TILES, gr_min(s->tiles, GR_TILE_ROOM / s->shares) / s->parts);
   s->slot = GR_PLACES * (s->block * (s->c_row + s->o_row) + s->c_row);
-  return env->parallel_for(env, s->tasks, gr_winograd_task, s);
+  return env->parallel_for(env, s->parts * s->shares, gr_winograd_task, s);
 }
 
 #endif
