@@ -6,13 +6,17 @@ beside each other:
 
     conv_transpose2d(x, w)  ->  [n, h, w, s, s, o] = conv2d(x, w of s s o channels), without its rim
 
+Where that makes many places that are no result (small images), or multiplies by many zeros (kernels that
+are no multiple of the stride), each r is a convolution of its own, whose results lie beside each other.
+
 Its bias, and a function of one input that follows, go with the convolution.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -28,6 +32,9 @@ from .neutral import reshaped
 from .pack_weights import is_host
 
 __all__ = ["transposed_convolutions"]
+
+_COLUMNS = 16  # of a vector of a product
+_PAYS = 1.2  # so many times less to multiply
 
 
 def transposed_convolutions(net: Net) -> None:
@@ -95,18 +102,40 @@ class _Side:
         return _Side(taps, before, after, n + after - start, pad - start * stride, size)
 
 
+@dataclass(frozen=True)
+class _Phase:
+    """Along one dimension every stride-th element of the result, as a convolution: the weight's elements
+    ``first``, ``first + stride`` .., and zeros before and after the image."""
+
+    first: int
+    taps: int
+    before: int
+    after: int
+
+    @staticmethod
+    def all(n: int, kernel: int, stride: int, pad: int, size: int) -> list[_Phase] | None:
+        """Of each element of a stride, as _Side.of. None where one is no convolution of the whole image."""
+        made = []
+        for q in range(stride):
+            place, first = divmod(q + pad, stride)
+            taps = -(-(kernel - first) // stride)
+            made.append(_Phase(first, taps, taps - 1 - place, size // stride + place - n))
+        fits = size % stride == 0 and all(min(p.taps - 1, p.before, p.after) >= 0 for p in made)
+        return made if fits else None
+
+
 def _convolved(net: Net, node: NetNode, program: list[Any]) -> NetValue:
-    (x, w), group, (sh, sw) = node.inputs[:2], node.attrs["group"], node.attrs["strides"]
+    x, w = node.inputs[:2]
+    group, (sh, sw), (top, left) = node.attrs["group"], node.attrs["strides"], node.attrs["pads"][:2]
     n, o, oh, ow = node.output.shape
-    top, left = node.attrs["pads"][:2]
-    high = _Side.of(x.shape[2], w.shape[2], sh, top, oh)
-    wide = _Side.of(x.shape[3], w.shape[3], sw, left, ow)
-    inputs = [x, _weight(net, node, (sh, sw), (high.taps, wide.taps))]
-    if len(node.inputs) == 3 and node.inputs[2].constant is not None:
-        inputs.append(_repeated_bias(net, node, (group, sh * sw, o // group)))
-    pads = (high.before, wide.before, high.after, wide.after)
-    steps: dict[str, Any] = {"epilogue": program} if program else {}
-    made = net.add("conv2d", inputs, before=node, pads=pads, group=group, **steps)
+    rows, columns = (x.shape[2], w.shape[2], sh, top, oh), (x.shape[3], w.shape[3], sw, left, ow)
+    high, wide = _Side.of(*rows), _Side.of(*columns)
+    phases = _Phase.all(*rows), _Phase.all(*columns)
+    if phases[0] and phases[1] and group == 1 and _phases_pay((high, wide), (phases[0], phases[1]), node):
+        made = _by_phases(net, node, program, phases[0], phases[1])
+        high, wide = replace(high, places=oh // sh, first=0), replace(wide, places=ow // sw, first=0)
+    else:
+        made = _at_once(net, node, program, high, wide)
     made = net.add("transpose", [made], before=node, perm=[0, 2, 3, 1])
     if sh * sw > 1:
         made = _side_by_side(net, node, made, (n, high.places, wide.places, group, sh, sw, o // group))
@@ -119,6 +148,64 @@ def _convolved(net: Net, node: NetNode, program: list[Any]) -> NetValue:
     if axes:
         made = net.add("slice", [made], before=node, axes=axes, starts=starts, ends=ends)
     return net.add("transpose", [made], before=node, perm=[0, 3, 1, 2])
+
+
+def _at_once(net: Net, node: NetNode, program: list[Any], high: _Side, wide: _Side) -> NetValue:
+    """All steps as channels of one convolution."""
+    group, (sh, sw) = node.attrs["group"], node.attrs["strides"]
+    inputs = [node.inputs[0], _weight(net, node, (sh, sw), (high.taps, wide.taps))]
+    if len(node.inputs) == 3 and node.inputs[2].constant is not None:
+        inputs.append(_repeated_bias(net, node, (group, sh * sw, node.output.shape[1] // group)))
+    pads = (high.before, wide.before, high.after, wide.after)
+    steps: dict[str, Any] = {"epilogue": program} if program else {}
+    return net.add("conv2d", inputs, before=node, pads=pads, group=group, **steps)
+
+
+def _phases_pay(sides: tuple[_Side, _Side], phases: tuple[list[_Phase], list[_Phase]], node: NetNode) -> bool:
+    """Whether convolutions of their own multiply so much less that it pays for bringing results together.
+    Products make whole vectors of columns."""
+    o, (sh, sw) = node.output.shape[1], node.attrs["strides"]
+    places, at_once = sides[0].places * sides[1].places, sides[0].taps * sides[1].taps
+    taps = sum(p.taps for p in phases[0]) * sum(p.taps for p in phases[1])
+    apart = node.output.shape[2] * node.output.shape[3] // (sh * sw) * taps * -(-o // _COLUMNS)
+    return sh * sw > 1 and _PAYS * apart < places * at_once * -(-o * sh * sw // _COLUMNS)
+
+
+def _by_phases(
+    net: Net, node: NetNode, program: list[Any], high: list[_Phase], wide: list[_Phase]
+) -> NetValue:
+    """A convolution for each step of both strides, and their channels beside each other."""
+    x, w, *rest = node.inputs
+    bias = [value for value in rest if value.constant is not None]
+    steps: dict[str, Any] = {"epilogue": program} if program else {}
+    parts = []
+    for p, q in itertools.product(high, wide):
+        pads, taps = (p.before, q.before, p.after, q.after), (p.taps, q.taps)
+        weight = _phase(net, node, w, (p.first, q.first), taps)
+        parts.append(net.add("conv2d", [x, weight, *bias], before=node, pads=pads, **steps))
+    return net.add("concatenate", parts, before=node, axis=1)
+
+
+def _phase(net: Net, node: NetNode, w: NetValue, first: tuple[int, int], taps: tuple[int, int]) -> NetValue:
+    """The weight [o, c, taps, taps] of one of them, as a constant beside the node."""
+    constant, strides = w.constant, node.attrs["strides"]
+    assert constant is not None, f"{w.name} is no constant"
+    derived = Constant.derived(
+        TensorType(w.dtype, (w.shape[1], w.shape[0], *taps)),
+        partial(_every, first=first, strides=strides),
+        constant,
+        source=f"a step of {constant.source}",
+        recipe=("step", first, tuple(strides)),
+    )
+    value = net.constant(derived, f"{w.name}.step")
+    value.device = node.device
+    return value
+
+
+def _every(w: np.ndarray, first: tuple[int, int], strides: tuple[int, int]) -> np.ndarray:
+    """[c, o, kh, kw] -> [o, c, taps, taps], the taps from last to first."""
+    taps = w[:, :, first[0] :: strides[0], first[1] :: strides[1]][:, :, ::-1, ::-1]
+    return np.ascontiguousarray(taps.swapaxes(0, 1))
 
 
 def _side_by_side(net: Net, node: NetNode, made: NetValue, sizes: tuple[int, ...]) -> NetValue:

@@ -281,7 +281,7 @@ def test_groups_are_packed_where_few_share_panels(channels, out, group, packed):
 @given(st.data())
 def test_transposed_convolutions_become_convolutions(data):
     group = data.draw(st.sampled_from([1, 1, 2]))
-    channels, out = group * data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
+    channels, out = group * data.draw(st.integers(1, 4)), data.draw(st.sampled_from([1, 2, 3, 5, 16, 20]))
     kernel, strides = [[data.draw(st.integers(1, 5)) for _ in range(2)] for _ in range(2)]
     size = [data.draw(st.integers(1, 6)) for _ in range(2)]
     more = [data.draw(st.integers(0, s - 1)) for s in strides]
@@ -298,6 +298,28 @@ def test_transposed_convolutions_become_convolutions(data):
     b.output(b.op("relu", b.op("conv_transpose2d", *inputs, **attrs)))
     made, _ = agree(b, {"x": array(2, channels, *size)})
     assert "conv_transpose2d" not in ops_of(made)
+
+
+@pytest.mark.parametrize(
+    ("size", "kernel", "pad", "more", "convolutions"),
+    [
+        (4, 4, 1, 0, 4),  # 5 x 5 places for each step of the strides at once, 4 x 4 alone
+        (16, 4, 1, 0, 1),
+        (9, 3, 1, 1, 4),  # 4 x 4 taps at once, of which 9 are not zero
+        (9, 2, 0, 0, 1),
+        (9, 3, 0, 0, 1),  # an odd number of results
+    ],
+)
+def test_steps_of_a_stride_are_convolutions_of_their_own_where_that_pays(
+    size, kernel, pad, more, convolutions
+):
+    b = GraphBuilder()
+    x, w = b.input("x", (1, 6, size, size)), b.param("w", array(6, 32, kernel, kernel))
+    attrs = {"strides": (2, 2), "pads": (pad,) * 4, "output_padding": (more, more)}
+    b.output(b.op("relu", b.op("conv_transpose2d", x, w, b.param("bias", array(32)), **attrs)))
+    made, _ = agree(b, {"x": array(1, 6, size, size)})
+    assert ops_of(made).count("conv2d") == convolutions
+    assert ops_of(made).count("relu") == 0 or convolutions == 1
 
 
 @pytest.mark.parametrize("after", [("relu",), ("elu",), ("sigmoid", "tanh"), ("silu",)])

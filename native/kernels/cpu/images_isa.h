@@ -4,7 +4,7 @@
  */
 
 #define GR_LINE 4096                   /* floats of a line of windows' rows: half of the nearest cache */
-#define GR_NEAR_TAPS 7                 /* columns of a kernel: their weights and sums of seven pixels fit into registers */
+#define GR_NEAR_TAPS 11                /* columns of a kernel: their weights and sums of seven pixels fit into 32 registers */
 #define GR_PIXELS 8                    /* sums side by side: as many as hide the latency of a multiply-add */
 
 /* x where wanted (all bits of a lane set), else y */
@@ -91,13 +91,13 @@ GR_ALWAYS void GR_ISA(gr_depthwise_near)(const gr_image *s, const GR_ISA(gr_taps
   for (int64_t p = t->p0; p < t->p1; ++p, w += taps * 32, row += line) {
     const float *at = row;
     GR_V weights[GR_NEAR_TAPS];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int q = 0; q < taps; ++q) weights[q] = *(const GR_V *)(w + q * 32);
 #pragma GCC unroll 32
     for (int j = 0; j < (pixels - 1) * stride + taps; ++j, at += s->c) {
       if (!inside && (uint64_t)(left + j) >= (uint64_t)s->w) continue;
       GR_V x = *(const GR_V *)at;
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int q = 0; q < taps; ++q)
         if (j >= q && (j - q) % stride == 0 && (j - q) / stride < pixels)
           acc[(j - q) / stride] = GR_ISA_FUSED(x, weights[q], acc[(j - q) / stride]);
@@ -140,6 +140,8 @@ GR_NEAR_ROW(5, 1)
 GR_NEAR_ROW(5, 2)
 GR_NEAR_ROW(7, 1)
 GR_NEAR_ROW(7, 2)
+GR_NEAR_ROW(9, 1)
+GR_NEAR_ROW(11, 1)
 #undef GR_NEAR_ROW
 
 /* Channels that fill no vector. */
@@ -201,6 +203,10 @@ GR_ALWAYS void GR_ISA(gr_depthwise_row)(const gr_image *s, const GR_ISA(gr_taps)
     (s->sw == 1 ? GR_ISA(gr_depthwise_row_5_1) : GR_ISA(gr_depthwise_row_5_2))(s, t, out);
   else if (near && s->kw == 7)
     (s->sw == 1 ? GR_ISA(gr_depthwise_row_7_1) : GR_ISA(gr_depthwise_row_7_2))(s, t, out);
+  else if (near && s->sw == 1 && s->kw == 9)
+    GR_ISA(gr_depthwise_row_9_1)(s, t, out);
+  else if (near && s->sw == 1 && s->kw == 11)
+    GR_ISA(gr_depthwise_row_11_1)(s, t, out);
   else
     GR_ISA(gr_depthwise_row_any)(s, t, out);
   if (s->end % GR_ISA_LANES == 0 || t->tail) return;
