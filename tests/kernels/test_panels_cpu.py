@@ -67,7 +67,10 @@ def test_convolutions_of_any_shape(data):
 @given(st.data())
 def test_depthwise_convolutions_of_any_shape(data):
     draw = data.draw
-    channels, kernel = draw(st.integers(1, 45)), [draw(st.sampled_from([1, 3, 5, 7, 9, 11])) for _ in range(2)]
+    channels, kernel = (
+        draw(st.integers(1, 45)),
+        [draw(st.sampled_from([1, 3, 5, 7, 9, 11])) for _ in range(2)],
+    )
     strides, dilation = [draw(st.integers(1, 3)) for _ in range(2)], draw(st.sampled_from([1, 1, 1, 2]))
     size, pads = [draw(st.integers(1, 30)) for _ in range(2)], [draw(st.integers(0, 4)) for _ in range(4)]
     for d in range(2):
