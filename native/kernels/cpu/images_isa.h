@@ -4,7 +4,7 @@
  */
 
 #define GR_LINE 4096                   /* floats of a line of windows' rows: half of the nearest cache */
-#define GR_NEAR_TAPS 11                /* columns of a kernel: their weights and sums of seven pixels fit into 32 registers */
+#define GR_NEAR_TAPS 11                /* columns of a kernel: weights and sums of seven pixels fit into 32 registers */
 #define GR_PIXELS 8                    /* sums side by side: as many as hide the latency of a multiply-add */
 
 /* x where wanted (all bits of a lane set), else y */
