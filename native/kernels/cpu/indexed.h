@@ -11,9 +11,14 @@ static int32_t GR_FN(take_along_run)(void *ctx, int64_t first, int64_t last) {
   const gr_along *p = ctx;
   const GR_T *data = gr_ptr(p->data);
   GR_T *out = gr_ptr(p->out);
-  for (int64_t i = first; i < last; i++) {
-    int64_t at = gr_along_at(p, i);
-    if (at >= 0) out[i] = data[at];
+  int32_t inner = p->data->ndim - 1;
+  int64_t width = p->indices->shape[inner], n = p->data->shape[p->axis], step = p->stride[p->axis];
+  for (int64_t i = first; i < last;) {          /* a row of indices at a time */
+    int64_t row = i / width * width, end = gr_min(last, row + width), at = gr_along_row(p, row);
+    for (; i < end; i++) {
+      int64_t index = gr_index(p->indices, i, n);
+      if (index >= 0) out[i] = data[at + index * step + (p->axis == inner ? 0 : i - row)];
+    }
   }
   return GR_OK;
 }

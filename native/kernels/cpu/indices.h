@@ -5,8 +5,8 @@
  * An output may take the place of values that its caller needs when a kernel fails: so each looks at all of its
  * indices (gr_along_fit, gr_tuples_fit) before it writes.
  *
- * defines: gr_index, gr_along, gr_along_of, gr_along_fit, gr_along_at, gr_tuples, gr_tuples_of, gr_tuples_fit,
- *          gr_tuple_at
+ * defines: gr_index, gr_along, gr_along_of, gr_along_fit, gr_along_at, gr_along_row, gr_tuples, gr_tuples_of,
+ *          gr_tuples_fit, gr_tuple_at
  */
 #ifndef GR_CPU_INDICES_H
 #define GR_CPU_INDICES_H
@@ -54,6 +54,17 @@ GR_INLINE int64_t gr_along_at(const gr_along *p, int64_t i) {
   int64_t index = gr_index(p->indices, i, p->data->shape[p->axis]), at = index * p->stride[p->axis], left = i;
   if (index < 0) return -1;
   for (int32_t d = p->data->ndim - 1; d >= 0; d--) {
+    int64_t n = p->indices->shape[d];
+    if (d != p->axis) at += left % n * p->stride[d];
+    left /= n;
+  }
+  return at;
+}
+
+/* Where the row of indices begins whose first is the i-th, were all of them 0. */
+GR_INLINE int64_t gr_along_row(const gr_along *p, int64_t i) {
+  int64_t at = 0, left = i / p->indices->shape[p->data->ndim - 1];
+  for (int32_t d = p->data->ndim - 2; d >= 0; d--) {
     int64_t n = p->indices->shape[d];
     if (d != p->axis) at += left % n * p->stride[d];
     left /= n;
