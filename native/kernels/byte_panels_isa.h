@@ -1,6 +1,7 @@
 /* byte_panels_isa.h: byte_panels.h for one instruction set; included once for each, and by byte_panels.h only.
  *
- * A register tile is up to GR_ISA_ROWS rows of two vectors of GR_ISA_LANES sums.
+ * A register tile is up to GR_ISA_ROWS rows of two vectors of GR_ISA_LANES sums. Bytes and float32 are made of sums in
+ * registers where nothing has to be known of the rows of A; other results by way of memory.
  *
  * defines: GR_ISA(gr_bytes_block), GR_ISA(gr_bytes_store), GR_ISA(gr_bytes_load)
  */
@@ -82,6 +83,87 @@ GR_ALWAYS void GR_ISA(gr_bytes_store)(const gr_requant *s, const int32_t *shift,
   }
 }
 
+/* ---------------------------------------------------------------- results of a register tile
+ * acc[2 i + v] is vector v of row i. */
+
+#ifdef GR_ISA_FOUR
+/* What four vectors of sums are turned into bytes by. */
+typedef struct GR_ISA(gr_bytes_ends) {
+  GR_V scale[2], most;
+  GR_VI zero, least, turn;
+} GR_ISA(gr_bytes_ends);
+
+GR_ALWAYS GR_ISA(gr_bytes_ends) GR_ISA(gr_bytes_ends_of)(const gr_requant *s, int64_t column, int vectors) {
+  int turned = s->dtype == GR_I8 ? 0x80 : 0;
+  GR_ISA(gr_bytes_ends) made = {.most = GR_ISA_SPLAT(s->most), .zero = {0}, .least = {0}, .turn = {0}};
+  made.zero += (s->zero + turned) * 0x10001;
+  made.least += ((int)s->least + s->zero + turned) * 0x10001;
+  made.turn += turned * 0x01010101;
+  for (int v = 0; v < vectors; ++v) made.scale[v] = *(const GR_V *)(s->scale + column + v * GR_ISA_LANES);
+  return made;
+}
+
+/* Sums as bytes, one vector's behind the other's. */
+GR_ALWAYS GR_VI GR_ISA(gr_bytes_four)(const GR_VI *sums, const GR_ISA(gr_bytes_ends) *ends, int vectors) {
+  GR_V x[4];
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    x[j] = __builtin_convertvector(sums[j], GR_V) * ends->scale[j % vectors];
+    x[j] = GR_ISA_MIN(ends->most, x[j]); /* a NaN stays one */
+  }
+  return GR_ISA(gr_four)(x, ends->zero, ends->least, ends->turn);
+}
+
+/* The sums of a tile, which have their offsets, as bytes. */
+GR_ALWAYS void GR_ISA(gr_bytes_tile_out)(const gr_requant *s, const GR_VI *acc, int rows, int vectors, int64_t column,
+                                         int64_t columns, uint8_t *to, int64_t to_row) {
+  GR_ISA(gr_bytes_ends) ends = GR_ISA(gr_bytes_ends_of)(s, column, vectors);
+  int step = 4 / vectors, size = vectors * GR_ISA_LANES;
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; i += step) {
+    uint8_t *row = to + i * to_row;
+    GR_VI x[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j)
+      x[j] = i + j / vectors < rows ? acc[2 * (i + j / vectors) + j % vectors] : ends.zero;
+    GR_VI made = GR_ISA(gr_bytes_four)(x, &ends, vectors);
+#pragma GCC unroll 4
+    for (int j = 0; j < step; ++j) {
+      if (i + j >= rows) break;
+      if (columns >= size) GR_ISA(gr_store_part)(row + j * to_row, made, j, size);
+      else gr_copy_bytes(row + j * to_row, (const uint8_t *)&made + j * size, columns);
+    }
+  }
+}
+#else
+GR_ALWAYS void GR_ISA(gr_bytes_tile_out)(const gr_requant *s, const GR_VI *acc, int rows, int vectors, int64_t column,
+                                         int64_t columns, uint8_t *to, int64_t to_row) {
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) {
+    GR_ISA(gr_bytes_grid) grid = GR_ISA(gr_bytes_grid_of)(s, column + v * GR_ISA_LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i)
+      GR_ISA(gr_bytes_out)(acc[2 * i + v], &grid, columns - v * GR_ISA_LANES, to + i * to_row + v * GR_ISA_LANES);
+  }
+}
+#endif
+
+/* The same as float32; all columns are there. */
+GR_ALWAYS void GR_ISA(gr_bytes_tile_floats)(const gr_requant *s, const GR_VI *acc, int rows, int vectors,
+                                            int64_t column, float *to, int64_t to_row) {
+#pragma GCC unroll 2
+  for (int v = 0; v < vectors; ++v) {
+    GR_V scale = *(const GR_V *)(s->scale + column + v * GR_ISA_LANES), bias = {0};
+    if (s->bias) bias = *(const GR_V *)(s->bias + column + v * GR_ISA_LANES);
+#pragma GCC unroll 16
+    for (int i = 0; i < rows; ++i) {
+      GR_V x = __builtin_convertvector(acc[2 * i + v], GR_V) * scale;
+      if (s->bias) x += bias;          /* -0 keeps its sign where there is none */
+      *(GR_V *)(to + i * to_row + v * GR_ISA_LANES) = x;
+    }
+  }
+}
+
 /* ---------------------------------------------------------------- a register tile */
 
 typedef struct GR_ISA(gr_bytes_tile) {
@@ -92,6 +174,7 @@ typedef struct GR_ISA(gr_bytes_tile) {
   int first, last;                     /* parts of k */
   const int32_t *row_sums;             /* NULL, or of each row of A, for the shifts */
   int64_t row, column;
+  int stays;                           /* in registers until results are made of them, behind all of k */
 } GR_ISA(gr_bytes_tile);
 
 #define GR_SUMS_ROW (GR_PANEL * GR_BYTES_GROUP)
@@ -107,15 +190,19 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_bytes_finish)(cons
   }
 }
 
-GR_ALWAYS void GR_ISA(gr_bytes_multiply)(const GR_ISA(gr_bytes_tile) *t, int rows, int vectors) {
-  GR_VI acc[GR_ISA_ROWS * 2], zero = {0};
+GR_ALWAYS void GR_ISA(gr_bytes_multiply)(const gr_bytes *p, const GR_ISA(gr_bytes_tile) *t, int rows, int vectors) {
+  GR_VI acc[GR_ISA_ROWS * 2], begin[2] = {{0}, {0}};
   const uint8_t *a = t->a, *b = t->b;
+  const int64_t column = t->column;
+  if (t->stays) {                      /* the offset comes first: sums are modulo 2^32 */
+    for (int v = 0; v < vectors; ++v) begin[v] = *(const GR_VI *)(p->made.offset + column + v * GR_ISA_LANES);
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v)
       acc[i * 2 + v] =
-          t->first ? zero : *(const GR_VI *)(t->sums + i * GR_SUMS_ROW + v * GR_ISA_LANES);
+          t->first ? begin[v] : *(const GR_VI *)(t->sums + i * GR_SUMS_ROW + v * GR_ISA_LANES);
   }
   for (int64_t u = t->units; u > 0; --u, a += 4 * GR_BYTES_HALVES, b += 4 * GR_PANEL) {
     __builtin_prefetch(b + 24 * 4 * GR_PANEL);
@@ -138,6 +225,14 @@ GR_ALWAYS void GR_ISA(gr_bytes_multiply)(const GR_ISA(gr_bytes_tile) *t, int row
       }
     }
   }
+  if (t->stays && t->last) {
+    int64_t at = t->row * p->c_row + column;
+    if (p->made.dtype == GR_F32)
+      GR_ISA(gr_bytes_tile_floats)(&p->made, acc, rows, vectors, column, (float *)p->c + at, p->c_row);
+    else
+      GR_ISA(gr_bytes_tile_out)(&p->made, acc, rows, vectors, column, p->n - column, (uint8_t *)p->c + at, p->c_row);
+    return;
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
@@ -147,12 +242,13 @@ GR_ALWAYS void GR_ISA(gr_bytes_multiply)(const GR_ISA(gr_bytes_tile) *t, int row
 
 #define GR_TILE(rows)                                                       \
   case rows:                                                                \
-    if (vectors == 2) GR_ISA(gr_bytes_multiply)(t, rows, 2);             \
-    else GR_ISA(gr_bytes_multiply)(t, rows, 1);                          \
+    if (vectors == 2) GR_ISA(gr_bytes_multiply)(p, t, rows, 2);             \
+    else GR_ISA(gr_bytes_multiply)(p, t, rows, 1);                          \
     break;
 
-static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_bytes_rows)(const GR_ISA(gr_bytes_tile) *t,
-                                                                          int rows, int vectors) {
+static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_bytes_rows)(const gr_bytes *p,
+                                                                          const GR_ISA(gr_bytes_tile) *t, int rows,
+                                                                          int vectors) {
   switch (rows) {
     GR_TILE(1)
     GR_TILE(2)
@@ -205,14 +301,17 @@ GR_ALWAYS int32_t GR_ISA(gr_bytes_ready)(uint8_t *row, int64_t depth, uint8_t fl
 /* Panels panel .. panel_end-1 of rows, of k from ``first`` on. */
 GR_ALWAYS void GR_ISA(gr_bytes_strip)(const gr_bytes *p, GR_ISA(gr_bytes_tile) t, int64_t rows, int64_t first,
                                       int64_t panel, int64_t panel_end, int32_t *sums) {
+  int stays = !p->shift && p->made.dtype != GR_I32;
   for (int64_t at = panel; at < panel_end; ++at) {
     for (int64_t half = 0; half < GR_PANEL; half += GR_WIDTH) {
       t.column = at * GR_PANEL + half;
       if (t.column >= p->n) break;
       t.b = p->b + at * gr_bytes_panel(p->k) + (first / 4 * GR_PANEL + half) * 4;
       t.sums = sums + (at - panel) % GR_BYTES_GROUP * GR_PANEL + half;
-      GR_ISA(gr_bytes_rows)(&t, (int)rows, p->n - t.column > GR_ISA_LANES ? 2 : 1);
-      if (t.last) GR_ISA(gr_bytes_finish)(p, &t, (int)rows);
+      int vectors = p->n - t.column > GR_ISA_LANES ? 2 : 1;
+      t.stays = stays && (p->made.dtype != GR_F32 || p->n - t.column >= vectors * GR_ISA_LANES);
+      GR_ISA(gr_bytes_rows)(p, &t, (int)rows, vectors);
+      if (t.last && !t.stays) GR_ISA(gr_bytes_finish)(p, &t, (int)rows);
     }
   }
 }

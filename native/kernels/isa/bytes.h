@@ -11,7 +11,8 @@
  * GR_BYTES_SPREAD(to, from) maybe: GR_BYTES_SPAN bytes of A at ``from`` become twice as many at ``to``, the even and
  *                           the odd ones of each 4 apart, as 16 bits; both may overlap as far as from is behind to
  *
- * GR_ISA_DOTS says that the instruction set has gr_dot, which multiplies 4 bytes at once. All sums are exact modulo
+ * GR_ISA_DOTS says that the instruction set has gr_dot, which multiplies 4 bytes at once, GR_ISA_FOUR that it has
+ * gr_four, which makes bytes of four vectors. All sums are exact modulo
  * 2^32. Ends with end_bytes.h.
  */
 typedef uint8_t GR_ISA(gr_bytes_lanes) __attribute__((vector_size(GR_ISA_LANES), aligned(1), may_alias));

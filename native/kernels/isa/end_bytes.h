@@ -11,4 +11,5 @@
 #undef GR_BYTES_HALF
 #undef GR_BYTES_LOW
 #undef GR_ISA_DOTS
+#undef GR_ISA_FOUR
 #include "isa/end.h"
