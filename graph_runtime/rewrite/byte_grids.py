@@ -29,7 +29,12 @@ class ByteGrid:
 
     def real(self) -> np.ndarray:
         """float32 [256]: what each number means."""
-        return (table_of(self.dtype).astype(np.int32) - self.zero).astype(np.float32) * self.scale
+        return self.real_of(table_of(self.dtype))
+
+    def real_of(self, numbers: np.ndarray | float) -> np.ndarray:
+        """float32: what these numbers mean."""
+        apart = np.asarray(numbers).astype(np.int32) - self.zero
+        return np.asarray(apart.astype(np.float32) * self.scale)
 
     def nearest(self, x: np.ndarray) -> np.ndarray:
         """float32 on the grid, as quantize."""

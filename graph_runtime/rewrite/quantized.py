@@ -24,6 +24,7 @@ from ..base.machine.devices import HOST_KERNELS
 from ..ir.documents.draft import op_call
 from ..ir.model import Constant
 from ..ir.ops import registry, steps
+from ..ir.ops.quantized import table_of
 from ..ir.ops.shape import exactly
 from .byte_grids import ByteGrid, on_bytes, to_bytes
 from .folding import folded
@@ -52,6 +53,9 @@ _MOVES = (
     ),
     "max_pool2d",  # the greatest number is that of the greatest byte
 )
+
+
+_ANY = "any byte"  # decides nothing: the value is one number
 
 
 def quantized_graphs(net: Net) -> None:
@@ -164,25 +168,44 @@ def _function(net: Net, maker: NetNode, node: NetNode, grid: ByteGrid) -> bool:
     """An elementwise op, or a group of them, of one tensor of bytes and of numbers."""
     if not (steps.code_of(maker.op or "") or maker.op == "fused"):
         return False
-    sources = {value: on_bytes(value) for value in maker.inputs}
-    tensors = {source[0] for source in sources.values() if source is not None}
-    if len(tensors) != 1:
+    sources = [_real_by_byte(value) for value in maker.inputs]
+    if None in sources:
         return False
-    (x,) = tensors
-    arrays = []
-    for value, source in sources.items():
-        number = value.scalar() if source is None else None
-        if source is None and (number is None or value.type.size != 1):
-            return False
-    if maker.output.shape != x.shape:
+    known = [source for source in sources if source is not None]
+    first = next((source for source in known if _ANY not in source), {})
+    shared = [x for x in first if all(x in source or _ANY in source for source in known)]
+    if not shared or maker.output.shape != (x := shared[-1]).shape:
         return False
-    for value in maker.inputs:  # one tensor may be read on several grids
-        source = sources[value]
-        arrays.append(source[1].real() if source else np.asarray(value.scalar(), np.float32))
+    arrays = [source[x if x in source else _ANY] for source in known]
     with np.errstate(all="ignore"):
         (made,) = registry.require(maker.op_name).reference(arrays, maker.attrs)
     net.replace(node.output, _lookup(net, node, x, grid.nearest(np.broadcast_to(made, 256))))
     return True
+
+
+def _real_by_byte(value: NetValue) -> dict[Any, np.ndarray] | None:
+    """What a value is, float32 [256], by the byte of each tensor of bytes that alone decides it, the nearest
+    first; of a number under _ANY; None for others."""
+    source = on_bytes(value)
+    number = value.scalar() if source is None else source[0].scalar()
+    if value.type.size == 1 and number is not None:
+        return {_ANY: np.asarray(number if source is None else source[1].real_of(number), np.float32)}
+    if source is None:
+        return None
+    x, grid = source
+    return {tensor: grid.real_of(numbers) for tensor, numbers in _tables(x).items()}
+
+
+def _tables(x: NetValue) -> dict[NetValue, np.ndarray]:
+    """The numbers of a tensor of bytes, by those of itself, and of what it is looked up by."""
+    found, numbers = dict[NetValue, np.ndarray](), table_of(x.dtype)
+    while True:
+        found[x] = numbers
+        table = x.maker.inputs[1].look() if x.op == "lookup" else None
+        if table is None:
+            return found
+        numbers = numbers[table.astype(np.int64) - int(np.iinfo(x.dtype).min)]
+        x = x.maker.inputs[0]
 
 
 def _map(net: Net, maker: NetNode, end: NetNode | None, grid: ByteGrid | None) -> bool:

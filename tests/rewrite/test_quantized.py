@@ -133,6 +133,35 @@ def test_bytes_that_are_read_on_two_grids():
     )
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8"])
+def test_a_chain_of_functions_of_one_byte_is_a_table(dtype):
+    """gelu as files have it, every step on a grid of its own, its numbers on grids, too."""
+    n = Network()
+    x, one = n.b.input("x", (2, 130), dtype), n.real(n.known(2, "uint8"), 0.5, 0)
+    inner = n.real(n.on_grid(n.b.op("erf", n.real(x, 0.02, 5, dtype)), 0.008, 120), 0.008, 120)
+    inner = n.real(n.on_grid(n.b.op("add", inner, one), 0.008, 0), 0.008, 0)
+    y = n.b.op("multiply", n.real(x, 0.02, 5, dtype), inner)
+    model = n.model(n.on_grid(y, 0.03, 7, "int8"))
+    numbers = RNG.integers(np.iinfo(dtype).min, np.iinfo(dtype).max + 1, (2, 130)).astype(dtype)
+    prepared, (got,) = run(model, numbers)
+    assert ops_of(prepared) == ["lookup"]
+    real = (numbers.astype(np.float32) - 5) * np.float32(0.02)
+    (y,) = registry.require("erf").reference([real], {})
+    for add, scale, zero in ((0, 0.008, 120), (1, 0.008, 0)):
+        y = np.clip(np.rint((y + np.float32(add)) / np.float32(scale)) + zero, 0, 255)
+        y = (y - np.float32(zero)) * np.float32(scale)
+    wanted = np.clip(np.rint(real * y / np.float32(0.03)) + 7, -128, 127).astype(np.int8)
+    np.testing.assert_array_equal(got, wanted)
+
+
+def test_two_tensors_of_bytes_are_no_table():
+    n = Network()
+    x, y = n.b.input("x", (3, 7), "uint8"), n.b.input("y", (3, 7), "uint8")
+    total = n.b.op("multiply", n.real(x, 0.02, 3), n.real(n.on_grid(n.b.op("relu", n.real(y, 0.1, 7)), 1, 0), 1, 0))
+    prepared, _ = run(n.model(n.on_grid(total, 0.03, 11)), *np.zeros((2, 3, 7), np.uint8))
+    assert sorted(ops_of(prepared)) == ["lookup", "quantized_map"]
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_quotients_are_what_a_division_rounds_to(data):
