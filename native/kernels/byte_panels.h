@@ -66,7 +66,7 @@ GR_INLINE int64_t gr_bytes_panel(int64_t k) { return (gr_bytes_units(k) + 2) * 4
 /* memcpy of bytes whose number is known late, without a call. */
 GR_INLINE void gr_copy_bytes(uint8_t *to, const uint8_t *from, int64_t n) {
   if (n >= 32) {
-    for (int64_t i = 0; i + 32 <= n; i += 32) memcpy(to + i, from + i, 32);
+    for (int64_t i = 0; i + 32 < n; i += 32) memcpy(to + i, from + i, 32);
     memcpy(to + n - 32, from + n - 32, 32);
   } else if (n >= 16) {
     memcpy(to, from, 16);

@@ -142,7 +142,16 @@ static int gr_map_pair(gr_map_job *job) {
   return 1;
 }
 
+#define GR_PAIR_STRIP (8 * GR_STEPS_STRIP)
+
+/* One row of columns, ``rows`` times, one behind the other. */
+GR_INLINE const uint8_t *gr_map_repeated(const uint8_t *row, int64_t columns, int64_t rows, uint8_t *to) {
+  for (int64_t r = 0; r < rows; r++) memcpy(to + r * columns, row, (size_t)columns);
+  return to;
+}
+
 static void gr_map_pair_strip(const gr_map_job *job, const GR_STEPS(place) *at) {
+  uint8_t again[GR_PAIR_STRIP];        /* short rows by themselves end in columns that fill no vector */
   const gr_steps *s = &job->plain.steps;
   const gr_steps_input *in_a = &s->inputs[job->a], *in_b = &s->inputs[job->b];
   const uint8_t *a = (const uint8_t *)gr_ptr(&job->call->args[job->a]);
@@ -153,7 +162,17 @@ static void gr_map_pair_strip(const gr_map_job *job, const GR_STEPS(place) *at) 
   int64_t columns = at->columns, rows = at->rows;
   a += gr_steps_offset(s, in_a, at->plane, at->row, at->column);
   b += gr_steps_offset(s, in_b, at->plane, at->row, at->column);
-  if (columns == job->plain.columns && in_a->row == columns && in_b->row == (b_step ? columns : 0)) {
+  int a_follows = in_a->row == columns, b_follows = in_b->row == (b_step ? columns : 0);
+  if (columns == job->plain.columns && rows > 1 && a_follows != b_follows) {
+    if (!a_follows && in_a->row == 0) {
+      a = gr_map_repeated(a, columns, rows, again);
+      a_follows = 1;
+    } else if (b_step && in_b->row == 0) {
+      b = gr_map_repeated(b, columns, rows, again);
+      b_follows = 1;
+    }
+  }
+  if (columns == job->plain.columns && a_follows && b_follows) {
     columns *= rows;
     rows = 1;
   }
@@ -186,7 +205,7 @@ static inline int32_t gr_cpu_quantized_map__f32(const gr_call *call) {
   GR_FN(fused_job) *p = &job.plain;
   gr_steps_open(&p->steps, call, call->attrs + 2 * call->nargs, row, column);
   job.paired = gr_map_pair(&job);
-  int64_t strip = job.paired ? 8 * GR_STEPS_STRIP : GR_STEPS_STRIP;
+  int64_t strip = job.paired ? GR_PAIR_STRIP : GR_STEPS_STRIP;
   p->width = gr_min(p->columns, strip);
   p->height = gr_min(p->rows, gr_max(1, strip / p->width));
   p->down = gr_ceil_div(p->rows, p->height);
@@ -195,5 +214,6 @@ static inline int32_t gr_cpu_quantized_map__f32(const gr_call *call) {
   return gr_parallel(call->env, gr_span(out, 0, row) * p->down * p->across, gr_ceil_div(GR_GRAIN, cost), gr_map_pieces,
                      &job);
 }
+#undef GR_PAIR_STRIP
 #endif
 #undef GR_STEPS

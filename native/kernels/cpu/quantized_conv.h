@@ -16,6 +16,8 @@ typedef struct gr_byte_windows {
   int64_t sh, sw, top, left, dh, dw;
   int64_t runs, run;             /* copies a kernel row, taps of each: 1 and kw, or with a dilation kw and 1 */
   uint8_t zero;                  /* what lies around the image */
+  int64_t kh, inner, inner_end;  /* columns of the output whose windows lie between the image's sides */
+  const uint8_t *end;            /* of all images */
 } gr_byte_windows;
 
 /* Elements first .. last-1 of a run that begins at element ``begin`` (maybe outside) of a row of the image. */
@@ -51,13 +53,50 @@ GR_INLINE void gr_byte_window(const uint8_t *image, const gr_byte_windows *s, in
   }
 }
 
+GR_INLINE void gr_copy_runs(const uint8_t *from, int64_t step, int64_t count, int64_t bytes, uint8_t *to,
+                            int64_t to_row) {
+  for (int64_t i = 0; i < count; ++i) memcpy(to + i * to_row, from + i * step, (size_t)bytes);
+}
+
+/* ``count`` windows beside each other, whole, the first with its upper left corner at (y, x), none of which reaches
+ * over a side of the image. A short run is copied with what lies behind it, in one piece: what that overwrites is a
+ * part of the same line that is written later, or behind all of them. */
+static void gr_byte_inner_windows(const uint8_t *image, const gr_byte_windows *s, int64_t y, int64_t x, int64_t count,
+                                  uint8_t *to, int64_t to_row) {
+  int64_t length = s->run * s->c, width = s->w * s->c, step = s->sw * s->c, piece = length <= 16 ? 16 : 32;
+  for (int64_t p = 0, at = 0; p < s->kh; ++p) {
+    int64_t row = y + p * s->dh;
+    for (int64_t q = 0; q < s->runs; ++q, at += length) {
+      if (row < 0 || row >= s->h) {
+        for (int64_t i = 0; i < count; ++i) memset(to + at + i * to_row, s->zero, (size_t)length);
+        continue;
+      }
+      const uint8_t *from = image + row * width + (x + q * s->dw) * s->c;
+      int fits = length <= piece && at + piece <= to_row && from + (count - 1) * step + piece <= s->end;
+      if (fits && piece == 16) gr_copy_runs(from, step, count, 16, to + at, to_row);
+      else if (fits) gr_copy_runs(from, step, count, 32, to + at, to_row);
+      else
+        for (int64_t i = 0; i < count; ++i) gr_copy_bytes(to + at + i * to_row, from + i * step, length);
+    }
+  }
+}
+
 static void gr_gather_byte_windows(const gr_bytes *p, int64_t first_row, int64_t rows, int64_t first, int64_t last,
                                    uint8_t *to, int64_t to_row) {
   const gr_byte_windows *s = p->image;
   int64_t x = first_row % s->ow, y = first_row / s->ow % s->oh, n = first_row / s->ow / s->oh;
-  for (int64_t i = 0; i < rows; ++i, to += to_row) {
-    gr_byte_window(p->a + n * s->h * s->w * s->c, s, y * s->sh - s->top, x * s->sw - s->left, first, last, to);
-    if (++x < s->ow) continue;
+  int whole = first == 0 && last == p->k;
+  for (int64_t i = 0, count; i < rows; i += count, to += count * to_row) {
+    const uint8_t *image = p->a + n * s->h * s->w * s->c;
+    count = whole && x >= s->inner ? gr_min(rows - i, s->inner_end - x) : 0;
+    if (count > 0) {
+      gr_byte_inner_windows(image, s, y * s->sh - s->top, x * s->sw - s->left, count, to, to_row);
+    } else {
+      count = 1;
+      gr_byte_window(image, s, y * s->sh - s->top, x * s->sw - s->left, first, last, to);
+    }
+    x += count;
+    if (x < s->ow) continue;
     x = 0;
     if (++y < s->oh) continue;
     y = 0;
@@ -100,8 +139,11 @@ static inline int32_t GR_BODY(quantized_conv2d_packed)(const gr_call *call) {
     return gr_byte_images_run(call->env, &s, out->shape[0]);
   }
   int apart = k[7] != 1;
+  int64_t reach = (kw - 1) * k[7] + 1, inside = x->shape[2] + k[3] - reach;
   gr_byte_windows windows = {x->shape[1], x->shape[2], c, out->shape[1], out->shape[2], k[0], k[1], k[2], k[3], k[6],
-                             k[7], apart ? kw : 1, apart ? 1 : kw, zero};
+                             k[7], apart ? kw : 1, apart ? 1 : kw, zero, kh, gr_ceil_div(k[3], k[1]),
+                             inside < 0 ? 0 : gr_min(inside / k[1] + 1, out->shape[2]),
+                             (const uint8_t *)gr_ptr(x) + gr_size(x)};
   int plain = kh == 1 && kw == 1 && k[0] == 1 && k[1] == 1 && k[2] + k[3] + k[4] + k[5] == 0;
   gr_bytes p = {.rows = gr_span(out, 0, 3), .n = n, .k = depth, .a = gr_ptr(x), .a_row = c, .flip = flip,
                 .zero = zero ^ flip, .gather = plain ? NULL : gr_gather_byte_windows, .image = &windows, .b = b,
