@@ -89,35 +89,34 @@ GR_ALWAYS void GR_ISA(gr_bytes_store)(const gr_requant *s, const int32_t *shift,
 #ifdef GR_ISA_FOUR
 /* What four vectors of sums are turned into bytes by. */
 typedef struct GR_ISA(gr_bytes_ends) {
-  GR_V scale[2], most;
+  GR_V scale[4], most;
   GR_VI zero, least, turn;
 } GR_ISA(gr_bytes_ends);
 
-GR_ALWAYS GR_ISA(gr_bytes_ends) GR_ISA(gr_bytes_ends_of)(const gr_requant *s, int64_t column, int vectors) {
+/* scale is left to be set. */
+GR_ALWAYS GR_ISA(gr_bytes_ends) GR_ISA(gr_bytes_ends_of)(const gr_requant *s) {
   int turned = s->dtype == GR_I8 ? 0x80 : 0;
   GR_ISA(gr_bytes_ends) made = {.most = GR_ISA_SPLAT(s->most), .zero = {0}, .least = {0}, .turn = {0}};
   made.zero += (s->zero + turned) * 0x10001;
   made.least += ((int)s->least + s->zero + turned) * 0x10001;
   made.turn += turned * 0x01010101;
-  for (int v = 0; v < vectors; ++v) made.scale[v] = *(const GR_V *)(s->scale + column + v * GR_ISA_LANES);
   return made;
 }
 
-/* Sums as bytes, one vector's behind the other's. */
-GR_ALWAYS GR_VI GR_ISA(gr_bytes_four)(const GR_VI *sums, const GR_ISA(gr_bytes_ends) *ends, int vectors) {
-  GR_V x[4];
+/* Sums of four vectors, scaled; no more than the greatest. */
+GR_ALWAYS void GR_ISA(gr_bytes_scaled)(const GR_VI *sums, const GR_ISA(gr_bytes_ends) *ends, int vectors, GR_V *x) {
 #pragma GCC unroll 4
   for (int j = 0; j < 4; ++j) {
     x[j] = __builtin_convertvector(sums[j], GR_V) * ends->scale[j % vectors];
     x[j] = GR_ISA_MIN(ends->most, x[j]); /* a NaN stays one */
   }
-  return GR_ISA(gr_four)(x, ends->zero, ends->least, ends->turn);
 }
 
 /* The sums of a tile, which have their offsets, as bytes. */
 GR_ALWAYS void GR_ISA(gr_bytes_tile_out)(const gr_requant *s, const GR_VI *acc, int rows, int vectors, int64_t column,
                                          int64_t columns, uint8_t *to, int64_t to_row) {
-  GR_ISA(gr_bytes_ends) ends = GR_ISA(gr_bytes_ends_of)(s, column, vectors);
+  GR_ISA(gr_bytes_ends) ends = GR_ISA(gr_bytes_ends_of)(s);
+  for (int v = 0; v < vectors; ++v) ends.scale[v] = *(const GR_V *)(s->scale + column + v * GR_ISA_LANES);
   int step = 4 / vectors, size = vectors * GR_ISA_LANES;
 #pragma GCC unroll 8
   for (int i = 0; i < rows; i += step) {
@@ -126,7 +125,9 @@ GR_ALWAYS void GR_ISA(gr_bytes_tile_out)(const gr_requant *s, const GR_VI *acc, 
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j)
       x[j] = i + j / vectors < rows ? acc[2 * (i + j / vectors) + j % vectors] : ends.zero;
-    GR_VI made = GR_ISA(gr_bytes_four)(x, &ends, vectors);
+    GR_V scaled[4];
+    GR_ISA(gr_bytes_scaled)(x, &ends, vectors, scaled);
+    GR_VI made = GR_ISA(gr_four)(scaled, ends.zero, ends.least, ends.turn);
 #pragma GCC unroll 4
     for (int j = 0; j < step; ++j) {
       if (i + j >= rows) break;
