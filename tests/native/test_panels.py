@@ -17,7 +17,7 @@ from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops import packed
-from graph_runtime.ir.ops.byte_panels import bytes_type
+from graph_runtime.ir.ops.byte_panels import bytes_type, depthwise_k
 from graph_runtime.ir.ops.levels import level_type, unpack_levels
 from graph_runtime.ir.ops.quantized_products import BYTES, RESULTS
 from graph_runtime.ir.ops.registry import Case
@@ -235,6 +235,8 @@ def _result(rng, n: int) -> tuple[dict, tuple, tuple]:
     """Of quantized products: attributes, the inputs behind the zero point, and how these are drawn."""
     to = str(rng.choice(RESULTS))
     attrs = {"to": to, **({"zero": 7} if to in BYTES else {})}
+    if to in BYTES and rng.integers(2):
+        attrs["bounds"] = (7, int(rng.integers(7, 120)))
     if to == "int32":
         return attrs, (), ()
     bias = ("float32" if to == "float32" else "int32", (n,))
@@ -258,6 +260,27 @@ def _byte_windows_of(rng) -> tuple[str, tuple, dict, tuple]:
     more, tail, how = _result(rng, n)
     inputs = ((dtype, x), ("int8", bytes_type(n, k).shape), (dtype, ()), *tail)
     return "quantized_conv2d", inputs, {**attrs, **more}, ("bytes", f"byte_panels:{k}", "bytes", *how)
+
+
+def _byte_images_of(rng) -> tuple[str, tuple, dict, tuple]:
+    """A depthwise convolution of bytes: channels that fill vectors, and those that do not."""
+    kernel, c = tuple(int(k) for k in rng.integers(1, 7, 2)), int(rng.integers(2, 150))
+    kernel = ((3, 3), (5, 5), kernel)[rng.integers(3)]
+    dilations = tuple(int(d) for d in rng.integers(1, 3, 2))
+    pads = tuple(int(p) for p in rng.integers(0, 4, 4))
+    h, w = (int(rng.integers((kernel[d] - 1) * dilations[d] + 1, most)) for d, most in ((0, 14), (1, 80)))
+    k, dtype = depthwise_k(kernel), str(rng.choice(BYTES))
+    more, tail, how = _result(rng, c)
+    inputs = ((dtype, (int(rng.integers(1, 3)), h, w, c)), ("int8", bytes_type(c, k).shape), (dtype, ()), *tail)
+    strides = tuple(int(s) for s in rng.integers(1, 4, 2))
+    attrs = {"layout": "NHWC", "packed": c, "kernel_shape": kernel, "group": c, "dilations": dilations}
+    panels = f"byte_panels:{k}:{kernel[0]}"
+    return (
+        "quantized_conv2d",
+        inputs,
+        {**attrs, "pads": pads, "strides": strides, **more},
+        ("bytes", panels, "bytes", *how),
+    )
 
 
 def _odd_sizes(library, make, allowed: float) -> None:
@@ -325,7 +348,7 @@ def test_products_of_activations_of_odd_sizes(library, make):
     _odd_sizes(library, make, 5e-5)
 
 
-@pytest.mark.parametrize("make", [_bytes_of, _byte_windows_of])
+@pytest.mark.parametrize("make", [_bytes_of, _byte_windows_of, _byte_images_of])
 def test_products_of_bytes_of_odd_sizes(library, make):
     """All bits, rounding ties too."""
     _odd_sizes(library, make, 0.0)

@@ -28,7 +28,7 @@ __all__ = [
 # family -> the ops that it registers, so that a graph of some ops imports their families only
 _FAMILIES = {
     "graph_runtime.ir.ops.packed": "pack_panels",
-    "graph_runtime.ir.ops.quantized": "quantize dequantize lookup",
+    "graph_runtime.ir.ops.quantized": "quantize dynamic_quantize dequantize lookup",
     "graph_runtime.ir.ops.quantized_map": "quantized_map",
     "graph_runtime.ir.ops.quantized_products": "quantized_dense",
     "graph_runtime.ir.ops.quantized_conv": "quantized_conv2d",

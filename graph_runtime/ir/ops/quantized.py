@@ -1,13 +1,15 @@
-"""Numbers on integer grids: quantize, dequantize, and lookup for functions of one byte.
+"""Numbers on integer grids: quantize, dynamic_quantize, dequantize, and lookup for functions of one byte.
 
     quantize      saturate(round(x / scale) + zero)       ties to even; a NaN becomes the least number
+    dynamic_quantize   quantize to uint8, of the scale and zero point that the ends of x and 0 ask for
     dequantize    (x - zero) * scale                      float32; the difference is int32 and wraps
     lookup        table[x]                                of int8 table[x + 128]
 
 The scale and the zero point are one number each, or one of each index of a dimension. ONNX's QuantizeLinear
 and DequantizeLinear; quantized_products.py has what computes on grids.
 
-C contract. Args: quantize x, scale, zero, y; dequantize the same; lookup x, table, y. Attribute words:
+C contract. Args: quantize x, scale, zero, y; dynamic_quantize x, y, scale, zero; dequantize as quantize; lookup
+x, table, y. Attribute words:
     quantize, dequantize   [0] the dimension that scale and zero point go along, where they are many
 """
 
@@ -115,6 +117,52 @@ register(
         kind="elementwise",
         pace={"cpu": "simple"},
         cases=tuple(_quantize_cases()),
+    )
+)
+
+
+# ---------------------------------------------------------------- dynamic_quantize
+
+
+def _dynamic_infer(inputs, attrs):
+    (x,) = inputs
+    rules.one_dtype("dynamic_quantize", (x,), ("float32",))
+    return [TensorType("uint8", x.shape), TensorType("float32", ()), TensorType("uint8", ())]
+
+
+def _dynamic(arrays, attrs):
+    (x,) = arrays
+    low, high = (np.float32(end(x, initial=0)) for end in (np.min, np.max))
+    with np.errstate(all="ignore"):
+        scale = np.asarray((high - low) / np.float32(255))
+        point = np.rint(-low / scale)
+    zero = np.asarray(0 if np.isnan(point) else np.clip(point, 0, 255)).astype(np.uint8)
+    return [*_quantize([x, scale, zero], {"axis": 0}), scale, zero]
+
+
+register(
+    Op(
+        "dynamic_quantize",
+        "numbers on the uint8 grid that holds the least of them, the greatest and 0; its scale; its zero point",
+        (1, 1),
+        _dynamic_infer,
+        _dynamic,
+        lambda i, o, a: 6 * o[0].size,
+        bodies={"cpu": Body("dynamic_quantize", ("float32",), rules.by_dtype)},
+        kind="reduction",
+        pace={"cpu": "simple"},
+        cases=(
+            *(
+                Case(name, (("float32", shape),), make=(make,), nmse=_EXACT)
+                for name, shape, make in (
+                    ("normal", (3, 170), "normal"),
+                    ("above", (2, 5, 3, 7), "positive"),
+                    ("long", (5, 40000), "wide"),
+                    ("number", (), "normal"),
+                    ("empty", (0, 3), "normal"),
+                )
+            ),
+        ),
     )
 )
 

@@ -2,7 +2,7 @@
  *
  * Arguments, attribute words and rules: graph_runtime/ir/ops/quantized.py.
  *
- * defines: gr_cpu_quantize__<suffix>
+ * defines: gr_cpu_quantize__<suffix>, gr_cpu_dynamic_quantize__f32
  */
 #include "cpu/grid.h"
 
@@ -57,3 +57,27 @@ static int32_t GR_FN(quantize_part)(void *ctx, int64_t first, int64_t last) {
 static inline int32_t GR_BODY(quantize)(const gr_call *call) {
   return gr_parallel(call->env, gr_size(&call->args[0]), GR_GRAIN / 2, GR_FN(quantize_part), (void *)(uintptr_t)call);
 }
+
+#if GR_IS_F32
+/* ---------------------------------------------------------------- to the grid that fits */
+#include "cpu/ends.h"
+
+static int32_t gr_dynamic_part(void *ctx, int64_t first, int64_t last) {
+  const gr_call *call = ctx;
+  gr_grid grid = {*(const float *)gr_ptr(&call->args[2]), *(const uint8_t *)gr_ptr(&call->args[3]), 0};
+  gr_to_grid(&grid, (const float *)gr_ptr(&call->args[0]) + first, (uint8_t *)gr_ptr(&call->args[1]) + first,
+             last - first);
+  return GR_OK;
+}
+
+/* gr-kernel: cpu/dynamic_quantize : f32 */
+static inline int32_t gr_cpu_dynamic_quantize__f32(const gr_call *call) {
+  gr_ends ends = {.x = gr_ptr(&call->args[0]), .n = gr_size(&call->args[0])};
+  int32_t status = gr_ends_run(call->env, &ends);
+  if (status) return status;
+  float low = ends.low[0], scale = (ends.high[0] - low) / 255.0f, zero = rintf((0.0f - low) / scale);
+  *(float *)gr_ptr(&call->args[2]) = scale;
+  *(uint8_t *)gr_ptr(&call->args[3]) = (uint8_t)(zero >= 255.0f ? 255.0f : zero > 0.0f ? zero : 0.0f);
+  return gr_parallel(call->env, ends.n, GR_GRAIN / 2, gr_dynamic_part, (void *)(uintptr_t)call);
+}
+#endif

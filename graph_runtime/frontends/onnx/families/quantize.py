@@ -208,13 +208,8 @@ def _dynamic(ctx: Context) -> Results:
 
 def _dynamic_grid(ctx: Context, x: TapeValue) -> tuple[TapeValue, TapeValue, TapeValue]:
     """(x on the uint8 grid that fits its values, the grid's scale, its zero point)."""
-    axes, zero = list(range(x.rank)), ctx.scalar(0, x)
-    low = ctx.op("minimum", ctx.op("min", x, axes=axes, keepdims=False), zero)
-    high = ctx.op("maximum", ctx.op("max", x, axes=axes, keepdims=False), zero)
-    scale = ctx.op("divide", ctx.op("subtract", high, low), ctx.scalar(255, x))
-    point = ctx.op("round", ctx.op("divide", ctx.op("subtract", zero, low), scale))
-    point = ctx.cast(point, "uint8")
-    return on_grid(ctx, x, scale, point, "uint8"), scale, point
+    made, scale, zero = ctx.op("dynamic_quantize", x)
+    return made, scale, zero
 
 
 # ---------------------------------------------------------------- products
