@@ -95,7 +95,7 @@ typedef struct GR_ISA(gr_bytes_ends) {
 
 /* scale is left to be set. */
 GR_ALWAYS GR_ISA(gr_bytes_ends) GR_ISA(gr_bytes_ends_of)(const gr_requant *s) {
-  int turned = s->dtype == GR_I8 ? 0x80 : 0;
+  int turned = (int)s->least + s->zero < 0 ? 0x80 : 0; /* words are packed as unsigned bytes */
   GR_ISA(gr_bytes_ends) made = {.most = GR_ISA_SPLAT(s->most), .zero = {0}, .least = {0}, .turn = {0}};
   made.zero += (s->zero + turned) * 0x10001;
   made.least += ((int)s->least + s->zero + turned) * 0x10001;

@@ -271,7 +271,12 @@ def _byte_images_of(rng) -> tuple[str, tuple, dict, tuple]:
     h, w = (int(rng.integers((kernel[d] - 1) * dilations[d] + 1, most)) for d, most in ((0, 14), (1, 80)))
     k, dtype = depthwise_k(kernel), str(rng.choice(BYTES))
     more, tail, how = _result(rng, c)
-    inputs = ((dtype, (int(rng.integers(1, 3)), h, w, c)), ("int8", bytes_type(c, k).shape), (dtype, ()), *tail)
+    inputs = (
+        (dtype, (int(rng.integers(1, 3)), h, w, c)),
+        ("int8", bytes_type(c, k).shape),
+        (dtype, ()),
+        *tail,
+    )
     strides = tuple(int(s) for s in rng.integers(1, 4, 2))
     attrs = {"layout": "NHWC", "packed": c, "kernel_shape": kernel, "group": c, "dilations": dilations}
     panels = f"byte_panels:{k}:{kernel[0]}"

@@ -157,7 +157,9 @@ def test_a_chain_of_functions_of_one_byte_is_a_table(dtype):
 def test_two_tensors_of_bytes_are_no_table():
     n = Network()
     x, y = n.b.input("x", (3, 7), "uint8"), n.b.input("y", (3, 7), "uint8")
-    total = n.b.op("multiply", n.real(x, 0.02, 3), n.real(n.on_grid(n.b.op("relu", n.real(y, 0.1, 7)), 1, 0), 1, 0))
+    total = n.b.op(
+        "multiply", n.real(x, 0.02, 3), n.real(n.on_grid(n.b.op("relu", n.real(y, 0.1, 7)), 1, 0), 1, 0)
+    )
     prepared, _ = run(n.model(n.on_grid(total, 0.03, 11)), *np.zeros((2, 3, 7), np.uint8))
     assert sorted(ops_of(prepared)) == ["lookup", "quantized_map"]
 

@@ -8,8 +8,8 @@
 The scale and the zero point are one number each, or one of each index of a dimension. ONNX's QuantizeLinear
 and DequantizeLinear; quantized_products.py has what computes on grids.
 
-C contract. Args: quantize x, scale, zero, y; dynamic_quantize x, y, scale, zero; dequantize as quantize; lookup
-x, table, y. Attribute words:
+C contract. Args: quantize x, scale, zero, y; dynamic_quantize x, y, scale, zero; dequantize as quantize;
+lookup x, table, y. Attribute words:
     quantize, dequantize   [0] the dimension that scale and zero point go along, where they are many
 """
 
@@ -143,7 +143,7 @@ def _dynamic(arrays, attrs):
 register(
     Op(
         "dynamic_quantize",
-        "numbers on the uint8 grid that holds the least of them, the greatest and 0; its scale; its zero point",
+        "numbers on the uint8 grid that their ends and 0 ask for, its scale, its zero point",
         (1, 1),
         _dynamic_infer,
         _dynamic,

@@ -88,7 +88,8 @@ GR_ALWAYS void GR_ISA(gr_byte_outputs)(const gr_byte_image *s, const GR_VI *lane
 GR_ALWAYS void GR_ISA(gr_byte_quad)(const void *near, const void *far, void *to) {
   for (int j = 0; j < 4; ++j)
     for (int lane = 0; lane < 4; ++lane)
-      memcpy((uint8_t *)to + 64 * j + 16 * lane, (const uint8_t *)(lane < 2 ? near : far) + 64 * (lane % 2) + 16 * j, 16);
+      memcpy((uint8_t *)to + 64 * j + 16 * lane,
+             (const uint8_t *)(lane < 2 ? near : far) + 64 * (lane % 2) + 16 * j, 16);
 }
 
 /* As gr_byte_columns: to lanes[((column - first) * fours + four) * 4 ..+3]. */

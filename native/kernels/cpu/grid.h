@@ -120,6 +120,10 @@ GR_INLINE void gr_from_grid_loop(const gr_grid *g, const uint8_t *x, float *out,
 }
 
 #if defined(__x86_64__)
+#ifndef GR_PLAY_AVX512
+#define GR_GRID_NEAR
+#include "cpu/grid_pair_avx512.h"
+#endif
 #define GR_GRID_TARGET(name, features)                                                                            \
   static __attribute__((target(features), optimize("O3"))) void gr_to_grid_##name(                                \
       const gr_to_grid_by *by, const float *x, uint8_t *out, int64_t n) {                                         \
@@ -174,6 +178,13 @@ static inline void gr_from_grid(const gr_grid *g, const uint8_t *x, float *out, 
 /* Only where gr_grid_fuses. */
 static inline void gr_grid_pair_run(const gr_grid_pair *g, const uint8_t *a, const uint8_t *b, int b_step, uint8_t *out,
                                     int64_t n) {
+#ifdef GR_GRID_NEAR
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl")) {
+    int64_t made = gr_grid_pair_near_avx512(g, a, b, b_step, out, n, gr_grid_pair_avx512);
+    if (made < n) gr_grid_pair_avx512(g, a + made, b + (b_step ? made : 0), b_step, out + made, n - made);
+    return;
+  }
+#endif
   GR_GRID_CHOOSE(gr_grid_pair, g, a, b, b_step, out, n)
   gr_grid_pair_loop(g, a, b, b_step, out, n);
 }

@@ -4,8 +4,8 @@
  * GR_ISA(gr_four)(x, zero, least, turn)    four vectors of numbers below 2^15, rounded, as bytes one behind the other:
  *                            + zero, no less than least, both in 16 bits; ^ turn. A NaN is the least
  * GR_ISA(gr_in_turn)(x, zero, least, turn)    the same, four bytes of each vector in turn
- * GR_ISA(gr_weave)(x, to)    byte i of four vectors of 64 becomes lane i % 4 + i / 16 * 4 of to[i / 4 % 4], as gr_in_turn
- *                            brings it back
+ * GR_ISA(gr_weave)(x, to)    bytes i of four vectors of 64 become lane i % 4 + i / 16 * 4 of to[i / 4 % 4], as
+ *                            gr_in_turn brings them back
  * GR_ISA(gr_load_part)(from, n), GR_ISA(gr_store_first)(to, x, n)    the first n bytes of a vector, n <= 64
  * GR_ISA(gr_store_part)(to, x, j, size)    bytes j * size .. (j + 1) * size - 1 of a vector; size 16 or 32
  *
@@ -114,7 +114,8 @@ GR_ALWAYS void GR_ISA(gr_store_first)(uint8_t *to, GR_VI x, int64_t n) {
 
 GR_ALWAYS void GR_ISA(gr_store_part)(uint8_t *to, GR_VI x, int j, int size) {
   __m512i from = (__m512i)x;
-  if (size == 32) _mm256_storeu_si256((__m256i *)to, j ? _mm512_extracti64x4_epi64(from, 1) : _mm512_castsi512_si256(from));
+  if (size == 32 && j == 0) _mm256_storeu_si256((__m256i *)to, _mm512_castsi512_si256(from));
+  else if (size == 32) _mm256_storeu_si256((__m256i *)to, _mm512_extracti64x4_epi64(from, 1));
   else if (j == 0) _mm_storeu_si128((__m128i *)to, _mm512_castsi512_si128(from));
   else if (j == 1) _mm_storeu_si128((__m128i *)to, _mm512_extracti32x4_epi32(from, 1));
   else if (j == 2) _mm_storeu_si128((__m128i *)to, _mm512_extracti32x4_epi32(from, 2));
