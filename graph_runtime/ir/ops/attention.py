@@ -76,7 +76,9 @@ def _panels_scratch(i, o, a):
     return _SLOTS * (t_panels * d + e_panels * t + t_panels * min(s, _STRIP)) * PANEL * 4
 
 
-_PANELS = Body("attention_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=True)
+_PANELS = Body(
+    "attention_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, prebuilt=("float32",)
+)
 _PAIRS = replace(_PANELS, name="attention_pairs", rounds=_PANELS.name)
 
 

@@ -251,7 +251,7 @@ def _takes_taps(i, o, a):
 
 
 _PACKED = Body(
-    "conv2d_packed", ("float32",), rules.by_dtype, accepts=_takes_taps, epilogue=True, prebuilt=True
+    "conv2d_packed", ("float32",), rules.by_dtype, accepts=_takes_taps, epilogue=True, prebuilt=("float32",)
 )
 _NARROW = (  # cases
     ("four", (2, 44, 9, 21), (44, 4, 3, 3), True, {"group": 11, "pads": (1, 1, 1, 1), "strides": (2, 2)}),

@@ -164,7 +164,7 @@ def _takes_panels(inputs, outputs, attrs):
 
 
 _PACKED = Body(
-    "dense_packed", ("float32",), rules.by_dtype, accepts=_takes_panels, epilogue=True, prebuilt=True
+    "dense_packed", ("float32",), rules.by_dtype, accepts=_takes_panels, epilogue=True, prebuilt=("float32",)
 )
 
 _LEVELS = Body(
@@ -173,7 +173,7 @@ _LEVELS = Body(
     rules.by_dtype,
     accepts=lambda i, o, a: None if a["levels"] else "it reads weights of few bits (levels)",
     epilogue=True,
-    prebuilt=True,
+    prebuilt=("float32",),
 )
 
 
@@ -191,7 +191,7 @@ _DENSE_BLAS = Body(
     rules.by_dtype,
     accepts=takes_library,
     epilogue=True,
-    prebuilt=True,
+    prebuilt=("float32",),
     library="openblas",
 )
 

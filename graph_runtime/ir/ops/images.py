@@ -32,7 +32,7 @@ def bodies(
     """The cpu's kernel, and its variant for NHWC, of the dtypes ``last``."""
     return (
         Body(op, allowed, rules.by_dtype, accepts=nchw),
-        (Body(f"{op}_nhwc", last, rules.by_dtype, accepts=_nhwc, prebuilt=True),),
+        (Body(f"{op}_nhwc", last, rules.by_dtype, accepts=_nhwc, prebuilt=last),),
     )
 
 

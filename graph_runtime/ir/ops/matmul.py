@@ -103,13 +103,23 @@ def _matmul_prefers(i, a):
 
 
 _MATMUL_PANELS = Body(
-    "matmul_panels", ("float32",), rules.by_dtype, scratch=_panels_scratch, epilogue=True, prebuilt=True
+    "matmul_panels",
+    ("float32",),
+    rules.by_dtype,
+    scratch=_panels_scratch,
+    epilogue=True,
+    prebuilt=("float32",),
 )
 
 _MATMUL_PAIRS = replace(_MATMUL_PANELS, name="matmul_pairs", rounds=_MATMUL_PANELS.name)
 
 _MATMUL_BLAS = Body(
-    "matmul_blas", ("float32",), rules.by_dtype, accepts=takes_library, prebuilt=True, library="openblas"
+    "matmul_blas",
+    ("float32",),
+    rules.by_dtype,
+    accepts=takes_library,
+    prebuilt=("float32",),
+    library="openblas",
 )
 
 

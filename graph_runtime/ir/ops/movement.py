@@ -23,9 +23,9 @@ __all__ = ["bodies", "per_type"]
 _MOST_INPUTS = 1 << 16
 
 
-def bodies(name):
-    """The two bodies of an op that moves elements of any type."""
-    return {"cpu": Body(name, rules.ALL, rules.by_bytes), "tt": Body(name, rules.TT_MOVED)}
+def bodies(name, prebuilt=()):
+    """The two bodies of an op that moves elements of any type; ``prebuilt`` as Body's."""
+    return {"cpu": Body(name, rules.ALL, rules.by_bytes, prebuilt=prebuilt), "tt": Body(name, rules.TT_MOVED)}
 
 
 def per_type(inputs, attrs, make=()):
@@ -139,7 +139,7 @@ register(
         lambda i, o, a: 0,
         attrs=(Attr("axis", "int", REQUIRED, "the axis along which the inputs follow each other"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-        bodies=bodies("concatenate"),
+        bodies=bodies("concatenate", rules.ALL),
         moves=(),
         kind="movement",
         ttnn={"concat": {"dim": "axis"}},
@@ -215,7 +215,7 @@ register(
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         moves=(1,),
         bodies={
-            "cpu": Body("take", rules.ALL, rules.by_bytes),
+            "cpu": Body("take", rules.ALL, rules.by_bytes, prebuilt=rules.ALL),
             "tt": Body("take", rules.TT_MOVED, accepts=rules.narrow_indices),
         },
         kind="movement",

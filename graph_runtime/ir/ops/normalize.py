@@ -36,7 +36,7 @@ _SOFTMAX_ROWS = (
 )
 
 
-def _softmax(name, doc, finish, axis_meaning, work, inplace=(), ttnn=()):
+def _softmax(name, doc, finish, axis_meaning, work, inplace=(), ttnn=(), prebuilt=()):
     """``finish(x, e, total)``: the result, from x less its maximum, exp of that, and the sum of that."""
 
     def infer(inputs, attrs):
@@ -64,7 +64,10 @@ def _softmax(name, doc, finish, axis_meaning, work, inplace=(), ttnn=()):
             lambda i, o, a: 5 * o[0].size,
             attrs=(Attr("axis", "int", -1, axis_meaning),),
             words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-            bodies={"cpu": Body(name, rules.FLOATS, rules.by_dtype), "tt": Body(name, rules.TT_FLOATS)},
+            bodies={
+                "cpu": Body(name, rules.FLOATS, rules.by_dtype, prebuilt=prebuilt),
+                "tt": Body(name, rules.TT_FLOATS),
+            },
             inplace=inplace,
             pace={"cpu": "function"},
             work=work,
@@ -89,6 +92,7 @@ _softmax(
     "the axis along which the result sums to 1",
     SOFTMAX,
     ttnn=("softmax",),
+    prebuilt=("float32",),
 )
 _softmax(
     "log_softmax",
@@ -142,7 +146,10 @@ def _norm(name, doc, parameters, compute, epsilon, flops, whole, inplace=()):
                 Attr("epsilon", "float", 1e-5, epsilon),
             ),
             words=lambda i, o, a: [a["axis"] % len(i[0].shape), rules.float_word(a["epsilon"])],
-            bodies={"cpu": Body(name, rules.FLOATS, rules.by_dtype), "tt": Body(name, rules.TT_FLOATS)},
+            bodies={
+                "cpu": Body(name, rules.FLOATS, rules.by_dtype, prebuilt=("float32",)),
+                "tt": Body(name, rules.TT_FLOATS),
+            },
             inplace=inplace,
             pace={"cpu": "simple"},
             work=Passes(whole, ("sqrt", "reciprocal")),

@@ -205,7 +205,7 @@ register_product(
         words=_conv_words,
         bodies={"cpu": body_of("quantized_conv2d", refuse_packed)},
         variants={
-            "cpu": (body_of("quantized_conv2d_packed", takes_packed, scratch=column_scratch, prebuilt=True),)
+            "cpu": (body_of("quantized_conv2d_packed", takes_packed, scratch=column_scratch, prebuilt=BYTES),)
         },
         pace={"cpu": "quantized"},
         work=_conv_work,

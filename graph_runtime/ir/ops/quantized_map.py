@@ -126,7 +126,7 @@ register(
             Attr("zeros", "ints", REQUIRED, "zero points, likewise"),
         ),
         words=_words,
-        bodies={"cpu": Body(_OP, _TYPES, lambda i, o: "f32")},
+        bodies={"cpu": Body(_OP, _TYPES, lambda i, o: "f32", prebuilt=_TYPES)},
         pace={"cpu": "simple"},
         work=lambda i, o, a: Work(),  # that of its steps
         program="body",

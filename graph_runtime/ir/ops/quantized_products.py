@@ -234,7 +234,7 @@ register_product(
         words=lambda i, o, a: [a["packed"], *end_words(a)],
         bodies={"cpu": body_of("quantized_dense", refuse_packed)},
         variants={
-            "cpu": (body_of("quantized_dense_packed", takes_packed, scratch=column_scratch, prebuilt=True),)
+            "cpu": (body_of("quantized_dense_packed", takes_packed, scratch=column_scratch, prebuilt=BYTES),)
         },
         pace={"cpu": "quantized"},
         work=_dense_work,

@@ -338,7 +338,11 @@ def _register(op: str, doc: str) -> None:
             words=partial(_words, op),
             bodies={
                 "cpu": Body(
-                    op, ("float32", "float64"), rules.by_dtype, scratch=partial(_scratch, op), prebuilt=True
+                    op,
+                    ("float32", "float64"),
+                    rules.by_dtype,
+                    scratch=partial(_scratch, op),
+                    prebuilt=("float32", "float64"),
                 ),
                 "tt": Body(op, ("float32",), accepts=partial(_refuse_on_tt, op), numerics=True),
             },

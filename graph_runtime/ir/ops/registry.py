@@ -69,7 +69,8 @@ class Body:
     ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
     ``numerics``: it reads the words of ir/ops/numerics.py after the op's own; ``functions``: one of them.
     ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
-    ``prebuilt``: it gains nothing from constant shapes, so a bundle leaves it to the one in the wheel.
+    ``prebuilt``: the dtypes of the first input for which it gains nothing from constant shapes: there the
+    one in the wheel serves, and nothing is compiled.
     ``library``: what it calls of the machine's ("openblas", blas.py); without that the default body serves.
     ``rounds``: the body that it stands in for where a format lets it round operands to bfloat16.
     """
@@ -82,7 +83,7 @@ class Body:
     numerics: bool = False
     functions: bool = False
     epilogue: bool = False
-    prebuilt: bool = False
+    prebuilt: tuple[str, ...] = ()
     library: str = ""
     rounds: str = ""
 

@@ -18,7 +18,7 @@ _NOTHING = numerics.Numerics()  # is named
 @dataclass(frozen=True, slots=True)
 class Selected:
     """The body ``name`` in the instantiation ``suffix`` ("" if it is no template), which needs ``scratch``
-    host bytes. ``prebuilt``, ``library``: Body's."""
+    host bytes. ``prebuilt``: compiling it gains nothing. ``library``: Body's."""
 
     kind: str
     name: str
@@ -55,7 +55,8 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
         raise refusal
     suffix = body.suffix(inputs, outputs) if body.suffix else ""
     scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
-    return Selected(kind, body.name, suffix, scratch, body.prebuilt, body.library)
+    prebuilt = bool(inputs) and inputs[0].dtype in body.prebuilt
+    return Selected(kind, body.name, suffix, scratch, prebuilt, body.library)
 
 
 def candidates(op: Op, attrs: Attrs, kind: str) -> list[Body]:

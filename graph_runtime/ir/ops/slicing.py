@@ -149,7 +149,7 @@ register(
             _STEPS,
         ),
         words=lambda i, o, a: _words(_slices(i, a)),
-        bodies=bodies("slice"),
+        bodies=bodies("slice", rules.ALL),
         moves=(),
         kind="movement",
         gathers=True,

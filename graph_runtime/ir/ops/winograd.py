@@ -151,7 +151,7 @@ WINOGRAD = Body(
     lambda i, o, a: _scratch(i[0].shape, a["packed"], a["group"], o[0].shape),
     lambda i, o, a: None if a["winograd"] else "it reads weights for Winograd's tiles (winograd)",
     epilogue=True,
-    prebuilt=True,
+    prebuilt=("float32",),
 )
 
 
