@@ -21,6 +21,7 @@ from .net import Net
 from .pack_weights import pack_recurrent_weights, pack_weights
 from .quantized import quantized_graphs
 from .resampling import resampling
+from .store_activations import store_activations
 from .store_weights import HOST_FORMATS, store_weights
 from .transposed import transposed_convolutions
 from .widening import compute_wide
@@ -59,6 +60,7 @@ def target(
     pack_recurrent_weights(net)
     choose_kernels(net, measure)
     store_weights(net, stored)
+    store_activations(net, stored)
     net.prune()
     made = net.model()
     if made.graph is model.graph:

@@ -309,7 +309,9 @@ static inline void gr_panels_block_digits(const gr_panels *p, int64_t row, int64
   for (int64_t top = row; top < row_end; top += GR_DIGIT_ROWS) {
     int64_t rows = gr_min(GR_DIGIT_ROWS, row_end - top), column = panel * GR_PANEL;
     of[p->bits == 8][gr_min(p->digits, 3) - 1](p, top, rows, panel, panel_end);
-    if (p->after) p->after(p, top, rows, column, gr_min(p->n, panel_end * GR_PANEL) - column);
+    if (p->after)
+      p->after(p, top, rows, column, gr_min(p->n, panel_end * GR_PANEL) - column, p->c + top * p->c_row + column,
+               p->c_row);
   }
 }
 #undef GR_DIGITS

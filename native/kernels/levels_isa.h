@@ -171,13 +171,16 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
         GR_OF(gr_levels_floats)(p, at, first, depth, b);
         for (int64_t i = top; i < bottom; i += GR_ISA_ROWS) {
           gr_a_rows found = {a + (i - top) * GR_A_ROW, GR_A_ROW, 1, 0, 1, 0, depth};
-          GR_OF(gr_panels_strip)(p, found, 0, i, gr_min(GR_ISA_ROWS, bottom - i), d, at, at + 1, b, &none);
+          GR_OF(gr_panels_strip)(p, found, 0, i, gr_min(GR_ISA_ROWS, bottom - i), d, at, at + 1, b, &none,
+                                 NULL);
         }
       }
       first += depth;
     } while (first < p->k);
     int64_t column = panel * GR_PANEL;
-    if (p->after) p->after(p, top, bottom - top, column, gr_min(p->n, panel_end * GR_PANEL) - column);
+    if (p->after)
+      p->after(p, top, bottom - top, column, gr_min(p->n, panel_end * GR_PANEL) - column,
+               p->c + top * p->c_row + column, p->c_row);
   }
 }
 #undef GR_LEVEL_TILES

@@ -4,6 +4,9 @@
  * float32. Machines with the instruction multiply pairs; others shift the elements of B to floats, whose products are
  * fused into the sums as ever, so that last bits differ between the two.
  *
+ * A and C may be bf16, too (halves): A is then read as it lies where pairs are multiplied, else widened; sums stay
+ * float32 until the last of k is in them, and are rounded once.
+ *
  * B lies in panels of 32 columns, [ceil(n / 32)][k][32] padded with zeros, the same for every instruction
  * set. A is gathered block by block into rows of a fixed distance that the nearest cache holds, so that it may
  * lie anyhow: rows of a matrix, or an image under a window (cpu/conv_packed.h). The widest instruction set that
@@ -17,6 +20,7 @@
 #define GR_PANELS_H
 
 #include "isa/amx.h"
+#include "isa/halves.h"
 #include "isa/has.h"
 #include "pieces.h"
 #if defined(__x86_64__)
@@ -26,12 +30,14 @@
 #define GR_DEPTH 384                   /* of a block: its rows of A take half of the nearest cache */
 #define GR_A_ROW (GR_DEPTH + 16)       /* floats from row to row of a block: no power of two, so no two rows collide */
 #define GR_A_CROWDED 512               /* floats: rows of A so far apart, or a multiple, share few sets of the cache */
+#define GR_SUMS_PANELS 16               /* of some rows, whose sums are kept at a time where C is bf16 */
+#define GR_SUMS_ROW (GR_SUMS_PANELS * GR_PANEL + 16)
 #define GR_GROUP_BYTES 655360          /* of B that a second cache of 1 MB keeps while rows of A pass by; no more */
 #define GR_PANELS_GRAIN 400000         /* flops of a piece of work for another thread, at least: some 4 us */
 #define GR_PANELS_LOAD 8               /* rows whose arithmetic takes as long as bringing B from memory */
 
 /* Some rows of A as a tile reads them: lines of runs of neighbours. Element (l, r, e) of row i is
- * a[i * row + l * line + r * step + e]. */
+ * a[i * row + l * line + r * step + e]. Of A in bf16 an element here is a pair. */
 typedef struct gr_a_rows {
   const float *a;
   int64_t row, lines, line, runs, step, run;
@@ -42,10 +48,12 @@ struct gr_panels {
   int64_t rows, n, k;
   const float *a;                      /* a[row * a_row + p]; what gather makes of it */
   int64_t a_row;
+  int halves;                          /* A, C and extra are bf16, whatever their pointers say; b is pairs */
   /* NULL: as above. Else brings rows first_row .. first_row+rows-1 of A, elements first .. last-1, to
-   * to[row * GR_A_ROW + element - first]. */
+   * to[row * GR_A_ROW + element - first]; bf16 side by side, rows as far apart. */
   void (*gather)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last, float *to);
-  /* NULL, or how many of these rows, all elements, lie so from the first on that a tile can read them there: how. */
+  /* NULL, or how many of these rows, all elements, lie so from the first on that a tile can read them there: how.
+   * Of bf16, whole pairs only. */
   int64_t (*in_place)(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found);
   /* NULL, or elements *from .. *to - 1 are all that is not zero of these rows: the others are left out. */
   void (*extent)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t *from, int64_t *to);
@@ -64,8 +72,10 @@ struct gr_panels {
   const float *extra;                  /* NULL, or what is added to the result, laid out as c */
   int clamp;                           /* the result is kept in least .. most */
   float least, most;
-  /* NULL, or what is done with a finished part of C while it is in the cache */
-  void (*after)(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns);
+  /* NULL, or what is done with a finished part of C while it is in the cache. Of C in bf16 it makes that part of the
+   * sums, which lie at sums, a row of them sums_row further than the one before; else these are C's own. */
+  void (*after)(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns, float *sums,
+                int64_t sums_row);
   const void *steps;                   /* after's own */
   gr_pieces pieces;                    /* set by gr_panels_run */
 };
@@ -78,7 +88,9 @@ typedef struct gr_tile {
   const float *bias, *extra;
   float *c;
   int64_t columns;
-  int more;                            /* c holds the sum of earlier k */
+  int halves;                          /* c and extra are bf16 */
+  const float *sums;                   /* NULL, or of earlier k: c's own, or where they are kept if c is bf16 */
+  int64_t sums_row;
   int clamp;
   float least, most;
   const float *ahead;                  /* what is asked for from memory for later, ahead_step floats a row of B */
@@ -110,16 +122,45 @@ GR_INLINE void gr_copy_floats(float *to, const float *from, int64_t n) {
   }
 }
 
+/* An element of A, C or extra as a pointer: these may be bf16. */
+GR_INLINE float *gr_element(const float *from, int64_t at, int halves) {
+  return (float *)((uintptr_t)from + (uintptr_t)at * (halves ? 2 : 4));
+}
+
+/* The same of bf16. */
+GR_INLINE void gr_copy_halves(gr_half *to, const gr_half *from, int64_t n) {
+  if (n >= 16) {
+    for (int64_t i = 0; i + 16 <= n; i += 16) memcpy(to + i, from + i, 32);
+    memcpy(to + n - 16, from + n - 16, 32);
+  } else if (n >= 8) {
+    memcpy(to, from, 16);
+    memcpy(to + n - 8, from + n - 8, 16);
+  } else if (n >= 4) {
+    memcpy(to, from, 8);
+    memcpy(to + n - 4, from + n - 4, 8);
+  } else {
+    for (; n > 0; --n) *to++ = *from++;
+  }
+}
+
 /* The gather of a matrix whose rows are contiguous. */
 static void gr_gather_rows(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last,
                            float *to) {
+  if (p->halves) {
+    const gr_half *from = (const gr_half *)p->a + first_row * p->a_row + first;
+    for (int64_t i = 0; i < rows; ++i)
+      gr_copy_halves((gr_half *)(to + i * GR_A_ROW), from + i * p->a_row, last - first);
+    return;
+  }
   const float *a = p->a + first_row * p->a_row + first;
   for (int64_t i = 0; i < rows; ++i) gr_copy_floats(to + i * GR_A_ROW, a + i * p->a_row, last - first);
 }
 
 /* in_place of such a matrix; of one that has no gather, too. */
 static int64_t gr_rows_lie(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
-  *found = (gr_a_rows){p->a + first_row * p->a_row, p->a_row, 1, 0, 1, 0, p->k};
+  int unit = p->halves ? 2 : 1;        /* elements of a pair */
+  if (p->a_row % unit || p->k % unit) return 0;
+  *found = (gr_a_rows){gr_element(p->a, first_row * p->a_row, p->halves), p->a_row / unit, 1, 0, 1, 0, p->k / unit};
   return rows;
 }
 
@@ -143,10 +184,12 @@ static inline int64_t gr_group_bytes(void) {
 
 /* ---------------------------------------------------------------- AMX */
 
+#define GR_AMX_DEEP 4096               /* of k: where C is bf16, all of it is summed before a row is written */
 #define GR_AMX_FEW 3                   /* rows; of less, B comes no faster than vectors multiply it */
 
 /* Whether tiles multiply. */
 static inline int gr_panels_by_amx(const gr_panels *p) {
+  if (p->halves && p->k > GR_AMX_DEEP) return 0;
   return (p->pairs || (p->bits && p->rounded)) && p->rows >= GR_AMX_FEW && gr_amx() & GR_AMX_BF16;
 }
 

@@ -39,13 +39,26 @@ GR_ALWAYS void gr_amx_round(const float *from, int64_t depth, uint8_t *to) {
                                    GR_ISA_LOAD_SOME(from + i + 16, GR_ISA_FIRST(depth - i - 16)));
 }
 
+/* The same of elements of A that may be bf16 (halves). */
+GR_ALWAYS void gr_amx_take(const float *from, int64_t depth, uint8_t *to, int halves) {
+  if (!halves) {
+    gr_amx_round(from, depth, to);
+    return;
+  }
+  const gr_half *at = (const gr_half *)from;
+  for (; depth >= GR_AMX_DEPTH; depth -= GR_AMX_DEPTH, at += GR_AMX_DEPTH, to += GR_AMX_TILE) memcpy(to, at, 64);
+  if (depth <= 0) return;
+  memset(to, 0, 64);
+  memcpy(to, at, (size_t)depth * 2);
+}
+
 /* By way of floats. */
 GR_ALWAYS void gr_amx_staged(const gr_panels *p, int64_t row, int64_t rows, int64_t from, int64_t to, uint8_t *tiles) {
   _Alignas(64) float some[16 * GR_A_ROW];
   for (; from < to; from += GR_DEPTH, tiles += GR_DEPTH / GR_AMX_DEPTH * GR_AMX_TILE) {
     int64_t end = gr_min(to, from + GR_DEPTH);
     p->gather(p, row, rows, from, end, some);
-    for (int64_t i = 0; i < rows; ++i) gr_amx_round(some + i * GR_A_ROW, end - from, tiles + i * 64);
+    for (int64_t i = 0; i < rows; ++i) gr_amx_take(some + i * GR_A_ROW, end - from, tiles + i * 64, p->halves);
   }
 }
 
@@ -53,7 +66,7 @@ GR_ALWAYS void gr_amx_staged(const gr_panels *p, int64_t row, int64_t rows, int6
 GR_ALWAYS void gr_amx_gather(const gr_panels *p, int64_t row, int64_t rows, int64_t from, int64_t to, uint8_t *tiles) {
   if (p->gather == NULL) {
     for (int64_t i = 0; i < rows; ++i)
-      gr_amx_round(p->a + (row + i) * p->a_row + from, to - from, tiles + i * 64);
+      gr_amx_take(gr_element(p->a, (row + i) * p->a_row + from, p->halves), to - from, tiles + i * 64, p->halves);
     return;
   }
   if (from > 0 || to < p->k || !p->in_place) {
@@ -63,7 +76,8 @@ GR_ALWAYS void gr_amx_gather(const gr_panels *p, int64_t row, int64_t rows, int6
   for (int64_t end = row + rows; row < end; ++row, tiles += 64) {
     gr_a_rows lies;
     uint8_t *next = tiles;
-    int there = p->in_place(p, row, 1, &lies) == 1, whole = there && lies.run % GR_AMX_DEPTH == 0;
+    int there = p->in_place(p, row, 1, &lies) == 1, unit = p->halves ? 2 : 1;
+    int whole = there && lies.run * unit % GR_AMX_DEPTH == 0;
     if (!whole) {
       int64_t some = there ? end - row : 1;                /* of runs that fill no tiles there are no others */
       gr_amx_staged(p, row, some, from, to, tiles);
@@ -72,8 +86,8 @@ GR_ALWAYS void gr_amx_gather(const gr_panels *p, int64_t row, int64_t rows, int6
       continue;
     }
     for (int64_t l = 0; l < lies.lines; ++l)
-      for (int64_t r = 0; r < lies.runs; ++r, next += lies.run / GR_AMX_DEPTH * GR_AMX_TILE)
-        gr_amx_round(lies.a + l * lies.line + r * lies.step, lies.run, next);
+      for (int64_t r = 0; r < lies.runs; ++r, next += lies.run * unit / GR_AMX_DEPTH * GR_AMX_TILE)
+        gr_amx_take(lies.a + l * lies.line + r * lies.step, lies.run * unit, next, p->halves);
   }
 }
 
@@ -104,13 +118,15 @@ GR_ALWAYS void gr_amx_results(const gr_tile *t, const float *sums, int64_t rows,
     GR_V bias = {0};
     if (t->bias) bias = GR_ISA_LOAD_SOME(t->bias + 16 * v, some);
     for (int64_t i = 0; i < rows; ++i) {
-      float *c = t->c + i * t->c_row + 16 * v;
+      float *c = gr_element(t->c, i * t->c_row + 16 * v, t->halves);
+      const float *extra = gr_element(t->extra, i * t->c_row + 16 * v, t->halves);
       GR_V x = *(const GR_V *)(sums + i * GR_PANEL + 16 * v);
-      if (t->more) x += GR_ISA_LOAD_SOME(c, some);
+      if (t->sums) x += GR_ISA_LOAD_SOME(c, some);
       else x += bias;
-      if (t->extra) x += GR_ISA_LOAD_SOME(t->extra + i * t->c_row + 16 * v, some);
+      if (t->extra) x += t->halves ? GR_ISA(gr_wide_some)(extra, some) : GR_ISA_LOAD_SOME(extra, some);
       if (t->clamp) x = GR_ISA_MIN(high, GR_ISA_MAX(low, x));
-      GR_ISA_STORE_SOME(c, x, some);
+      if (t->halves) GR_ISA(gr_narrow_some)(c, x, some);
+      else GR_ISA_STORE_SOME(c, x, some);
     }
   }
 }
@@ -143,10 +159,17 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_amx_column(const gr_panel
     gr_amx_steps all = {a, 64, GR_AMX_TILE, t->tiles * GR_AMX_TILE, at, tail, steps, ask ? GR_AMX_AHEAD : 0};
     gr_amx_block(&all, sums, rows, columns, 0);
     gr_tile made = {.c_row = p->c_row, .bias = p->bias && t->first == 0 ? p->bias + column : NULL,
-                    .extra = p->extra && last ? p->extra + row * p->c_row + column : NULL,
-                    .c = p->c + row * p->c_row + column, .columns = columns, .more = t->first > 0,
-                    .clamp = p->clamp && last, .least = p->least, .most = p->most};
+                    .extra = p->extra && last ? gr_element(p->extra, row * p->c_row + column, p->halves) : NULL,
+                    .c = gr_element(p->c, row * p->c_row + column, p->halves), .columns = columns,
+                    .halves = p->halves, .clamp = p->clamp && last, .least = p->least, .most = p->most};
+    if (t->first > 0) made.sums = made.c;
+    if (p->halves && p->after) {       /* of sums with their bias */
+      made.c = sums;
+      made.c_row = GR_PANEL;
+      made.halves = 0;
+    }
     gr_amx_results(&made, sums, rows, columns > 16 ? 2 : 1);
+    if (p->halves && p->after) p->after(p, row, rows, column, columns, sums, GR_PANEL);
   }
 }
 
@@ -209,6 +232,8 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_panels_block_amx(const gr
     depth = gr_min(gr_min(padded, GR_AMX_LEVELS), GR_AMX_A / (2 * turn) / GR_AMX_DEPTH * GR_AMX_DEPTH);
   } else if (all <= bytes && GR_AMX_ROWS * 2 * padded <= GR_AMX_A) {
     turn = gr_max(GR_AMX_NEAR / (2 * padded + 4 * GR_PANEL * group) / GR_AMX_ROWS, 1) * GR_AMX_ROWS;
+  } else if (p->halves) {              /* sums of all of k, because they are written once */
+    turn = GR_AMX_A / (2 * padded) / GR_AMX_ROWS * GR_AMX_ROWS;
   } else {
     turn = gr_min(gr_ceil_div(row_end - row, GR_AMX_ROWS) * GR_AMX_ROWS, 256);
     depth = gr_min(padded, GR_AMX_A / (2 * turn) / GR_AMX_DEPTH * GR_AMX_DEPTH);
@@ -230,7 +255,8 @@ static __attribute__((noinline)) GR_ISA_TARGET void gr_panels_block_amx(const gr
       }
       t.first = t.last;
     } while (t.first < p->k);
-    if (p->after) p->after(p, t.row, t.row_end - t.row, column, columns);
+    if (p->after && !p->halves)
+      p->after(p, t.row, t.row_end - t.row, column, columns, p->c + t.row * p->c_row + column, p->c_row);
   }
   gr_amx_close();
 }

@@ -52,8 +52,17 @@ GR_ALWAYS GR_V GR_OF(gr_panels_half)(const float *b, int half) {
 
 #if GR_B_FORM == GR_B_PAIRS || GR_B_FORM == GR_B_DOTS
 /* A row of A to what the steps multiply: each float rounded to bf16, and for GR_B_DOTS two of them in the place of
- * one. Behind ``depth`` elements lies room for a vector or two. */
-GR_ALWAYS void GR_OF(gr_panels_round)(float *a, int64_t depth) {
+ * one; of bf16 (halves) they are that already, or become floats. Behind ``depth`` elements lies room for a vector or
+ * two. */
+GR_ALWAYS void GR_OF(gr_panels_round)(float *a, int64_t depth, int halves) {
+  if (halves) {
+    ((gr_half *)a)[depth] = 0;
+#if GR_B_FORM == GR_B_PAIRS
+    for (int64_t i = depth / GR_ISA_LANES * GR_ISA_LANES; i >= 0; i -= GR_ISA_LANES) /* from behind: in place */
+      *(GR_V *)(a + i) = GR_ISA(gr_wide)((const gr_half *)a + i);
+#endif
+    return;
+  }
   a[depth] = 0;                        /* the second of the last pair */
 #if GR_B_FORM == GR_B_DOTS
   for (int64_t i = 0; i < depth; i += 2 * GR_ISA_LANES)
@@ -79,12 +88,12 @@ GR_ALWAYS GR_V GR_OF(gr_panels_clamp)(GR_V x, float least, float most) {
 /* Where a tile's results go is long in coming from memory: it is asked for before the sums are made. */
 GR_ALWAYS void GR_OF(gr_panels_ask)(const gr_tile *t, int rows) {
   for (int64_t i = 0; i < rows; ++i) {
-    __builtin_prefetch(t->c + i * t->c_row, 1);
-    __builtin_prefetch(t->c + i * t->c_row + GR_WIDTH - 1, 1);
+    __builtin_prefetch(gr_element(t->c, i * t->c_row, t->halves), 1);
+    __builtin_prefetch(gr_element(t->c, i * t->c_row + GR_WIDTH - 1, t->halves), 1);
   }
   for (int64_t i = 0; t->extra && i < rows; ++i) {
-    __builtin_prefetch(t->extra + i * t->c_row);
-    __builtin_prefetch(t->extra + i * t->c_row + GR_WIDTH - 1);
+    __builtin_prefetch(gr_element(t->extra, i * t->c_row, t->halves));
+    __builtin_prefetch(gr_element(t->extra, i * t->c_row + GR_WIDTH - 1, t->halves));
   }
 }
 
@@ -92,9 +101,13 @@ GR_ALWAYS void GR_OF(gr_panels_ask)(const gr_tile *t, int rows) {
 #ifdef GR_ISA_MASKED
 #define GR_TILE_LOAD(from, v) GR_ISA_LOAD_SOME((from) + (v) * GR_ISA_LANES, some[v])
 #define GR_TILE_STORE(to, v, x) GR_ISA_STORE_SOME((to) + (v) * GR_ISA_LANES, x, some[v])
+#define GR_TILE_WIDE(from, v) GR_ISA(gr_wide_some)((const gr_half *)(from) + (v) * GR_ISA_LANES, some[v])
+#define GR_TILE_NARROW(to, v, x) GR_ISA(gr_narrow_some)((gr_half *)(to) + (v) * GR_ISA_LANES, x, some[v])
 #else
 #define GR_TILE_LOAD(from, v) (*(const GR_V *)((from) + (v) * GR_ISA_LANES))
 #define GR_TILE_STORE(to, v, x) (*(GR_V *)((to) + (v) * GR_ISA_LANES) = (x))
+#define GR_TILE_WIDE(from, v) GR_ISA(gr_wide)((const gr_half *)(from) + (v) * GR_ISA_LANES)
+#define GR_TILE_NARROW(to, v, x) GR_ISA(gr_narrow)((gr_half *)(to) + (v) * GR_ISA_LANES, x)
 #endif
 
 /* gathered: the distance of the rows of A is known, and they have one run. */
@@ -110,7 +123,7 @@ GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, in
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
-      const float *from = t->more ? t->c + i * t->c_row : t->bias;
+      const float *from = t->sums ? t->sums + i * t->sums_row : t->bias;
       acc[i * 2 + v] = from ? GR_TILE_LOAD(from, v) : zero;
     }
   }
@@ -141,6 +154,14 @@ GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, in
 #pragma GCC unroll 2
     for (int v = 0; v < vectors; ++v) {
       GR_V x = acc[i * 2 + v];
+#if GR_B_FORM == GR_B_PAIRS || GR_B_FORM == GR_B_DOTS
+      if (t->halves) {
+        if (t->extra) x += GR_TILE_WIDE(gr_element(t->extra, i * t->c_row, 1), v);
+        if (t->clamp) x = GR_OF(gr_panels_clamp)(x, t->least, t->most);
+        GR_TILE_NARROW(gr_element(t->c, i * t->c_row, 1), v, x);
+        continue;
+      }
+#endif
       if (t->extra) x += GR_TILE_LOAD(t->extra + i * t->c_row, v);
       if (t->clamp) x = GR_OF(gr_panels_clamp)(x, t->least, t->most);
       GR_TILE_STORE(t->c + i * t->c_row, v, x);
@@ -149,6 +170,8 @@ GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, in
 }
 #undef GR_TILE_LOAD
 #undef GR_TILE_STORE
+#undef GR_TILE_WIDE
+#undef GR_TILE_NARROW
 
 #define GR_TILE_ROWS(r)                        \
   case r:                                      \
@@ -200,15 +223,21 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_edge)(const 
                                                                            int64_t columns, int in_place) {
   float c[GR_ISA_ROWS * GR_WIDTH], extra[GR_ISA_ROWS * GR_WIDTH], bias[GR_WIDTH] = {0};
   gr_tile tile = *t;
-  if (t->more) memset(c, 0, sizeof c);
+  if (t->sums) memset(c, 0, sizeof c);
   if (t->extra) memset(extra, 0, sizeof extra);
   for (int64_t i = 0; i < rows; ++i) {
-    if (t->more) memcpy(c + i * GR_WIDTH, t->c + i * t->c_row, (size_t)columns * 4);
-    if (t->extra) memcpy(extra + i * GR_WIDTH, t->extra + i * t->c_row, (size_t)columns * 4);
+    if (t->sums) memcpy(c + i * GR_WIDTH, t->sums + i * t->sums_row, (size_t)columns * 4);
+    if (!t->extra) continue;
+    const float *from = gr_element(t->extra, i * t->c_row, t->halves);
+    for (int64_t j = 0; t->halves && j < columns; ++j)
+      extra[i * GR_WIDTH + j] = gr_bf16_to_float(((const gr_half *)from)[j]);
+    if (!t->halves) memcpy(extra + i * GR_WIDTH, from, (size_t)columns * 4);
   }
   if (t->bias) memcpy(bias, t->bias, (size_t)columns * 4);
   tile.c = c;
-  tile.c_row = GR_WIDTH;
+  tile.c_row = tile.sums_row = GR_WIDTH;
+  tile.sums = t->sums ? c : NULL;
+  tile.halves = 0;
   tile.bias = bias;
   tile.extra = t->extra ? extra : NULL;
   int vectors = columns > GR_ISA_LANES ? 2 : 1;
@@ -216,7 +245,11 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_edge)(const 
     GR_OF(gr_panels_in_place)(&tile, vectors);
   else
     GR_OF(gr_panels_rows)(&tile, rows, vectors);
-  for (int64_t i = 0; i < rows; ++i) gr_copy_floats(t->c + i * t->c_row, c + i * GR_WIDTH, columns);
+  for (int64_t i = 0; i < rows; ++i) {
+    float *to = gr_element(t->c, i * t->c_row, t->halves);
+    for (int64_t j = 0; t->halves && j < columns; ++j) ((gr_half *)to)[j] = gr_float_to_bf16(c[i * GR_WIDTH + j]);
+    if (!t->halves) gr_copy_floats(to, c + i * GR_WIDTH, columns);
+  }
 }
 #endif
 
@@ -267,16 +300,17 @@ GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t uni
 #define GR_WALK(p, row, panel, sums) GR_OF(gr_panels_line)(row, p->b + (panel) * p->k * GR_PANEL, p->k, sums)
 #else
 #define GR_WALK(p, row, panel, sums) \
-  GR_OF(gr_panels_rounded_line)(row, p->b + (panel) * gr_ceil_div(p->k, GR_UNIT) * GR_PANEL, p->k, sums)
-/* The same over k elements that are still to be rounded. */
-GR_ALWAYS void GR_OF(gr_panels_rounded_line)(const float *a, const float *b, int64_t k, GR_V *sums) {
+  GR_OF(gr_panels_rounded_line)(row, p->b + (panel) * gr_ceil_div(p->k, GR_UNIT) * GR_PANEL, p->k, p->halves, sums)
+/* The same over k elements that are still to be rounded, or widened. */
+GR_ALWAYS void GR_OF(gr_panels_rounded_line)(const float *a, const float *b, int64_t k, int halves, GR_V *sums) {
   _Alignas(64) float part[GR_A_ROW];
   GR_V more[GR_PANEL / GR_ISA_LANES], zero = {0};
   for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v) sums[v] = zero;
   for (int64_t first = 0; first < k; first += GR_DEPTH) {
     int64_t depth = gr_min(GR_DEPTH, k - first);
-    gr_copy_floats(part, a + first, depth);
-    GR_OF(gr_panels_round)(part, depth);
+    if (halves) gr_copy_halves((gr_half *)part, (const gr_half *)a + first, depth);
+    else gr_copy_floats(part, a + first, depth);
+    GR_OF(gr_panels_round)(part, depth, halves);
     GR_OF(gr_panels_line)(part, b + first / GR_UNIT * GR_PANEL, gr_ceil_div(depth, GR_UNIT), more);
 #pragma GCC unroll 8
     for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v) sums[v] += more[v];
@@ -287,24 +321,29 @@ GR_ALWAYS void GR_OF(gr_panels_rounded_line)(const float *a, const float *b, int
 
 static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_vector)(const gr_panels *p, int64_t row,
                                                                             int64_t first, int64_t last) {
-  const float *a = p->a + row * p->a_row;
+  const float *a = gr_element(p->a, row * p->a_row, p->halves);
   for (int64_t panel = first; panel < last; ++panel) {
     GR_V sums[GR_PANEL / GR_ISA_LANES];
     float line[GR_PANEL];
     GR_WALK(p, a, panel, sums);
     memcpy(line, sums, sizeof line);
     int64_t column = panel * GR_PANEL, columns = gr_min(GR_PANEL, p->n - column);
-    float *c = p->c + row * p->c_row + column;
+    float *c = gr_element(p->c, row * p->c_row + column, p->halves);
+    const float *extra = p->extra ? gr_element(p->extra, row * p->c_row + column, p->halves) : NULL;
     for (int64_t j = 0; j < columns; ++j) {
       float x = line[j];
       if (p->bias) x += p->bias[column + j];
-      if (p->extra) x += p->extra[row * p->c_row + column + j];
+      if (extra) x += p->halves ? gr_bf16_to_float(((const gr_half *)extra)[j]) : extra[j];
       if (p->clamp) x = x < p->least ? p->least : x > p->most ? p->most : x;
-      c[j] = x;
+      line[j] = x;
     }
+    if (!p->halves) memcpy(c, line, (size_t)columns * 4);
+    else if (p->after) p->after(p, row, 1, column, columns, line, GR_PANEL);
+    else for (int64_t j = 0; j < columns; ++j) ((gr_half *)c)[j] = gr_float_to_bf16(line[j]);
   }
   int64_t column = first * GR_PANEL;
-  if (p->after) p->after(p, row, 1, column, gr_min(p->n, last * GR_PANEL) - column);
+  if (p->after && !p->halves)
+    p->after(p, row, 1, column, gr_min(p->n, last * GR_PANEL) - column, p->c + row * p->c_row + column, p->c_row);
 }
 
 /* ---------------------------------------------------------------- blocks */
@@ -320,9 +359,14 @@ typedef struct GR_OF(gr_depth) {
   int64_t first, last, from, to;
 } GR_OF(gr_depth);
 
+/* Elements of k that a block of A has at a time. */
+GR_ALWAYS int64_t GR_OF(gr_panels_deep)(const gr_panels *p) {
+  return p->halves && GR_B_FORM == GR_B_DOTS ? 2 * GR_DEPTH : GR_DEPTH;
+}
+
 /* Which elements of a depth are not zero in these rows. */
 GR_ALWAYS GR_OF(gr_depth) GR_OF(gr_panels_depth)(const gr_panels *p, int64_t row, int64_t rows, int64_t first) {
-  int64_t last = gr_min(p->k, first + GR_DEPTH), from = first, to = last;
+  int64_t last = gr_min(p->k, first + GR_OF(gr_panels_deep)(p)), from = first, to = last;
   if (p->extent) {
     p->extent(p, row, rows, &from, &to);
     from = gr_min(last, gr_max(first, from / GR_UNIT * GR_UNIT));
@@ -341,20 +385,29 @@ GR_ALWAYS void GR_OF(gr_panels_look)(gr_tile *t, const gr_ahead *next, int64_t p
   t->ahead_step = step;
 }
 
-/* Rows of A, a depth of k, times panels panel .. panel_end-1; b: the first of those elements of the first panel. */
+/* Rows of A, a depth of k, times panels panel .. panel_end-1; b: the first of those elements of the first panel.
+ * kept: NULL, or where the sums of these rows and panels are kept until C, which is bf16, is made of them. */
 GR_ALWAYS void GR_OF(gr_panels_strip)(const gr_panels *p, gr_a_rows a, int in_place, int64_t row, int64_t rows,
                                        GR_OF(gr_depth) d, int64_t panel, int64_t panel_end, const float *b,
-                                       const gr_ahead *next) {
+                                       const gr_ahead *next, float *kept) {
   int last = d.last == p->k;
   int64_t step = gr_ceil_div(p->k, GR_UNIT) * GR_PANEL;
   for (; panel < panel_end; ++panel, b += step) {
-    for (int64_t half = 0; half < GR_PANEL; half += GR_WIDTH) {
+    for (int64_t half = 0; half < GR_PANEL; half += GR_WIDTH, kept += kept ? GR_WIDTH : 0) {
       int64_t column = panel * GR_PANEL + half, columns = gr_min(GR_WIDTH, p->n - column);
       if (columns <= 0) break;
-      gr_tile t = {a, b + half, p->c_row, p->bias && d.first == 0 ? p->bias + column : NULL,
-                   p->extra && last ? p->extra + row * p->c_row + column : NULL,
-                   p->c + row * p->c_row + column, columns, d.first > 0, p->clamp && last, p->least, p->most,
-                   b + half, 0};
+      gr_tile t = {.a = a, .b = b + half, .c_row = p->c_row, .columns = columns, .halves = p->halves,
+                   .bias = p->bias && d.first == 0 ? p->bias + column : NULL,
+                   .extra = p->extra && last ? gr_element(p->extra, row * p->c_row + column, p->halves) : NULL,
+                   .c = gr_element(p->c, row * p->c_row + column, p->halves), .clamp = p->clamp && last,
+                   .least = p->least, .most = p->most, .ahead = b + half};
+      t.sums = d.first == 0 ? NULL : kept ? kept : t.c;
+      t.sums_row = kept ? GR_SUMS_ROW : p->c_row;
+      if (kept && (!last || p->after)) {
+        t.c = kept;
+        t.c_row = GR_SUMS_ROW;
+        t.halves = 0;
+      }
       GR_OF(gr_panels_look)(&t, next, panel, half, gr_ceil_div(d.to - d.from, GR_UNIT));
       int vectors = columns > GR_ISA_LANES ? 2 : 1;
 #ifndef GR_ISA_MASKED
@@ -381,8 +434,9 @@ GR_ALWAYS int GR_OF(gr_panels_lies)(const gr_panels *p, int64_t row, int64_t row
   if (p->gather && (!p->in_place || d.to - d.from < p->k)) return 0;
   if ((p->gather ? p->in_place : gr_rows_lie)(p, row, rows, &lies) < rows || lies.row % GR_A_CROWDED == 0) return 0;
   if (!p->gather) {
-    lies.a += d.from;
-    lies.run = d.to - d.from;
+    int unit = p->halves ? 2 : 1;
+    lies.a += d.from / unit;
+    lies.run = (d.to - d.from) / unit;
   }
   *found = lies;
   return 1;
@@ -403,12 +457,20 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
     return;
   }
   _Alignas(64) float a[GR_ISA_ROWS * GR_A_ROW];
+#if GR_B_FORM == GR_B_FLOATS
+  float *kept = NULL;
+#else
+  _Alignas(64) float sums[GR_ISA_ROWS * GR_SUMS_ROW], *kept = NULL;
+  if (p->halves && (p->after || p->k > GR_OF(gr_panels_deep)(p))) kept = sums;
+#endif
   /* Where enough panels of all of k fit into the second cache, k runs inside of the rows, and C is written
    * once; else a depth of k passes all rows before the next. */
   int64_t bytes = gr_group_bytes();
   int64_t group = gr_max(1, bytes / (4 * GR_PANEL * gr_max(gr_ceil_div(p->k, GR_UNIT), 1)));
   int inside = group >= gr_min(4, panel_end - panel);
+  if (p->halves) inside = 1;           /* sums are kept of one strip at a time */
   if (!inside) group = gr_max(1, bytes / (4 * GR_PANEL * GR_DEPTH / GR_UNIT));
+  if (kept) group = gr_min(group, GR_SUMS_PANELS);
   int64_t strips = gr_ceil_div(row_end - row, GR_ISA_ROWS), units = gr_ceil_div(p->k, GR_UNIT);
   for (int64_t from = panel; from < panel_end; from += group) {
     int64_t to = gr_min(panel_end, from + group), column = from * GR_PANEL;
@@ -418,16 +480,17 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
       bottom = inside ? top + GR_OF(gr_panels_strip_rows)(row_end - top) : row_end;
       int64_t first = 0;
       do {
-        int64_t rows, more = gr_min(GR_DEPTH, p->k - first);
+        int64_t rows, more = gr_min(GR_OF(gr_panels_deep)(p), p->k - first);
         for (int64_t i = top; i < bottom; i += rows) {
           rows = GR_OF(gr_panels_strip_rows)(bottom - i);
           GR_OF(gr_depth) d = GR_OF(gr_panels_depth)(p, i, rows, first);
           gr_a_rows found = {a, GR_A_ROW, 1, 0, 1, 0, gr_ceil_div(d.to - d.from, GR_UNIT)};
-          int in_place =
-              GR_B_FORM == GR_B_FLOATS && rows == GR_ISA_ROWS && GR_OF(gr_panels_lies)(p, i, rows, d, &found);
+          int in_place = (GR_B_FORM == GR_B_FLOATS || (GR_B_FORM == GR_B_DOTS && p->halves)) &&
+                         rows == GR_ISA_ROWS && GR_OF(gr_panels_lies)(p, i, rows, d, &found);
           if (!in_place) (p->gather ? p->gather : gr_gather_rows)(p, i, rows, d.from, d.to, a);
 #if GR_B_FORM != GR_B_FLOATS
-          for (int64_t r = 0; r < rows; ++r) GR_OF(gr_panels_round)(a + r * GR_A_ROW, d.to - d.from);
+          for (int64_t r = 0; r < rows && !in_place; ++r)
+            GR_OF(gr_panels_round)(a + r * GR_A_ROW, d.to - d.from, p->halves);
 #endif
           const float *b = p->b + (from * units + d.from / GR_UNIT) * GR_PANEL;
           gr_ahead next = {group * units * GR_PANEL, panel_end - group, (i - row) / GR_ISA_ROWS, strips};
@@ -435,8 +498,10 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
             next = (gr_ahead){more / GR_UNIT * GR_PANEL, to, next.strip, strips};
           else if (!inside)
             next.jump -= first / GR_UNIT * GR_PANEL;
-          GR_OF(gr_panels_strip)(p, found, in_place, i, rows, d, from, to, b, &next);
-          if (p->after && d.last == p->k) p->after(p, i, rows, column, gr_min(p->n, to * GR_PANEL) - column);
+          GR_OF(gr_panels_strip)(p, found, in_place, i, rows, d, from, to, b, &next, kept);
+          if (p->after && d.last == p->k)
+            p->after(p, i, rows, column, gr_min(p->n, to * GR_PANEL) - column,
+                     kept ? kept : p->c + i * p->c_row + column, kept ? GR_SUMS_ROW : p->c_row);
         }
         first += more;
       } while (first < p->k);

@@ -107,7 +107,8 @@ GR_ALWAYS int64_t GR_OF(gr_short_rows)(const gr_panels *p, int64_t row, int64_t 
   while (row < end) {
     int64_t bottom = gr_min(end, row + turn);
     GR_OF(gr_short_columns)(p, a, row, bottom, column, column_end);
-    if (p->after) p->after(p, row, bottom - row, column, column_end - column);
+    if (p->after)
+      p->after(p, row, bottom - row, column, column_end - column, p->c + row * p->c_row + column, p->c_row);
     a.a += (bottom - row) * a.row;
     row = bottom;
   }

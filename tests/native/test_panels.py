@@ -16,7 +16,7 @@ from graph_runtime.build.libraries import isa
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
-from graph_runtime.ir.ops import packed
+from graph_runtime.ir.ops import packed, rules
 from graph_runtime.ir.ops.byte_panels import bytes_type, depthwise_k
 from graph_runtime.ir.ops.levels import level_type, unpack_levels
 from graph_runtime.ir.ops.quantized_products import BYTES, RESULTS
@@ -220,6 +220,39 @@ def _attention_of(rng) -> tuple[str, tuple, dict]:
     return "attention", tuple(("float32", shape) for shape in shapes), attrs
 
 
+def _depthwise_of(rng) -> tuple[str, tuple, dict]:
+    """A convolution of one channel a group, with a residual or without."""
+    name, ((_, x), _), attrs = _conv_of(rng)
+    c, (kh, kw) = x[3] + 1, attrs["kernel_shape"]
+    attrs |= {"packed": c, "group": c}
+    inputs = (("float32", (*x[:3], c)), ("float32", packed.panel_type(c, kh * kw).shape))
+    return name, inputs, attrs
+
+
+def _pool_of(rng) -> tuple[str, tuple, dict]:
+    """Windows of an image, or all of it."""
+    _, ((_, x), _), attrs = _conv_of(rng)
+    op = str(rng.choice(["max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d"]))
+    if op.startswith("global"):
+        return op, (("float32", x),), {"layout": "NHWC"}
+    (kh, kw), (top, left, *_) = attrs["kernel_shape"], attrs["pads"]
+    pads = min(top, kh - 1), min(left, kw - 1), 0, 0
+    window = {"kernel_shape": (kh, kw), "strides": attrs["strides"], "pads": pads}
+    return op, (("float32", x),), {"layout": "NHWC", **window}
+
+
+def _in_halves(make):
+    """The same of tensors in bfloat16; weights and biases are as they were."""
+
+    def made(rng):
+        name, inputs, attrs = make(rng)
+        kept = (1, 2) if name == "dense" else (1,)
+        types = tuple(t if i in kept else (packed.PAIRED, t[1]) for i, t in enumerate(inputs))
+        return name, types, attrs
+
+    return made
+
+
 def _few_bits_of(rng, **how) -> tuple[str, tuple, dict, tuple]:
     """A product of few bits of odd sizes, one row, few or many, blocks with zeros or without."""
     most = (rng.choice([2, 5, 100]), 110, rng.choice([70, 1500, 9000]))
@@ -307,6 +340,14 @@ def _odd_sizes(library, make, allowed: float) -> None:
 def test_products_of_bf16_of_odd_sizes(library, make):
     """Sums of k products of numbers that bf16 rounds the same: an error of some roundings of float32."""
     _odd_sizes(library, make, 1e-11)
+
+
+@pytest.mark.parametrize("make", [_dense_of, _conv_of, _depthwise_of, _pool_of])
+def test_tensors_in_bf16_of_odd_sizes(library, make):
+    """Sums in float32, each rounded once to the 8 bits of bf16; with a program of steps, on the sums."""
+    if make is _pool_of and "avg_pool2d_nhwc" not in library.kernels:
+        pytest.skip("AMX makes products only")
+    _odd_sizes(library, _in_halves(make), rules.SUMMED[packed.PAIRED]["cpu"])
 
 
 @pytest.mark.parametrize(

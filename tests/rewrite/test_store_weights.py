@@ -253,5 +253,9 @@ def test_a_weight_of_pairs_has_the_type_that_its_product_says():
     for wrong in (TensorType("bfloat16", (1, 5, 32)), TensorType("float16", (1, 3, 64))):
         with pytest.raises(GraphError):
             op.infer([x, wrong], attrs)
-    with pytest.raises(GraphError, match="the weight must be float32"):
-        op.infer([TensorType("bfloat16", (2, 5)), TensorType("bfloat16", (1, 3, 64))], attrs)
+    pairs = TensorType("bfloat16", (1, 3, 64))
+    assert op.infer([TensorType("bfloat16", (2, 5)), pairs], attrs)[0].dtype == "bfloat16"
+    with pytest.raises(GraphError, match="the bias beside a packed weight is float32"):
+        op.infer([x, pairs, TensorType("bfloat16", (3,))], attrs)
+    with pytest.raises(GraphError, match="does not take float16"):
+        op.infer([TensorType("float16", (2, 5)), pairs], attrs)

@@ -31,7 +31,7 @@ ABOVE = {
         "f32": 62,  # and what ttnn's programs take of L1 for it; formats that an error bound tries
         "f64": 9,
         "f16": 8,
-        "bf16": 25,  # likewise; what a product takes of which a host stores the weight so
+        "bf16": 26,  # likewise; what a product takes of which a host stores the weight so, and its images
         "int8": 25,  # torch's product of bytes takes no others
         "int16": 16,
         "int32": 44,  # sums of bytes, by tiles too

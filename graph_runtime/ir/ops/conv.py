@@ -8,8 +8,8 @@ Attribute words:
               [8] group; with NHWC [9] kernel_h [10] kernel_w; x, y are [N,H,W,C] and w is in panels
               (packed.py), a panel's k = (kernel_h, kernel_w, channels of a column's own group where they are
               few: is_narrow; else of the groups that share it: bundle_of, which are one group then), of one
-              group also of bfloat16 beside an x of float32, or with winograd=1 one tap of each of the 36
-              places of a tile (winograd.py); then those of the epilogue (steps.py)
+              group also of bfloat16, beside which x and y may be, too (halves.py), or with winograd=1 one tap
+              of each of the 36 places of a tile (winograd.py); then those of the epilogue (steps.py)
 y[n,o,i,j] = bias[o] + sum over c,p,q of w[o,c,p,q] * x[n, g*C/group + c, i*stride_h - pad_top + p*dilation_h,
 j*...], where g = o / (O / group) and x is 0 outside of the image.
 On tt it reads the words of numerics.py after these.
@@ -26,6 +26,7 @@ from ..graph import TensorType
 from . import rules
 from .dense import gemm_scratch
 from .epilogue import own_inputs, register_product
+from .halves import SUMMED_IN, half_cases, in_float32, product_dtype, refuse_halves
 from .numerics import ATTRS, STREAM_DIRS
 from .packed import (
     PAIRED,
@@ -111,7 +112,7 @@ def _check_panels(inputs, attrs):
         wanted = winograd_type(o, c // group, group)
     else:
         wanted = _panel_type(o, c // group, math.prod(kernel), group)
-        if is_paired(w, attrs) and x.dtype == "float32" and group == 1:
+        if is_paired(w, attrs) and group == 1:
             wanted = paired_type(wanted)
     if w != wanted:
         rules.fail(
@@ -128,8 +129,7 @@ def _panel_type(o, channels, taps, group):
 
 def _infer(inputs, attrs):
     x, w = inputs[:2]
-    alike = (x, *inputs[2:]) if is_paired(w, attrs) else inputs
-    dtype = rules.one_dtype("conv2d", alike, _TYPES)
+    dtype = product_dtype("conv2d", inputs, attrs, _TYPES)
     (group,) = rules.limit("conv2d", "group", (attrs["group"],), 1, 1)
     rules.rank("conv2d", "input 0 (image)", x, 4, "N,C,H,W" if attrs["layout"] == "NCHW" else "N,H,W,C")
     if not attrs["packed"]:
@@ -183,7 +183,7 @@ def _plain(arrays, attrs):
     if attrs["layout"] == "NCHW":
         return x, w
     o, group, kernel = attrs["packed"], attrs["group"], attrs["kernel_shape"]
-    if w.dtype != x.dtype:
+    if w.dtype.name == PAIRED:
         x, w = rules.narrow(x, PAIRED), unpair(w, math.prod(kernel) * x.shape[3])
     columns = unpack(w, o).T if is_narrow(o, x.shape[3] // group, group) else unpack_grouped(w, o, group)
     return x.transpose(0, 3, 1, 2), columns.reshape(o, *kernel, -1).transpose(0, 3, 1, 2)
@@ -243,16 +243,12 @@ def _panels(i, o, a):
 
 
 def _takes_taps(i, o, a):
-    return (
-        "it reads weights as they are, these are for Winograd's tiles"
-        if a["winograd"]
-        else takes_packed(i, o, a)
-    )
+    if a["winograd"]:
+        return "it reads weights as they are, these are for Winograd's tiles"
+    return takes_packed(i, o, a) or refuse_halves(i, o, a)
 
 
-_PACKED = Body(
-    "conv2d_packed", ("float32",), rules.by_dtype, accepts=_takes_taps, epilogue=True, prebuilt=("float32",)
-)
+_PACKED = Body("conv2d_packed", SUMMED_IN, in_float32, accepts=_takes_taps, epilogue=True, prebuilt=SUMMED_IN)
 _NARROW = (  # cases
     ("four", (2, 44, 9, 21), (44, 4, 3, 3), True, {"group": 11, "pads": (1, 1, 1, 1), "strides": (2, 2)}),
     ("pairs", (1, 26, 6, 17), (26, 2, 5, 4), False, {"group": 13, "pads": (2, 1, 2, 1)}),
@@ -393,8 +389,8 @@ register_product(
         panels=_panels,
         tiles=lambda i, o, a: winograd_pays(i[1].shape, o[0].shape, a),
         sums=True,
-        cases=tuple(_cases()),
+        cases=(*_cases(), *half_cases(_cases())),
     ),
     _split,
-    tuple(_epilogue_cases()),
+    (*_epilogue_cases(), *half_cases(_epilogue_cases())),
 )

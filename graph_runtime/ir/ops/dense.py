@@ -2,7 +2,7 @@
 
 C contract (args are the inputs, then the output). Attribute words; those of the epilogue (steps.py) follow:
     dense     none            x [.., K], w [N, K], optional bias [N] -> y [.., N];  y = x @ w.T + bias
-              with packed: [0] N; w is in panels (packed.py), also of bfloat16 beside an x of float32
+              with packed: [0] N; w is in panels (packed.py), also of bfloat16, beside which x and y may be so
               with packed and levels: [0] N  [1] bits  [2] block  [3] rounded + 2 narrow; w is of few bits
 Products and sums of int32 wrap. On tt it reads the words of numerics.py after these.
 """
@@ -15,6 +15,7 @@ from ...base import dtypes
 from ..graph import TensorType
 from . import rules
 from .epilogue import own_inputs, register_product
+from .halves import SUMMED_IN, half_cases, in_float32, product_dtype, refuse_halves
 from .levels import LEVEL_BITS, level_type, takes_levels, unpack_levels
 from .numerics import ATTRS, STREAM_DIRS
 from .packed import (
@@ -63,7 +64,7 @@ def _packed_types(x, w, attrs):
         bits, block = attrs["levels"]
         return [level_type(n, k, bits, block, zeros) for zeros in (False, True)]
     wanted = panel_type(n, k)
-    return [paired_type(wanted) if is_paired(w, attrs) and x.dtype == "float32" else wanted]
+    return [paired_type(wanted) if is_paired(w, attrs) else wanted]
 
 
 def _dense_levels(attrs):
@@ -84,8 +85,7 @@ def _dense_levels(attrs):
 def _dense_infer(inputs, attrs):
     x, w = inputs[:2]
     _dense_levels(attrs)
-    alone = is_paired(w, attrs) or attrs["levels"]
-    dtype = rules.one_dtype("dense", (x, *inputs[2:]) if alone else inputs, PRODUCT_TYPES)
+    dtype = product_dtype("dense", inputs, attrs, PRODUCT_TYPES)
     if not x.shape:
         rules.fail("dense", f"input 0 must have at least 1 dimension [..,K], got {x}", got=x.shape)
     if attrs["packed"]:
@@ -124,7 +124,7 @@ def _dense(arrays, attrs):
     if attrs["levels"]:
         w = unpack_levels(w, attrs["packed"], x.shape[-1], *attrs["levels"])
     elif attrs["packed"]:
-        if w.dtype != x.dtype:
+        if w.dtype.name == PAIRED:
             x, w = rules.narrow(x, PAIRED), unpair(w, x.shape[-1])
         w = unpack(w, attrs["packed"])
     else:
@@ -160,12 +160,13 @@ def _dense_panels(i, o, a):
 def _takes_panels(inputs, outputs, attrs):
     if attrs["levels"]:
         return "it reads panels of float32 or bfloat16, these are of few bits (levels)"
-    return takes_packed(inputs, outputs, attrs)
+    return takes_packed(inputs, outputs, attrs) or refuse_halves(inputs, outputs, attrs)
 
 
 _PACKED = Body(
-    "dense_packed", ("float32",), rules.by_dtype, accepts=_takes_panels, epilogue=True, prebuilt=("float32",)
+    "dense_packed", SUMMED_IN, in_float32, accepts=_takes_panels, epilogue=True, prebuilt=SUMMED_IN
 )
+
 
 _LEVELS = Body(
     "dense_levels",
@@ -296,8 +297,8 @@ register_product(
         weights=(1, 2),
         panels=_dense_panels,
         sums=True,
-        cases=tuple(_dense_cases()),
+        cases=(*_dense_cases(), *half_cases(_dense_cases())),
     ),
     _dense_split,
-    tuple(_dense_epilogue_cases()),
+    (*_dense_epilogue_cases(), *half_cases(_dense_epilogue_cases())),
 )

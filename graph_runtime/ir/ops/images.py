@@ -1,10 +1,12 @@
-"""Images in two layouts, NCHW and, on cpu in float32, NHWC: what the pools share."""
+"""Images in two layouts, NCHW and, on cpu, NHWC: what the pools share. Of NHWC images in float32 and bfloat16
+one kernel computes in float32."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from . import rules
+from .halves import SUMMED_IN, in_float32
 from .registry import Attr, Attrs, Body, Types
 
 __all__ = ["LAYOUT", "bodies", "image", "nchw"]
@@ -27,13 +29,17 @@ def image(
 
 
 def bodies(
-    op: str, allowed: tuple[str, ...], last: tuple[str, ...] = ("float32",)
+    op: str, allowed: tuple[str, ...], last: tuple[str, ...] = SUMMED_IN
 ) -> tuple[Body, tuple[Body, ...]]:
     """The cpu's kernel, and its variant for NHWC, of the dtypes ``last``."""
     return (
         Body(op, allowed, rules.by_dtype, accepts=nchw),
-        (Body(f"{op}_nhwc", last, rules.by_dtype, accepts=_nhwc, prebuilt=last),),
+        (Body(f"{op}_nhwc", last, _suffix, accepts=_nhwc, prebuilt=last),),
     )
+
+
+def _suffix(inputs: Types, outputs: Types) -> str:
+    return (in_float32 if inputs[0].dtype in SUMMED_IN else rules.by_dtype)(inputs, outputs)
 
 
 def nchw(inputs: Types, outputs: Types, attrs: Attrs) -> str | None:

@@ -18,6 +18,7 @@ import numpy as np
 from ..graph import TensorType
 from . import images, rules
 from .conv import window_count
+from .halves import SUMMED_IN
 from .registry import REQUIRED, Attr, Body, Case, Op, register
 from .windows import dilated_cases, elements_of, is_dilated, pooled, undilated, windows_of
 
@@ -116,7 +117,8 @@ def _window_cases(nmse, types, extra):
         yield Case(name, (("float32", shape),), attrs, nmse=nmse["float32"])
         n, *pixels = shape
         last = (n, *pixels[1:], pixels[0])
-        yield Case(f"nhwc_{name}", (("float32", last),), attrs | {"layout": "NHWC"}, nmse=nmse["float32"])
+        for t, prefix in zip(SUMMED_IN, ("nhwc", "halves_nhwc"), strict=True):
+            yield Case(f"{prefix}_{name}", ((t, last),), attrs | {"layout": "NHWC"}, nmse=nmse[t])
     for t in types[1:]:
         yield Case(
             t,
@@ -151,7 +153,7 @@ def _reference(reduce_of, op, allowed):
     return reference
 
 
-_MAX_CPU, _MAX_VARIANTS = images.bodies("max_pool2d", _WINDOW_TYPES, ("float32", *_BYTES))
+_MAX_CPU, _MAX_VARIANTS = images.bodies("max_pool2d", _WINDOW_TYPES, (*SUMMED_IN, *_BYTES))
 _MAX_VARIANTS = (
     *map(undilated, _MAX_VARIANTS),
     Body("max_pool2d_dilated", _MAX_TYPES, rules.by_dtype, accepts=images.nchw),
@@ -292,7 +294,8 @@ def _global(op, doc, compute, allowed, nmse, **traits):
             cases=(
                 *(Case(name, (("float32", s),), nmse=nmse["float32"]) for name, s in shapes),
                 *(
-                    Case(f"nhwc_{name}", (("float32", s),), {"layout": "NHWC"}, nmse=nmse["float32"])
+                    Case(f"{prefix}_{name}", ((t, s),), {"layout": "NHWC"}, nmse=nmse[t])
+                    for t, prefix in zip(SUMMED_IN, ("nhwc", "halves_nhwc"), strict=True)
                     for name, s in shapes
                 ),
                 *(Case(t, ((t, (2, 3, 5, 7)),), nmse=nmse[t]) for t in allowed[1:]),

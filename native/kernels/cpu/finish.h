@@ -1,10 +1,11 @@
 /* finish.h: what a packed product does with its sums before they leave the cache: its epilogue (steps.h).
  *
  * A residual and a bound (relu, clip) are done in registers, where the sums are; any other program runs on each
- * finished block. float32 only.
+ * finished block. Sums are float32; results are, too, or bf16.
  *
  * Included by: conv_packed.h, linear_packed.h, matmul_panels.h. Thread: any.
- * defines: gr_finish, gr_finish_open, gr_finish_plane, gr_finish_block
+ * defines: gr_finish, gr_finish_open, gr_finish_plane, gr_finish_block, gr_finish_halves,
+ *          gr_finish_rounded
  */
 #ifndef GR_CPU_FINISH_H
 #define GR_CPU_FINISH_H
@@ -74,4 +75,34 @@ GR_INLINE void gr_finish_block(const gr_steps *s, int64_t row, int64_t rows, int
 }
 
 #undef GR_STEPS
+
+/* The same where the output, and what the steps read, is bf16: of a block of float32 sums. */
+#include "cpu/end.h"
+#include "cpu/begin_bf16.h"
+#define GR_STEPS(name) GR_FN(GR_CAT(finish_steps_, name))
+#include "cpu/steps_block.h"
+GR_INLINE void gr_finish_halves(const gr_steps *s, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                                const float *sums, int64_t sums_row, void *out, int64_t out_row) {
+  GR_STEPS(block)(s, 0, row, column, rows, columns, sums, sums_row, out, out_row);
+}
+
+/* The same of rows of results in bf16, in place: all columns. */
+static void gr_finish_rounded(const gr_steps *s, int64_t row, int64_t rows, int64_t columns, uint16_t *out) {
+  float sums[GR_STEPS_STRIP];
+  int64_t width = gr_min(columns, GR_STEPS_STRIP), height = GR_STEPS_STRIP / width;
+  for (int64_t r = 0; r < rows; r += height) {
+    for (int64_t j = 0; j < columns; j += width) {
+      int64_t high = gr_min(height, rows - r), wide = gr_min(width, columns - j);
+      for (int64_t i = 0; i < high; i++) {
+        const uint16_t *from = out + (r + i) * columns + j;
+        GR_INDEPENDENT
+        for (int64_t k = 0; k < wide; k++) sums[i * wide + k] = gr_bf16_to_float(from[k]);
+      }
+      gr_finish_halves(s, row + r, high, j, wide, sums, wide, out + r * columns + j, columns);
+    }
+  }
+}
+#undef GR_STEPS
+#include "cpu/end.h"
+#include "cpu/begin_f32.h"
 #endif

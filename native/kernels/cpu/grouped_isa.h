@@ -24,7 +24,7 @@ GR_ALWAYS void GR_ISA(gr_grouped_finish)(const gr_image *s, GR_V *acc, int pixel
   const float least = s->clamp ? s->least : -INFINITY, most = s->clamp ? s->most : INFINITY;
   const GR_V low = GR_ISA_SPLAT(least), high = GR_ISA_SPLAT(most);
   const int64_t step = s->c;           /* known here, as what is written may be anything of the image's */
-  const float *extra = s->extra ? s->extra + (out - s->out) : NULL;
+  const float *extra = s->extra ? (const float *)s->extra + (out - (float *)s->out) : NULL;
 #pragma GCC unroll 16
   for (int i = 0; extra && i < pixels; ++i) acc[i] += *(const GR_V *)(extra + i * step);
 #pragma GCC unroll 16
@@ -184,7 +184,7 @@ GR_ALWAYS void GR_ISA(gr_grouped_rest)(const gr_image *s, const float *x, int64_
   for (int64_t ox = 0; ox < s->ow; ++ox)
     for (int64_t c = s->c / GR_ISA_LANES * GR_ISA_LANES; c < s->c; ++c) {
       float *to = out + ox * s->c + c, y = GR_ISA(gr_grouped_one)(s, x, row, ox, c);
-      if (s->extra) y += s->extra[to - s->out];
+      if (s->extra) y += ((const float *)s->extra)[to - (float *)s->out];
       if (s->clamp) y = y < s->least ? s->least : y > s->most ? s->most : y;
       *to = y;
     }
@@ -199,10 +199,10 @@ GR_ALWAYS void GR_ISA(gr_grouped_vector)(const gr_image *s, int64_t channel, con
   for (int32_t l = 0; l < GR_ISA_LANES; ++l) lanes[l] = l / (int32_t)s->each * (int32_t)s->each;
   t.first = *(const GR_VI *)lanes;
   for (int64_t i = first; i < last; ++i) {
-    t.x = s->x + i / s->oh * s->h * s->w * s->c + from;
+    t.x = (const float *)s->x + i / s->oh * s->h * s->w * s->c + from;
     t.row = i % s->oh * s->sh - s->top;
     gr_image_taps(t.row, s->h, s->kh, s->dh, &t.p0, &t.p1);
-    GR_ISA(gr_grouped_row)(s, &t, s->out + i * s->ow * s->c);
+    GR_ISA(gr_grouped_row)(s, &t, (float *)s->out + i * s->ow * s->c);
   }
 }
 
@@ -227,9 +227,9 @@ static __attribute__((noinline)) GR_ISA_TARGET int32_t GR_ISA(gr_grouped_rows)(c
       GR_ISA(gr_grouped_vector)(s, c, s->weights + c / 32 * rows * 32 + c % 32, begin, end);
     if (has_tail) GR_ISA(gr_grouped_vector)(s, s->c - GR_ISA_LANES, tail, begin, end);
     for (int64_t i = begin; i < end; ++i) {
-      float *out = s->out + i * s->ow * s->c;
+      float *out = (float *)s->out + i * s->ow * s->c;
       if (rest && !has_tail)
-        GR_ISA(gr_grouped_rest)(s, s->x + i / s->oh * s->h * s->w * s->c, i % s->oh * s->sh - s->top, out);
+        GR_ISA(gr_grouped_rest)(s, (const float *)s->x + i / s->oh * s->h * s->w * s->c, i % s->oh * s->sh - s->top, out);
       if (s->after) s->after(s, i, out);
     }
   }

@@ -1,5 +1,5 @@
-/* images.h: NHWC images, channel by channel: depthwise convolution and pools in float32, for each instruction
- * set.
+/* images.h: NHWC images, channel by channel: depthwise convolution and pools in float32, of images that are float32
+ * or bf16, for each instruction set.
  *
  * Work is a row of output pixels. A vector holds neighbouring channels of one pixel, so that no window needs a
  * shuffle, whatever its strides.
@@ -11,21 +11,23 @@
 #define GR_CPU_IMAGES_H
 
 #include "cpu/common.h"
+#include "isa/halves.h"
 #include "isa/has.h"
 
 typedef struct gr_image gr_image;
 struct gr_image {
-  const float *x;                /* [n][h][w][c] */
-  float *out;                    /* [n][oh][ow][c] */
+  const void *x;                 /* [n][h][w][c] */
+  void *out;                     /* [n][oh][ow][c] */
+  int halves;                    /* both are bf16, and extra, else float32 */
   int64_t h, w, c, oh, ow;
   int64_t kh, kw, sh, sw, top, left, dh, dw;
   int64_t begin, end;            /* channels that are made: all, or depthwise some whole vectors */
   int64_t each;                  /* channels of a group; pools: 0 */
   const float *weights, *bias;   /* of groups: [ceil(c / 32)][kh * kw * each][32]; NULL or [c] */
-  const float *extra;            /* of groups: NULL, or what is added to the result, laid out as out */
+  const void *extra;             /* of groups: NULL, or what is added to the result, laid out as out */
   int clamp;                     /* of groups: the result is kept in least .. most */
   float least, most;
-  void (*after)(const gr_image *s, int64_t row, float *out); /* NULL, or what is done with a finished row */
+  void (*after)(const gr_image *s, int64_t row, void *out); /* NULL, or what is done with a finished row */
   const void *steps;             /* after's own */
   int64_t bottom, right, include_pad; /* pools */
 };
@@ -52,16 +54,35 @@ enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
 /* ---------------------------------------------------------------- one a machine */
 
 #include "isa/any.h"
+#define GR_IMAGE_HALVES 0
+#include "cpu/images_isa.h"
+#include "isa/any.h"
+#define GR_IMAGE_HALVES 1
 #include "cpu/images_isa.h"
 
 #if defined(__x86_64__)
 #include "isa/avx2.h"
+#define GR_IMAGE_HALVES 0
+#include "cpu/images_isa.h"
+#include "isa/avx2.h"
+#define GR_IMAGE_HALVES 1
 #include "cpu/images_isa.h"
 
 #include "isa/avx512.h"
+#define GR_IMAGE_HALVES 0
+#include "cpu/images_isa.h"
+#include "isa/avx512.h"
+#define GR_IMAGE_HALVES 1
+#include "cpu/images_isa.h"
+#include "isa/avx512bf16.h"
+#define GR_IMAGE_HALVES 1
 #include "cpu/images_isa.h"
 #elif defined(__aarch64__)
 #include "isa/neon.h"
+#define GR_IMAGE_HALVES 0
+#include "cpu/images_isa.h"
+#include "isa/neon.h"
+#define GR_IMAGE_HALVES 1
 #include "cpu/images_isa.h"
 #endif
 
@@ -70,7 +91,7 @@ enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
 
 #if defined(__x86_64__)
 /* Rows of a depthwise convolution whose last channels fill half of a vector of 16. */
-static int32_t gr_depthwise_halves(const gr_image *s, int64_t first, int64_t last) {
+static int32_t gr_depthwise_half_vector(const gr_image *s, int64_t first, int64_t last) {
   gr_image whole = *s, half = *s;
   whole.end = half.begin = s->c - 8;
   whole.after = NULL;                  /* what follows reads all channels of a row */
@@ -82,10 +103,10 @@ static int32_t gr_depthwise_halves(const gr_image *s, int64_t first, int64_t las
 }
 #endif
 
-static int32_t gr_image_rows(const gr_image *s, int64_t first, int64_t last, int work) {
+static int32_t gr_float_image_rows(const gr_image *s, int64_t first, int64_t last, int work) {
 #if defined(__x86_64__)
   if (GR_HAS_AVX512 && GR_HAS_AVX2 && work == GR_DEPTHWISE && s->c > 16 && s->c % 16 == 8)
-    return gr_depthwise_halves(s, first, last);
+    return gr_depthwise_half_vector(s, first, last);
   if (GR_HAS_AVX512 && s->c >= 16) return gr_image_rows_avx512(s, first, last, work);
   if (GR_HAS_AVX2 && s->c >= 8)
     return gr_image_rows_avx2(s, first, last, work);
@@ -93,6 +114,22 @@ static int32_t gr_image_rows(const gr_image *s, int64_t first, int64_t last, int
   if (GR_NEON && s->c >= 4) return gr_image_rows_neon(s, first, last, work);
 #endif
   return gr_image_rows_any(s, first, last, work);
+}
+
+/* The same of images in bf16. */
+static int32_t gr_half_image_rows(const gr_image *s, int64_t first, int64_t last, int work) {
+#if defined(__x86_64__)
+  if (GR_HAS_AVX512BF16 && s->c >= 16) return gr_image_rows_halves_avx512bf16(s, first, last, work);
+  if (GR_HAS_AVX512 && s->c >= 16) return gr_image_rows_halves_avx512(s, first, last, work);
+  if (GR_HAS_AVX2 && s->c >= 8) return gr_image_rows_halves_avx2(s, first, last, work);
+#elif defined(__aarch64__)
+  if (GR_NEON && s->c >= 4) return gr_image_rows_halves_neon(s, first, last, work);
+#endif
+  return gr_image_rows_halves_any(s, first, last, work);
+}
+
+static int32_t gr_image_rows(const gr_image *s, int64_t first, int64_t last, int work) {
+  return (s->halves ? gr_half_image_rows : gr_float_image_rows)(s, first, last, work);
 }
 
 static int32_t gr_depthwise_rows(void *ctx, int64_t first, int64_t last) {
@@ -109,6 +146,7 @@ GR_INLINE int32_t gr_images_run(const gr_call *call, gr_image *s, int32_t (*rows
   const gr_arg *x = &call->args[0], *out = &call->args[call->nargs - 1];
   s->x = gr_ptr(x);
   s->out = gr_ptr(out);
+  s->halves = x->dtype == GR_BF16;
   s->h = x->shape[1];
   s->w = x->shape[2];
   s->c = s->end = x->shape[3];

@@ -7,8 +7,13 @@
 #include "cpu/sgemm.h"
 #include "panels.h"
 
-static void gr_after_dense(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
-  gr_finish_block(p->steps, row, rows, column, columns, p->c + row * p->c_row + column, p->c_row);
+static void gr_after_dense(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                           float *sums, int64_t sums_row) {
+  if (p->halves)
+    gr_finish_halves(p->steps, row, rows, column, columns, sums, sums_row,
+                     gr_element(p->c, row * p->c_row + column, 1), p->c_row);
+  else
+    gr_finish_block(p->steps, row, rows, column, columns, sums, sums_row);
 }
 
 /* ``p`` says what b is; ``words`` are those of the epilogue. */
@@ -34,7 +39,7 @@ static inline int32_t gr_dense_by_panels(const gr_call *call, gr_panels p, const
 
 /* gr-kernel: cpu/dense_packed : f32 */
 static inline int32_t GR_BODY(dense_packed)(const gr_call *call) {
-  gr_panels p = {.pairs = call->args[1].dtype == GR_BF16};
+  gr_panels p = {.pairs = call->args[1].dtype == GR_BF16, .halves = call->args[0].dtype == GR_BF16};
   return gr_dense_by_panels(call, p, call->attrs + 1);
 }
 

@@ -15,10 +15,10 @@ typedef struct gr_planes_steps {
   const float *out;
 } gr_planes_steps;
 
-static void gr_after_plane(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns) {
+static void gr_after_plane(const gr_panels *p, int64_t row, int64_t rows, int64_t column, int64_t columns,
+                           float *sums, int64_t sums_row) {
   const gr_planes_steps *s = p->steps;
-  gr_finish_plane(&s->finish.steps, (p->c - s->out) / (p->rows * p->n), row, rows, column, columns,
-                  p->c + row * p->c_row + column, p->c_row);
+  gr_finish_plane(&s->finish.steps, (p->c - s->out) / (p->rows * p->n), row, rows, column, columns, sums, sums_row);
 }
 
 static inline int32_t gr_matmul_by_panels(const gr_call *call, int pairs) {

@@ -19,11 +19,13 @@
  * GR_ISA_LOAD_BYTES(from, n), GR_ISA_STORE_BYTES(to, x, n)     maybe: the first n bytes of GR_BYTES, of many all; zeros
  *                           in the others, or nothing touched there
  * GR_ISA_SHORT              up to how many columns short_isa.h is faster; not defined: it has not been run there
+ * GR_ISA(gr_wide), GR_ISA(gr_narrow), and some of them   bf16 in memory: halves.h
  * GR_V, GR_VI               vectors of floats and of int32, at any address that a float may have
  * GR_ALWAYS                 a function that is inlined whatever its size
  */
 #ifndef GR_ISA_ANY_TYPES
 #define GR_ISA_ANY_TYPES
+#include "isa/halves.h"
 typedef float gr_floats_any __attribute__((vector_size(16), aligned(4), may_alias));
 typedef int32_t gr_ints_any __attribute__((vector_size(16), aligned(4), may_alias));
 
@@ -35,6 +37,8 @@ static inline gr_floats_any gr_shuffle_any(gr_floats_any x, gr_ints_any at) {
   gr_floats_any made = {x[at[0]], x[at[1]], x[at[2]], x[at[3]]};
   return made;
 }
+
+GR_ISA_HALVES(any, 4, )
 #endif
 
 #define GR_ISA(name) name##_any

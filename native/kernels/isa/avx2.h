@@ -1,6 +1,8 @@
 /* avx2.h: vectors of eight floats, AVX2 with FMA; what is defined: any.h. */
 #ifndef GR_ISA_AVX2_TYPES
 #define GR_ISA_AVX2_TYPES
+#include "isa/halves.h"
+
 typedef float gr_floats_avx2 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef int32_t gr_ints_avx2 __attribute__((vector_size(32), aligned(4), may_alias));
 typedef short gr_shorts_avx2 __attribute__((vector_size(32)));
@@ -32,6 +34,8 @@ static inline __attribute__((always_inline, target("avx2"))) void gr_spread_avx2
   gr_quads_avx2 both = {half[0], half[1], half[0], half[1]};
   *(gr_chars_avx2 *)to = __builtin_ia32_pshufb256((gr_chars_avx2)both, places);
 }
+
+GR_ISA_HALVES(avx2, 8, __attribute__((target("avx2,fma"))))
 #endif
 
 #define GR_ISA(name) name##_avx2

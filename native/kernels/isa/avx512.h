@@ -4,8 +4,26 @@
 #else
 #ifndef GR_ISA_AVX512_TYPES
 #define GR_ISA_AVX512_TYPES
+#include "isa/halves.h"
+
 typedef float gr_floats_avx512 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t gr_ints_avx512 __attribute__((vector_size(64), aligned(4), may_alias));
+
+GR_ISA_HALVES(avx512, 16, __attribute__((target("avx512f"))))
+
+/* What the mask leaves out is not touched, which no builtin says of memory. */
+static inline __attribute__((always_inline, target("avx512f"))) gr_floats_avx512 gr_wide_some_avx512(
+    const void *from, unsigned short mask) {
+  gr_ints_avx512 made;
+  __asm__("vpmovzxwd %1, %0%{%2%}%{z%}" : "=v"(made) : "m"(*(const gr_words_avx512 *)from), "Yk"(mask));
+  return (gr_floats_avx512)(made << 16);
+}
+
+static inline __attribute__((always_inline, target("avx512f"))) void gr_narrow_some_avx512(
+    void *to, gr_floats_avx512 x, unsigned short mask) {
+  gr_bits_avx512 bits = __builtin_convertvector(gr_rounded_avx512(x), gr_bits_avx512);
+  __asm__("vpmovdw %1, %0%{%2%}" : "+m"(*(gr_words_avx512 *)to) : "v"(bits), "Yk"(mask));
+}
 #endif
 
 #define GR_ISA(name) name##_avx512

@@ -43,6 +43,11 @@ GR_PLAYED GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
   }
   return (GR_V)made;
 }
+
+#define GR_WORDS_AVX512BF16(x) gr_rounded_avx512(x)
+#define GR_STORE_WORDS_AVX512BF16(to, made, mask) \
+  for (int i = 0; i < 16; ++i)                    \
+    if ((mask) >> i & 1) ((gr_half *)(to))[i] = (made)[i]
 #else
 GR_ALWAYS GR_V GR_ISA(gr_dot)(GR_V x, GR_V y, GR_V z) {
   __asm__("vdpbf16ps %2, %1, %0" : "+v"(z) : "v"(x), "v"(y));
@@ -54,5 +59,23 @@ GR_ALWAYS GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
   __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(made) : "v"(y), "v"(x));
   return made;
 }
+
+GR_ALWAYS gr_words_avx512 gr_converted_avx512bf16(GR_V x) {
+  gr_words_avx512 made;
+  __asm__("vcvtneps2bf16 %1, %0" : "=v"(made) : "v"(x));
+  return made;
+}
+
+#define GR_WORDS_AVX512BF16(x) gr_converted_avx512bf16(x)
+#define GR_STORE_WORDS_AVX512BF16(to, made, mask) \
+  __asm__("vmovdqu16 %1, %0%{%2%}" : "+m"(*(gr_words_avx512 *)(to)) : "v"(made), "Yk"((unsigned short)(mask)))
 #endif
+
+GR_ALWAYS GR_V GR_ISA(gr_wide)(const void *from) { return gr_wide_avx512(from); }
+GR_ALWAYS GR_V GR_ISA(gr_wide_some)(const void *from, unsigned short mask) { return gr_wide_some_avx512(from, mask); }
+GR_ALWAYS void GR_ISA(gr_narrow)(void *to, GR_V x) { *(gr_words_avx512 *)to = GR_WORDS_AVX512BF16(x); }
+GR_ALWAYS void GR_ISA(gr_narrow_some)(void *to, GR_V x, unsigned short mask) {
+  gr_words_avx512 made = GR_WORDS_AVX512BF16(x);
+  GR_STORE_WORDS_AVX512BF16(to, made, mask);
+}
 #endif

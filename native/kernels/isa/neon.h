@@ -6,6 +6,8 @@
 #define GR_ISA_NEON_TYPES
 #include <arm_neon.h>
 
+#include "isa/halves.h"
+
 #ifndef GR_NEON
 #define GR_NEON 1
 #endif
@@ -21,6 +23,8 @@ static inline gr_floats_neon gr_shuffle_neon(gr_floats_neon x, gr_ints_neon at) 
   gr_floats_neon made = {x[at[0]], x[at[1]], x[at[2]], x[at[3]]};
   return made;
 }
+
+GR_ISA_HALVES(neon, 4, )
 #endif
 
 #define GR_ISA(name) name##_neon

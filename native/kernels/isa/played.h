@@ -3,6 +3,8 @@
  */
 #ifndef GR_ISA_AVX512_TYPES
 #define GR_ISA_AVX512_TYPES
+#include "isa/halves.h"
+
 typedef float gr_floats_avx512 __attribute__((vector_size(64), aligned(4), may_alias));
 typedef int32_t gr_ints_avx512 __attribute__((vector_size(64), aligned(4), may_alias));
 /* no function is inlined: in unrolled loops, with sanitizers, that takes minutes to compile */
@@ -36,6 +38,21 @@ GR_PLAYED gr_floats_avx512 gr_play_load(const float *from, unsigned mask) {
 GR_PLAYED void gr_play_store(float *to, gr_floats_avx512 x, unsigned mask) {
   for (int i = 0; i < 16; ++i)
     if (mask >> i & 1) to[i] = x[i];
+}
+
+GR_ISA_HALVES(avx512, 16, __attribute__((target("avx2,fma"))))
+
+GR_PLAYED gr_floats_avx512 gr_wide_some_avx512(const void *from, unsigned mask) {
+  gr_ints_avx512 made = {0};
+  for (int i = 0; i < 16; ++i)
+    if (mask >> i & 1) made[i] = (int32_t)((uint32_t)((const gr_half *)from)[i] << 16);
+  return (gr_floats_avx512)made;
+}
+
+GR_PLAYED void gr_narrow_some_avx512(void *to, gr_floats_avx512 x, unsigned mask) {
+  gr_words_avx512 made = gr_rounded_avx512(x);
+  for (int i = 0; i < 16; ++i)
+    if (mask >> i & 1) ((gr_half *)to)[i] = made[i];
 }
 #endif
 

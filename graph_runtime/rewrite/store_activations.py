@@ -1,0 +1,176 @@
+"""The rule that keeps tensors between nodes of a host in bfloat16, where the caller asks for that format.
+
+    conv2d(x, pairs of panels)  ->  cast(conv2d(cast(x), pairs of panels))
+
+and of casts there and back between two such nodes nothing is left. A node that takes part computes in float32
+and rounds what it makes once (docs/cpu.md). Which do is decided by the bytes that go to and from memory: a
+tensor in bfloat16 has half of them, a cast reads one and writes the other. Inputs and outputs of the graph
+keep their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from ..base.errors import GraphError, UnsupportedOpError
+from ..ir.graph import TensorType
+from ..ir.model import Constant
+from ..ir.ops import registry, rules, steps
+from ..ir.ops.epilogue import own_inputs
+from ..ir.ops.halves import SUMMED_IN, takes_halves
+from ..ir.ops.packed import PAIRED
+from .net import Net, NetNode, NetValue
+from .pack_weights import is_host
+from .store_weights import HOST_FORMATS
+
+__all__ = ["store_activations"]
+
+_WIDE = SUMMED_IN[0]
+_FORMAT = HOST_FORMATS[1]
+_CAST = 65536  # bytes that move in the time of a cast's call
+_POOLS = ("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
+_MOVES = ("concatenate", "slice", "pad", "take", "transpose")
+
+
+def store_activations(net: Net, formats: Mapping[str, str]) -> None:
+    """What the nodes hand over whose format is bf16, in bfloat16. ``formats``: name -> format."""
+    able = [n for n in net.nodes() if formats.get(n.name) == _FORMAT and is_host(n) and _takes(n)]
+    chosen = _chosen(able)
+    halves, stored = dict[NetValue, NetValue](), list[NetNode]()
+    for node in [n for n in able if n in chosen]:
+        read = {i for i in _images(node)}
+        inputs = [_half(net, node, v, halves) if i in read else v for i, v in enumerate(node.inputs)]
+        made = _again(net, node, inputs)
+        if made is None:
+            continue
+        stored.append(node)
+        back = net.add("cast", [made], before=node, name=f"{node.name}_wide", to=_WIDE)
+        halves[back] = made
+        net.replace(node.output, back)
+    if stored:
+        text = f"{len(stored)} nodes on cpu keep what they hand over in bf16, as format bf16 asks for"
+        net.note("store_activations", text, stored)
+
+
+# ---------------------------------------------------------------- which nodes can
+
+
+def _takes(node: NetNode) -> bool:
+    """A node whose kernel reads and writes bfloat16 and computes in float32."""
+    if len(node.outputs) != 1 or node.output.dtype != _WIDE or registry.KERNEL in node.attrs:
+        return False
+    if node.op == "conv2d":
+        x, weight = node.input_types[:2]
+        return takes_halves(x, weight, node.attrs)
+    if node.op in _POOLS:
+        return node.attrs["layout"] == "NHWC"
+    if node.op in _MOVES or node.op == "fused" or steps.code_of(node.op) is not None:
+        return True
+    return node.op is not None and registry.require(node.op).is_nop
+
+
+def _images(node: NetNode) -> Iterable[int]:
+    """Which inputs are tensors that go from node to node: not weights."""
+    if node.op == "conv2d":
+        own = own_inputs(len(node.inputs), node.attrs)
+        return (0, *range(own, len(node.inputs)))
+    return [i for i, v in enumerate(node.inputs) if v.dtype == _WIDE]
+
+
+# ---------------------------------------------------------------- which do
+
+
+def _chosen(able: list[NetNode]) -> set[NetNode]:
+    """Those of the nodes that move the least bytes: all, then without one after the other whose tensors are
+    less as they were, and without those that hang together and together move more."""
+    chosen, at = set(able), list(able)
+    while at:
+        node = at.pop()
+        if node not in chosen or _bytes([node], chosen) <= _bytes([node], chosen - {node}):
+            continue
+        chosen.discard(node)
+        at += [n for n in _neighbours(node) if n in chosen]
+    kept, left = set[NetNode](), set(chosen)
+    for first in able:
+        if first in left:
+            part = _together(first, left)
+            left -= part
+            kept |= part if _bytes(part, chosen) < _bytes(part, chosen - part) else set()
+    return kept
+
+
+def _together(first: NetNode, among: set[NetNode]) -> set[NetNode]:
+    """What hangs together with a node: makes what it reads, reads what it makes, and so on."""
+    part, at = {first}, [first]
+    while at:
+        new = [n for n in dict.fromkeys(_neighbours(at.pop())) if n in among and n not in part]
+        part.update(new)
+        at += new
+    return part
+
+
+def _neighbours(node: NetNode) -> list[NetNode]:
+    read = [v.producer for v in node.inputs if v.producer is not None]
+    return [*read, *node.output.users()]
+
+
+def _bytes(nodes: Iterable[NetNode], chosen: set[NetNode]) -> int:
+    """What is read and written of all tensors that nodes read and make."""
+    values = dict.fromkeys(v for n in nodes for v in (n.output, *(n.inputs[i] for i in _images(n))))
+    return sum(_moved(value, chosen) for value in values if value.constant is None)
+
+
+def _moved(value: NetValue, chosen: set[NetNode]) -> int:
+    """Bytes read and written of a tensor, the cast included that some readers need."""
+    half = value.producer in chosen
+    readers = [reader in chosen for reader in value.users()] + [False] * bool(value.heads)
+    size = value.type.size
+    moved = size * (2 if half else 4) + sum(size * (2 if reader else 4) for reader in readers)
+    worth = (
+        2 if half and value.heads else 1
+    )  # a cast in front of the last product rounds no output of the graph
+    return moved + (6 * size + worth * _CAST if any(reader != half for reader in readers) else 0)
+
+
+# ---------------------------------------------------------------- made
+
+
+def _half(net: Net, node: NetNode, value: NetValue, halves: dict[NetValue, NetValue]) -> NetValue:
+    """A value in bfloat16."""
+    if value not in halves:
+        halves[value] = (
+            net.add("cast", [value], before=node, name=f"{value.name}_half", to=PAIRED)
+            if value.constant is None
+            else _half_constant(net, node, value)
+        )
+    return halves[value]
+
+
+def _half_constant(net: Net, node: NetNode, value: NetValue) -> NetValue:
+    constant = value.constant
+    assert constant is not None, f"{value.name} is no constant"
+    made = Constant.derived(
+        TensorType(PAIRED, value.shape),
+        _rounded,
+        constant,
+        source=f"{constant.source} in bf16",
+        recipe=("as_bfloat16",),
+    )
+    half = net.constant(made, f"{value.name}.{_FORMAT}")
+    half.device = node.device
+    return half
+
+
+def _rounded(array: np.ndarray) -> np.ndarray:
+    return rules.narrow(array, PAIRED)
+
+
+def _again(net: Net, node: NetNode, inputs: list[NetValue]) -> NetValue | None:
+    """What the node makes of inputs in bfloat16; None where it does not take them."""
+    try:
+        made = net.add(node.op_name, inputs, before=node, **node.given_attrs())
+    except (GraphError, UnsupportedOpError):
+        return None
+    return made if isinstance(made, NetValue) and made.dtype == PAIRED else None

@@ -1,0 +1,85 @@
+"""Tensors between nodes of a host in bfloat16: which are, what they cost, and what is computed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import graph_runtime as gr
+from graph_runtime.build.prepare import prepare
+from graph_runtime.ir.model import Model
+
+pytestmark = pytest.mark.core
+RNG = np.random.default_rng(24)
+
+
+def array(*shape):
+    return (RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]) or 1)).astype(np.float32)
+
+
+def bottlenecks(count, channels, size, heads=5):
+    """Blocks of 1 x 1, depthwise 3 x 3 and 1 x 1 taps with a residual, a pool of all, and a product."""
+    b = gr.GraphBuilder()
+    y = b.input("x", (1, channels, size, size))
+    for i in range(count):
+        wide = b.op("conv2d", y, b.param(f"a{i}", array(3 * channels, channels, 1, 1)), name=f"wide{i}")
+        wide = b.op("relu", wide, name=f"bound{i}")
+        own = b.param(f"b{i}", array(3 * channels, 1, 3, 3))
+        deep = b.op("conv2d", wide, own, group=3 * channels, pads=(1, 1, 1, 1), name=f"deep{i}")
+        deep = b.op("silu", deep, name=f"silu{i}") if i % 2 else b.op("relu", deep, name=f"silu{i}")
+        thin = b.op("conv2d", deep, b.param(f"c{i}", array(channels, 3 * channels, 1, 1)), name=f"thin{i}")
+        y = b.op("add", thin, y, name=f"sum{i}")
+    y = b.op("flatten", b.op("global_avg_pool2d", y, name="pool"))
+    b.output(b.op("dense", y, b.param("w", array(heads, channels)), name="product"))
+    return Model.from_builder(b)
+
+
+def made(prepared):
+    """dtype of what each node makes, by name."""
+    graph = prepared.plan.graph
+    return {
+        graph.names[nid]: graph.entry_type(int(graph.row_ptr[nid])).dtype
+        for nid, fid in enumerate(graph.func_id.tolist())
+        if fid >= 0
+    }
+
+
+def casts(prepared):
+    """How many nodes only change the type."""
+    graph = prepared.plan.graph
+    return sum(graph.funcs[f].op == "cast" for f in graph.func_id.tolist() if f >= 0)
+
+
+def test_what_convolutions_hand_over_is_stored_so():
+    prepared = prepare(bottlenecks(3, 24, 40), "cpu:0", formats={"cpu": "bf16"})
+    types = made(prepared)
+    images = {t for name, t in types.items() if name.startswith(("bound", "silu", "sum"))}
+    assert images == {"bfloat16"}
+    assert types["product"] == "float32"  # an output of the graph
+    assert casts(prepared) == 2  # where the image comes in, and in front of the last product
+    assert any(n.rule == "store_activations" for n in prepared.model.notes)
+    assert not casts(prepare(bottlenecks(3, 24, 40), "cpu:0"))
+
+
+def test_single_nodes_and_small_tensors_keep_float32():
+    alone = prepare(bottlenecks(3, 24, 40), "cpu:0", layouts={"sum1": "bf16"})
+    assert not casts(alone)  # casts on both sides would move more
+    small = prepare(bottlenecks(2, 8, 4), "cpu:0", formats={"cpu": "bf16"})
+    assert not casts(small)
+
+
+@settings(max_examples=8, deadline=None)
+@given(count=st.integers(1, 3), channels=st.integers(3, 40), size=st.integers(20, 50))
+def test_results_are_those_of_float32_to_some_roundings(count, channels, size):
+    model = bottlenecks(count, channels, size)
+    x = RNG.standard_normal((1, channels, size, size)).astype(np.float32)
+    results = []
+    for formats in ({}, {"cpu": "bf16"}):
+        module = gr.create(model, devices="cpu:0", formats=formats, compile=False)
+        module.run(x=x)
+        results.append(module.get_output(0).numpy().astype(np.float64))
+    wanted, got = results
+    assert module.get_output(0).numpy().dtype == np.float32
+    assert np.abs(got - wanted).max() <= 0.05 * np.abs(wanted).max() + 1e-3
