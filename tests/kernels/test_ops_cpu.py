@@ -424,7 +424,8 @@ def test_tiles_of_winograd_make_the_convolution(data):
     exact = [x.astype(np.float64), pack_winograd(wide[1], group), wide[2]]
     np.testing.assert_allclose(op.reference(exact, op.decode(attrs))[0], wanted, rtol=1e-9, atol=1e-9)
     got = call(op, attrs, [x, pack_winograd(w, group), bias])
-    np.testing.assert_allclose(got, wanted, atol=2e-6 * np.sqrt(9 * own) * np.abs(wanted).max())
+    most = op.reference([np.abs(a) for a in wide], op.decode(plain))[0].max()  # one result alone may cancel
+    np.testing.assert_allclose(got, wanted, atol=2e-6 * most)
 
 
 def test_tiles_take_what_is_no_number_where_their_windows_do():
