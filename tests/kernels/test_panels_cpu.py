@@ -68,7 +68,7 @@ def test_convolutions_of_any_shape(data):
 def test_depthwise_convolutions_of_any_shape(data):
     draw = data.draw
     channels, kernel = (
-        draw(st.integers(1, 45)),
+        draw(st.sampled_from([24, 40, *range(1, 46)])),
         [draw(st.sampled_from([1, 3, 5, 7, 9, 11])) for _ in range(2)],
     )
     strides, dilation = [draw(st.integers(1, 3)) for _ in range(2)], draw(st.sampled_from([1, 1, 1, 2]))
