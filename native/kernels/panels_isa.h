@@ -77,6 +77,35 @@ GR_ALWAYS void GR_OF(gr_panels_round)(float *a, int64_t depth, int halves) {
 }
 #endif
 
+#if GR_B_FORM == GR_B_DOTS
+/* Floats as pairs of bf16, where they lie; a zero beside the last of an odd number. */
+GR_ALWAYS void GR_OF(gr_panels_pairs_of)(const float *from, int64_t depth, float *to) {
+  int64_t i = 0;
+  for (; i + 2 * GR_ISA_LANES <= depth; i += 2 * GR_ISA_LANES)
+    *(GR_V *)(to + i / 2) = GR_ISA(gr_pairs)(*(const GR_V *)(from + i), *(const GR_V *)(from + i + GR_ISA_LANES));
+  if (i < depth)
+    *(GR_V *)(to + i / 2) =
+        GR_ISA(gr_pairs)(GR_ISA_LOAD_SOME(from + i, GR_ISA_FIRST(depth - i)),
+                         GR_ISA_LOAD_SOME(from + i + GR_ISA_LANES, GR_ISA_FIRST(depth - i - GR_ISA_LANES)));
+}
+#endif
+
+/* Rows first_row .. of A, elements first .. last-1, as tiles read them. */
+GR_ALWAYS void GR_OF(gr_panels_take)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t first, int64_t last,
+                                     float *a) {
+#if GR_B_FORM == GR_B_DOTS
+  if (!p->gather && !p->halves) {      /* twice as many as there is room for floats */
+    for (int64_t i = 0; i < rows; ++i, a += GR_A_ROW)
+      GR_OF(gr_panels_pairs_of)(p->a + (first_row + i) * p->a_row + first, last - first, a);
+    return;
+  }
+#endif
+  (p->gather ? p->gather : gr_gather_rows)(p, first_row, rows, first, last, a);
+#if GR_B_FORM == GR_B_PAIRS || GR_B_FORM == GR_B_DOTS
+  for (int64_t i = 0; i < rows; ++i) GR_OF(gr_panels_round)(a + i * GR_A_ROW, last - first, p->halves);
+#endif
+}
+
 /* ---------------------------------------------------------------- a register tile */
 
 /* A NaN stays one. */
@@ -361,7 +390,7 @@ typedef struct GR_OF(gr_depth) {
 
 /* Elements of k that a block of A has at a time. */
 GR_ALWAYS int64_t GR_OF(gr_panels_deep)(const gr_panels *p) {
-  return p->halves && GR_B_FORM == GR_B_DOTS ? 2 * GR_DEPTH : GR_DEPTH;
+  return GR_B_FORM == GR_B_DOTS && (p->halves || !p->gather) ? 2 * GR_DEPTH : GR_DEPTH;
 }
 
 /* Which elements of a depth are not zero in these rows. */
@@ -469,7 +498,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
   int64_t group = gr_max(1, bytes / (4 * GR_PANEL * gr_max(gr_ceil_div(p->k, GR_UNIT), 1)));
   int inside = group >= gr_min(4, panel_end - panel);
   if (p->halves) inside = 1;           /* sums are kept of one strip at a time */
-  if (!inside) group = gr_max(1, bytes / (4 * GR_PANEL * GR_DEPTH / GR_UNIT));
+  if (!inside) group = gr_max(1, bytes / (4 * GR_PANEL * GR_OF(gr_panels_deep)(p) / GR_UNIT));
   if (kept) group = gr_min(group, GR_SUMS_PANELS);
   int64_t strips = gr_ceil_div(row_end - row, GR_ISA_ROWS), units = gr_ceil_div(p->k, GR_UNIT);
   for (int64_t from = panel; from < panel_end; from += group) {
@@ -487,11 +516,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
           gr_a_rows found = {a, GR_A_ROW, 1, 0, 1, 0, gr_ceil_div(d.to - d.from, GR_UNIT)};
           int in_place = (GR_B_FORM == GR_B_FLOATS || (GR_B_FORM == GR_B_DOTS && p->halves)) &&
                          rows == GR_ISA_ROWS && GR_OF(gr_panels_lies)(p, i, rows, d, &found);
-          if (!in_place) (p->gather ? p->gather : gr_gather_rows)(p, i, rows, d.from, d.to, a);
-#if GR_B_FORM != GR_B_FLOATS
-          for (int64_t r = 0; r < rows && !in_place; ++r)
-            GR_OF(gr_panels_round)(a + r * GR_A_ROW, d.to - d.from, p->halves);
-#endif
+          if (!in_place) GR_OF(gr_panels_take)(p, i, rows, d.from, d.to, a);
           const float *b = p->b + (from * units + d.from / GR_UNIT) * GR_PANEL;
           gr_ahead next = {group * units * GR_PANEL, panel_end - group, (i - row) / GR_ISA_ROWS, strips};
           if (!inside && first + more < p->k)
