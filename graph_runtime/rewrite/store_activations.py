@@ -17,7 +17,7 @@ import numpy as np
 from ..base.errors import GraphError, UnsupportedOpError
 from ..ir.graph import TensorType
 from ..ir.model import Constant
-from ..ir.ops import registry, rules, steps
+from ..ir.ops import registry, rules
 from ..ir.ops.epilogue import own_inputs
 from ..ir.ops.halves import SUMMED_IN, takes_halves
 from ..ir.ops.packed import PAIRED
@@ -31,6 +31,7 @@ _WIDE = SUMMED_IN[0]
 _FORMAT = HOST_FORMATS[1]
 _CAST = 65536  # bytes that move in the time of a cast's call
 _POOLS = ("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
+_IN_REGISTERS = ("add", "relu", "clip")  # steps behind a product; others go element by element in bf16
 _MOVES = ("concatenate", "slice", "pad", "take", "transpose")
 
 
@@ -63,10 +64,11 @@ def _takes(node: NetNode) -> bool:
         return False
     if node.op == "conv2d":
         x, weight = node.input_types[:2]
-        return takes_halves(x, weight, node.attrs)
+        quick = all(step[0] in _IN_REGISTERS for step in node.attrs["epilogue"])
+        return quick and takes_halves(x, weight, node.attrs)
     if node.op in _POOLS:
         return node.attrs["layout"] == "NHWC"
-    if node.op in _MOVES or node.op == "fused" or steps.code_of(node.op) is not None:
+    if node.op in _MOVES:
         return True
     return node.op is not None and registry.require(node.op).is_nop
 
