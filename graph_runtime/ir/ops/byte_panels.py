@@ -99,11 +99,12 @@ def unpack_convolution(panels: np.ndarray, o: int, channels: int, kernel: tuple[
 
 
 def drawn_panels(t: TensorType, rng: np.random.Generator, k: int, kernel_rows: int = 0) -> np.ndarray:
-    """Random panels of type ``t`` of weights of ``k`` rows, every fourth column shifted; of a depthwise
-    kernel of ``kernel_rows`` where that is not 0."""
+    """Random panels of type ``t`` of weights of ``k`` rows, every fourth column shifted or none, which have
+    kernels of their own; of a depthwise kernel of ``kernel_rows`` where that is not 0."""
     n = t.shape[0] * PANEL
     w = rng.integers(-128, 128, (n, k)).astype(np.int16)
-    w[::4] += rng.integers(-127, 128, (len(w[::4]), 1)).astype(np.int16)
+    if rng.integers(2):
+        w[::4] += rng.integers(-127, 128, (len(w[::4]), 1)).astype(np.int16)
     if not kernel_rows:
         return pack_bytes(w)
     columns = k // (-(-kernel_rows // 4) * 4)
