@@ -28,7 +28,7 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # requests) say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 63,  # and what ttnn's programs take of L1 for it; what an error bound tries; sums of convolutions
+        "f32": 63,  # what ttnn's programs take of L1 for it, what an error bound tries, sums of convolutions
         "f64": 9,
         "f16": 8,
         "bf16": 26,  # likewise; what a product takes of which a host stores the weight so, and its images
