@@ -225,7 +225,8 @@ def write_prepared(
     """
     given = _given(libraries)
     plans = {key: item.plan for key, item in prepared.items()}
-    kernels = [] if options.compile is False else _missing(plans, given)
+    written = {key for key, item in prepared.items() if not item.options.fuse}  # as written, and to be exported so
+    kernels = [] if options.compile is False else _missing(plans, given, written)
     files_of = {f"libraries/{i}_{library.path.name}": library for i, library in enumerate(given)}
     programs, files, params = _programs(prepared, const)
     with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
@@ -267,15 +268,19 @@ def _trusted(libraries: Mapping[str, _Given], out: Path) -> list[BundleLibrary]:
     ]
 
 
-def _missing(plans: Mapping[Any, Plan], given: Sequence[_Given]) -> list[KernelSpec]:
-    """The kernels that no library has, nor the wheel as fast. Raises UnsupportedOpError for one that cannot
-    be generated."""
+def _missing(
+    plans: Mapping[Any, Plan], given: Sequence[_Given], whole: Collection[Any] = ()
+) -> list[KernelSpec]:
+    """The kernels that no library has, nor the wheel as fast; of plans whose key is in ``whole`` those of the
+    wheel, too, for runtimes that have none. Raises UnsupportedOpError for one that cannot be generated."""
     kernels, foreign = kernels_of(plans.values())
+    named = {(k.name, k.kind) for k in kernels_of(plans[key] for key in whole)[0]}
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
     return [
         k
         for k in kernels
-        if not any(library.has(k.name, k.kind) for library in given) and not _selected(k).prebuilt
+        if not any(library.has(k.name, k.kind) for library in given)
+        and not (_selected(k).library if (k.name, k.kind) in named else _selected(k).prebuilt)
     ]
 
 

@@ -39,7 +39,16 @@ __all__ = ["GraphBuilder", "Value"]
 DeviceLike = str | devices.Device | None
 Storage = int | Sequence[int] | None  # a sequence has one id an output
 Several = Literal[
-    "compress", "gru", "lstm", "max_pool2d_indices", "non_max_suppression", "nonzero", "rnn", "topk", "unique"
+    "compress",
+    "dynamic_quantize",
+    "gru",
+    "lstm",
+    "max_pool2d_indices",
+    "non_max_suppression",
+    "nonzero",
+    "rnn",
+    "topk",
+    "unique",
 ]  # ops with several outputs; tests/ir/test_builder.py
 
 
