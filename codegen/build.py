@@ -225,7 +225,7 @@ def write_prepared(
     """
     given = _given(libraries)
     plans = {key: item.plan for key, item in prepared.items()}
-    written = {key for key, item in prepared.items() if not item.options.fuse}  # as written, and to be exported so
+    written = [key for key, item in prepared.items() if not item.options.fuse]  # exported as they are
     kernels = [] if options.compile is False else _missing(plans, given, written)
     files_of = {f"libraries/{i}_{library.path.name}": library for i, library in enumerate(given)}
     programs, files, params = _programs(prepared, const)

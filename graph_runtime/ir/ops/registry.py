@@ -69,7 +69,7 @@ class Body:
     ``accepts(inputs, outputs, attrs)``: None, or a sentence saying why these types cannot be done here.
     ``numerics``: it reads the words of ir/ops/numerics.py after the op's own; ``functions``: one of them.
     ``epilogue``: it runs the op's epilogue (epilogue.py); without, it takes only calls that have none.
-    ``prebuilt``: the first input's dtypes for which it gains nothing from constant shapes: the wheel's serves.
+    ``prebuilt``: dtypes of the first input for which constant shapes gain nothing: the wheel's serves.
     ``library``: what it calls of the machine's ("openblas", blas.py); without that the default body serves.
     ``rounds``: the body that it stands in for where a format lets it round operands to bfloat16.
     """
