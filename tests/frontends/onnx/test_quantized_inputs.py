@@ -257,7 +257,11 @@ def test_products_of_few_bits_of_any_size(device, data):
     wide = (numbers * arrays["s"][..., None]).reshape(n, -1)[:, :k]
     wanted = arrays["x"].astype(float) @ wide.T
     # float32 sums of k products, each at most as large as the greatest
-    np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-6 * k * max(1.0, np.abs(wide).max()) * 4)
+    allowed = 1e-6 * k * max(1.0, np.abs(wide).max()) * 4
+    if level == 4:  # x may be rounded to 8 bits, at most 1/254 of the greatest of a block away
+        greatest = np.abs(arrays["x"].astype(float)).max(axis=-1, keepdims=True)
+        allowed = allowed + greatest / 254 * np.abs(wide).sum(axis=1)
+    assert (np.abs(got - wanted) <= allowed).all()
 
 
 # ---------------------------------------------------------------- what is refused
