@@ -12,18 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-import numpy as np
-
 from ..base.errors import GraphError, UnsupportedOpError
-from ..ir.graph import TensorType
-from ..ir.model import Constant
-from ..ir.ops import registry, rules
+from ..ir.ops import registry
 from ..ir.ops.epilogue import own_inputs
 from ..ir.ops.halves import SUMMED_IN, takes_halves
 from ..ir.ops.packed import PAIRED
 from .net import Net, NetNode, NetValue
 from .pack_weights import is_host
 from .store_weights import HOST_FORMATS
+from .widening import constant_in
 
 __all__ = ["store_activations"]
 
@@ -41,7 +38,7 @@ def store_activations(net: Net, formats: Mapping[str, str]) -> None:
     chosen = _chosen(able)
     halves, stored = dict[NetValue, NetValue](), list[NetNode]()
     for node in [n for n in able if n in chosen]:
-        read = {i for i in _images(node)}
+        read = set(_images(node))
         inputs = [_half(net, node, v, halves) if i in read else v for i, v in enumerate(node.inputs)]
         made = _again(net, node, inputs)
         if made is None:
@@ -130,10 +127,9 @@ def _moved(value: NetValue, chosen: set[NetNode]) -> int:
     readers = [reader in chosen for reader in value.users()] + [False] * bool(value.heads)
     size = value.type.size
     moved = size * (2 if half else 4) + sum(size * (2 if reader else 4) for reader in readers)
-    worth = (
-        2 if half and value.heads else 1
-    )  # a cast in front of the last product rounds no output of the graph
-    return moved + (6 * size + worth * _CAST if any(reader != half for reader in readers) else 0)
+    # twice for an output of the graph: a cast in front of the last product leaves it unrounded
+    calls = 2 if half and value.heads else 1
+    return moved + (6 * size + calls * _CAST if any(reader != half for reader in readers) else 0)
 
 
 # ---------------------------------------------------------------- made
@@ -145,28 +141,9 @@ def _half(net: Net, node: NetNode, value: NetValue, halves: dict[NetValue, NetVa
         halves[value] = (
             net.add("cast", [value], before=node, name=f"{value.name}_half", to=PAIRED)
             if value.constant is None
-            else _half_constant(net, node, value)
+            else constant_in(net, node, value, PAIRED, f"{value.name}.{_FORMAT}")
         )
     return halves[value]
-
-
-def _half_constant(net: Net, node: NetNode, value: NetValue) -> NetValue:
-    constant = value.constant
-    assert constant is not None, f"{value.name} is no constant"
-    made = Constant.derived(
-        TensorType(PAIRED, value.shape),
-        _rounded,
-        constant,
-        source=f"{constant.source} in bf16",
-        recipe=("as_bfloat16",),
-    )
-    half = net.constant(made, f"{value.name}.{_FORMAT}")
-    half.device = node.device
-    return half
-
-
-def _rounded(array: np.ndarray) -> np.ndarray:
-    return rules.narrow(array, PAIRED)
 
 
 def _again(net: Net, node: NetNode, inputs: list[NetValue]) -> NetValue | None:

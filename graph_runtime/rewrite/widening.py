@@ -9,19 +9,18 @@ but element by element), and goes on as far as their results do.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from ..base.errors import GraphError, UnsupportedOpError
 from ..ir.graph import TensorType
 from ..ir.model import Constant
-from ..ir.ops import registry
+from ..ir.ops import registry, rules
 from ..ir.ops.packed import PAIRED
 from .net import Net, NetNode, NetValue
 from .pack_weights import is_host
 
-__all__ = ["compute_wide"]
+__all__ = ["compute_wide", "constant_in"]
 
 _HALVES = ("float16", "bfloat16")
 _WIDE = "float32"
@@ -71,28 +70,25 @@ def _wide(net: Net, node: NetNode, value: NetValue, wide: dict[NetValue, NetValu
         wide[value] = (
             net.add("cast", [value], before=node, name=f"{value.name}_wide", to=_WIDE)
             if value.constant is None
-            else _wide_constant(net, node, value)
+            else constant_in(net, node, value, _WIDE, f"{value.name}.wide")
         )
     return wide[value]
 
 
-def _wide_constant(net: Net, node: NetNode, value: NetValue) -> NetValue:
+def constant_in(net: Net, node: NetNode, value: NetValue, dtype: str, name: str) -> NetValue:
+    """A constant in another float dtype, rounded once, where a node reads it."""
     constant = value.constant
     assert constant is not None, f"{value.name} is no constant"
     made = Constant.derived(
-        TensorType(_WIDE, value.shape),
-        _as_float32,
+        TensorType(dtype, value.shape),
+        partial(rules.narrow, dtype=dtype),
         constant,
-        source=f"{constant.source} in float32",
-        recipe=("as_float32",),
+        source=f"{constant.source} in {dtype}",
+        recipe=(f"as_{dtype}",),
     )
-    widened = net.constant(made, f"{value.name}.wide")
-    widened.device = node.device
-    return widened
-
-
-def _as_float32(array: np.ndarray) -> np.ndarray:
-    return array.astype(np.float32)
+    converted = net.constant(made, name)
+    converted.device = node.device
+    return converted
 
 
 def _again(net: Net, node: NetNode, inputs: list[NetValue]) -> list[NetValue] | None:

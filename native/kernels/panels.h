@@ -127,7 +127,7 @@ GR_INLINE float *gr_element(const float *from, int64_t at, int halves) {
   return (float *)((uintptr_t)from + (uintptr_t)at * (halves ? 2 : 4));
 }
 
-/* The same of bf16. */
+/* gr_copy_floats of bf16: bytes of half as many. */
 GR_INLINE void gr_copy_halves(gr_half *to, const gr_half *from, int64_t n) {
   if (n >= 16) {
     for (int64_t i = 0; i + 16 <= n; i += 16) memcpy(to + i, from + i, 32);
