@@ -80,9 +80,11 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the unit tests."""
+    """Mark the unit tests, and give slow ones ten minutes: on a busy machine they compile for some."""
     unit, skipped = pytest.mark.unit, pytest.mark.skip(reason="needs the compiled core")
     for item in items:
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(600))
         if item.get_closest_marker("core"):
             if not HAS_CORE:
                 item.add_marker(skipped)

@@ -138,7 +138,6 @@ def test_compiled_kernels_give_the_bits_of_the_generic_ones(tmp_path, kind):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 @pytest.mark.parametrize("kind", ["cpu", "tt"])
 def test_compiled_kernels_give_the_bits_of_the_generic_ones_in_every_case(tmp_path, kind):
     cases = _cases(kind, every=True)

@@ -24,7 +24,7 @@ from graph_runtime.ir.ops.registry import Case
 from graph_runtime.ir.ops.select import select
 from graph_runtime.run import core
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]  # a busy machine compiles for minutes
+pytestmark = pytest.mark.slow
 _NO_512 = "-D__builtin_cpu_supports(name)=(name[3] != '5')"
 # what the compiler is told, on each machine; x86: what stands for __builtin_cpu_supports, no feature, all
 # but AVX-512's, or all but AVX-512's products of bf16; and AVX-512 played by AVX2 (isa/played.h), AMX by C

@@ -30,7 +30,6 @@ def test_a_part_of_the_package_has_its_tests_in_the_folder_of_its_name():
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_unit_tests_need_no_compiled_core():
     """Nor does what they start: tests/tools/no_core takes it from every Python under it."""
     env = os.environ | {"PYTHONPATH": str(ROOT / "tests" / "tools" / "no_core")}
