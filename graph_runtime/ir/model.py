@@ -9,11 +9,12 @@ a caller writes or binds them, one at a time. An estimate never reads them.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -140,8 +141,30 @@ def op_recipe(op: str, attrs: Mapping[str, Any], result: int = 0) -> Hashable:
     return op, repr(sorted(attrs.items())), result
 
 
+class _Derivation:
+    """Recipe, type and identities of what a constant is derived of. Equal ones are one object (``of``), which is
+    hashed and compared as such: one that reads the one before twice, over and over, names 2 to the power of the
+    chain's length."""
+
+    __slots__ = ("__weakref__", "_parts")
+
+    _known: ClassVar[weakref.WeakValueDictionary[Hashable, _Derivation]] = weakref.WeakValueDictionary()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, parts: Hashable):
+        self._parts = parts  # alive, and so the same objects, for as long as this one is known
+
+    @classmethod
+    def of(cls, *parts: Hashable) -> _Derivation:
+        with cls._lock:
+            known = cls._known.get(parts)
+            if known is None:
+                known = cls._known[parts] = cls(parts)
+        return known
+
+
 def _key(recipe: Hashable, type: TensorType, constants: Sequence[Constant]) -> Hashable:
-    return recipe, type, *(constant.identity for constant in constants)
+    return _Derivation.of(recipe, type, *(constant.identity for constant in constants))
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,23 @@ def test_constants_derived_alike_of_the_same_ones_are_known_to_be_equal():
     assert two.identity == again.identity != three.identity
 
 
+def test_a_chain_of_constants_that_each_read_the_one_before_twice_is_hashed_link_by_link():
+    """Spelled out, the last of 40 names the first 2**40 times."""
+    base = Constant.of(np.arange(32.0), "base")
+
+    def last_of_chain():
+        last = base
+        for _ in range(40):
+            last = Constant.derived(
+                base.type, lambda a, b: (a + b) / 2, last, last, source="mean", recipe="mean"
+            )
+        return last
+
+    one, other = last_of_chain(), last_of_chain()
+    assert {one.identity: 1} == {other.identity: 1}
+    np.testing.assert_array_equal(one.read(), np.arange(32.0))
+
+
 def test_an_identity_keeps_no_constant_alive():
     base = Constant.of(np.arange(32.0), "base")
     folded = Constant.folded(base.read() * 2, "twice", {}, base, source="twice")
