@@ -142,9 +142,8 @@ def op_recipe(op: str, attrs: Mapping[str, Any], result: int = 0) -> Hashable:
 
 
 class _Derivation:
-    """Recipe, type and identities of what a constant is derived of. Equal ones are one object (``of``), which is
-    hashed and compared as such: one that reads the one before twice, over and over, names 2 to the power of the
-    chain's length."""
+    """Recipe, type and identities of what a constant is derived of. Equal ones are one object (``of``), which
+    is hashed and compared as such: spelled out, a chain that reads the one before twice doubles each time."""
 
     __slots__ = ("__weakref__", "_parts")
 

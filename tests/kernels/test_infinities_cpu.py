@@ -1,5 +1,5 @@
-"""Infinities and NaN on hosts: they reach the results that read them and no others, zeros around a panel's tail,
-an odd channel, a group or a kernel notwithstanding."""
+"""Infinities and NaN on hosts: they reach the results that read them and no others, whatever zeros are around a
+panel's tail, an odd channel, a group or a kernel."""
 
 from __future__ import annotations
 
@@ -116,8 +116,8 @@ def test_attention(heads_, queries, keys, width, formats, seed):
 @pytest.mark.parametrize("group", [1, 6])
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
 def test_sums_of_convolutions(value, group):
-    """The zeros around a smaller kernel are added to the larger one's weights, so that they meet no pixel that
-    the larger one did not. Infinities that both branches made of one pixel, of unlike sign, were NaN."""
+    """The zeros around a smaller kernel are added to the larger one's weights, so that they meet no pixel
+    that the larger one did not. Weights that are added have one sign: else their infinities were NaN."""
     rng = np.random.default_rng(group)
     b = GraphBuilder()
     x = b.input("x", (1, 6, 9, 9))
