@@ -68,6 +68,8 @@ def _transpose_cases():
         ("empty", (0, 3), None),
     ):
         yield Case(name, (("float32", shape),), {} if perm is None else {"perm": perm}, nmse=rules.MOVED)
+    yield Case("halves", (("bfloat16", (2, 45, 3, 33)),), {"perm": (0, 2, 3, 1)}, nmse=rules.MOVED)
+    yield Case("halves_few", (("bfloat16", (7, 70)),), {}, nmse=rules.MOVED)
     yield from per_type(lambda t: ((t, (3, 40, 33)),), {"perm": (2, 0, 1)})
 
 

@@ -9,6 +9,7 @@
 #define GR_STORE(x) gr_float_to_bf16(x)
 #define GR_FLOAT 1
 #define GR_IN_FLOATS 1 /* computes in float */
+#define GR_IS_BF16 1
 #define GR_FN(name) GR_CAT(gr_cpu_, GR_CAT(name, __bf16))
 #define GR_BODY(op) GR_FN(op)
 #define GR_MATH(fn) fn##f

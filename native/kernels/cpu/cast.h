@@ -8,6 +8,8 @@
 #ifndef GR_CPU_CAST_H
 #define GR_CPU_CAST_H
 
+#include "cpu/half_rows.h"
+
 #define GR_SATURATE(name, type, least, most)                       \
   GR_INLINE type gr_to_##name(double x) {                          \
     if (x != x) return 0;                                          \
@@ -48,6 +50,18 @@ GR_SATURATE(u64, uint64_t, 0, UINT64_MAX)
 static int32_t GR_FN(cast_flat)(void *ctx, int64_t first, int64_t last) {
   const gr_call *call = ctx;
   const GR_T *x = gr_ptr(&call->args[0]);
+#ifdef GR_IS_BF16
+  if (call->args[1].dtype == GR_F32) {
+    gr_widen_row((float *)gr_ptr(&call->args[1]) + first, x + first, last - first);
+    return GR_OK;
+  }
+#endif
+#ifdef GR_IS_F32
+  if (call->args[1].dtype == GR_BF16) {
+    gr_narrow_row((uint16_t *)gr_ptr(&call->args[1]) + first, x + first, last - first);
+    return GR_OK;
+  }
+#endif
   switch (call->args[1].dtype) {
     GR_CASE(GR_F32, float, (float)value)
     GR_CASE(GR_F64, double, (double)value)

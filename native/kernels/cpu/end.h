@@ -6,6 +6,7 @@
 #undef GR_STORE
 #undef GR_FLOAT
 #undef GR_IS_F32
+#undef GR_IS_BF16
 #undef GR_IN_FLOATS
 #undef GR_SIGNED
 #undef GR_MATH

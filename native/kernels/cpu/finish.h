@@ -95,8 +95,7 @@ static void gr_finish_rounded(const gr_steps *s, int64_t row, int64_t rows, int6
       int64_t high = gr_min(height, rows - r), wide = gr_min(width, columns - j);
       for (int64_t i = 0; i < high; i++) {
         const uint16_t *from = out + (r + i) * columns + j;
-        GR_INDEPENDENT
-        for (int64_t k = 0; k < wide; k++) sums[i * wide + k] = gr_bf16_to_float(from[k]);
+        gr_widen_row(sums + i * wide, from, wide);
       }
       gr_finish_halves(s, row + r, high, j, wide, sums, wide, out + r * columns + j, columns);
     }

@@ -1,7 +1,7 @@
-/* fours.h: four by four elements of four bytes, turned.
+/* fours.h: four by four elements of four bytes, and eight by eight of two, turned.
  *
  * Included by: movement.h, planes.h. Thread: any.
- * defines: gr_turn_four
+ * defines: gr_turn_four, gr_turn_eight
  */
 #ifndef GR_CPU_FOURS_H
 #define GR_CPU_FOURS_H
@@ -9,6 +9,7 @@
 #include "cpu/common.h"
 
 typedef uint32_t gr_four __attribute__((vector_size(16), aligned(4), may_alias));
+typedef uint16_t gr_eight __attribute__((vector_size(16), aligned(2), may_alias));
 
 #if defined(__has_builtin)
 #if __has_builtin(__builtin_shufflevector)
@@ -36,6 +37,33 @@ GR_INLINE void gr_turn_four(void *out, int64_t out_step, const void *x, int64_t 
 #else
   for (int i = 0; i < 4; ++i)
     for (int j = 0; j < 4; ++j) to[i * out_step + j] = from[i + j * step];
+#endif
+}
+
+/* Eight elements of two bytes of each of eight rows of x, ``step`` elements apart -> the same of out, turned. */
+GR_INLINE void gr_turn_eight(void *out, int64_t out_step, const void *x, int64_t step) {
+  const uint16_t *from = x;
+  uint16_t *to = out;
+#if GR_SHUFFLES
+  gr_eight rows[8], turned[8];
+#pragma GCC unroll 8
+  for (int j = 0; j < 8; ++j) rows[j] = *(const gr_eight *)(from + j * step);
+  /* Three times rows j and j + 4 are put in turn: then row i has element i of all. */
+#pragma GCC unroll 3
+  for (int pass = 0; pass < 3; ++pass) {
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) {
+      turned[2 * j] = __builtin_shufflevector(rows[j], rows[j + 4], 0, 8, 1, 9, 2, 10, 3, 11);
+      turned[2 * j + 1] = __builtin_shufflevector(rows[j], rows[j + 4], 4, 12, 5, 13, 6, 14, 7, 15);
+    }
+#pragma GCC unroll 8
+    for (int j = 0; j < 8; ++j) rows[j] = turned[j];
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) *(gr_eight *)(to + i * out_step) = rows[i];
+#else
+  for (int i = 0; i < 8; ++i)
+    for (int j = 0; j < 8; ++j) to[i * out_step + j] = from[i + j * step];
 #endif
 }
 

@@ -9,7 +9,7 @@
 
 /* ---------------------------------------------------------------- transpose */
 
-#define GR_TILE_EDGE 16 /* 16 x 16 elements of 4 bytes: whole cache lines on both sides */
+#define GR_TILE_EDGE (64 / (int64_t)sizeof(GR_T)) /* whole cache lines on both sides */
 
 typedef struct GR_FN(plane) {
   GR_T *out;
@@ -28,20 +28,25 @@ GR_INLINE void GR_FN(interleave)(GR_T *out, const GR_T *x, int64_t m, int64_t n,
   }
 }
 
-/* Elements i0 .. i1-1 of rows j0 .. j1-1 of x, at most a tile. */
+/* Elements i0 .. i1-1 of rows j0 .. j1-1 of x, at most a tile. Blocks that vectors turn cover it; the last of them
+ * moves some of the one before again. */
 GR_INLINE void GR_FN(turn_tile)(const GR_FN(plane) *p, GR_T *out, const GR_T *x, int64_t i0, int64_t i1, int64_t j0,
                                 int64_t j1) {
-  int64_t i_four = i0, j_four = j0;
-  if (sizeof(GR_T) == 4) {
-    i_four = i0 + (i1 - i0) / 4 * 4;
-    j_four = j0 + (j1 - j0) / 4 * 4;
-    for (int64_t j = j0; j < j_four; j += 4)
-      for (int64_t i = i0; i < i_four; i += 4)
-        gr_turn_four(out + i * p->m_out + j, p->m_out, x + i + j * p->step, p->step);
+  const int64_t block = 16 / (int64_t)sizeof(GR_T);
+  if ((sizeof(GR_T) == 4 || sizeof(GR_T) == 2) && i1 >= block && j1 >= block) {
+    for (int64_t j = j0; j < j1; j += block) {
+      int64_t row = gr_min(j, j1 - block);
+      for (int64_t i = i0; i < i1; i += block) {
+        int64_t column = gr_min(i, i1 - block);
+        GR_T *to = out + column * p->m_out + row;
+        const GR_T *from = x + column + row * p->step;
+        if (sizeof(GR_T) == 4) gr_turn_four(to, p->m_out, from, p->step);
+        else gr_turn_eight(to, p->m_out, from, p->step);
+      }
+    }
+    return;
   }
-  for (int64_t i = i0; i < i_four; i++)
-    for (int64_t j = j_four; j < j1; j++) out[i * p->m_out + j] = x[i + j * p->step];
-  for (int64_t i = i_four; i < i1; i++)
+  for (int64_t i = i0; i < i1; i++)
     for (int64_t j = j0; j < j1; j++) out[i * p->m_out + j] = x[i + j * p->step];
 }
 

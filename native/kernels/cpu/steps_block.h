@@ -7,6 +7,9 @@
  * defines: GR_STEPS(block)
  */
 #include "cpu/steps_lanes.h"
+#ifdef GR_IS_BF16
+#include "cpu/half_rows.h"
+#endif
 
 /* A register: n elements, or one that stands for all of them (step 0). */
 typedef struct GR_STEPS(register) {
@@ -19,14 +22,38 @@ typedef struct GR_STEPS(place) {
   int64_t plane, row, column, rows, columns;
 } GR_STEPS(place);
 
+/* n elements as they are computed with, and as they are stored. */
+GR_INLINE void GR_STEPS(widen)(GR_C *to, const GR_T *from, int64_t n) {
+#ifdef GR_IS_BF16
+  gr_widen_row(to, from, n);
+#else
+  GR_INDEPENDENT
+  for (int64_t j = 0; j < n; j++) to[j] = GR_LOAD(from[j]);
+#endif
+}
+
+GR_INLINE void GR_STEPS(narrow)(GR_T *to, const GR_C *from, int64_t n) {
+#ifdef GR_IS_BF16
+  gr_narrow_row(to, from, n);
+#else
+  GR_INDEPENDENT
+  for (int64_t j = 0; j < n; j++) to[j] = GR_STORE(from[j]);
+#endif
+}
+
 /* rows of elements, side by side in `to`. */
 GR_INLINE void GR_STEPS(gather)(GR_C *to, const GR_T *from, int64_t row_stride, int64_t stride,
                                 const GR_STEPS(place) *at) {
+  if (stride && (at->rows == 1 || row_stride == at->columns)) {
+    GR_STEPS(widen)(to, from, at->rows * at->columns);
+    return;
+  }
   for (int64_t r = 0; r < at->rows; r++, to += at->columns) {
     const GR_T *row = from + r * row_stride;
-    if (stride) {
-      GR_INDEPENDENT
-      for (int64_t j = 0; j < at->columns; j++) to[j] = GR_LOAD(row[j]);
+    if (stride && row_stride == 0 && r > 0) {
+      memcpy(to, to - at->columns, (size_t)at->columns * sizeof(GR_C));
+    } else if (stride) {
+      GR_STEPS(widen)(to, row, at->columns);
     } else {
       GR_C value = GR_LOAD(row[0]);
       for (int64_t j = 0; j < at->columns; j++) to[j] = value;
@@ -105,13 +132,17 @@ GR_INLINE void GR_STEPS(strip)(const gr_steps *s, const GR_STEPS(place) *at, con
     last = registers[w[1]] = (GR_STEPS(register)){d, step};
   }
   if ((const void *)last.at == (const void *)out) return;
+  if (last.step && (at->rows == 1 || out_row == at->columns)) {
+    GR_STEPS(narrow)(out, last.at, n);
+    return;
+  }
   for (int64_t r = 0; r < at->rows; r++, out += out_row) {
-    if (sizeof(GR_T) == sizeof(GR_C) && last.step) {
-      memcpy(out, last.at + r * at->columns, (size_t)at->columns * sizeof(GR_C));
+    if (last.step) {
+      GR_STEPS(narrow)(out, last.at + r * at->columns, at->columns);
       continue;
     }
-    GR_INDEPENDENT
-    for (int64_t j = 0; j < at->columns; j++) out[j] = GR_STORE(last.at[last.step ? r * at->columns + j : 0]);
+    GR_T value = GR_STORE(last.at[0]);
+    for (int64_t j = 0; j < at->columns; j++) out[j] = value;
   }
 }
 

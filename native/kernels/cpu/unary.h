@@ -4,6 +4,7 @@
  *
  * defines: gr_cpu_{functions of functions.h}__<suffix>, gr_cpu_{relu gelu isnan isinf}__<suffix>
  */
+#include "cpu/half_rows.h"
 #include "cpu/steps_lanes.h"
 
 /* out[i] = value of a = x[i]; `before`: statements ahead of the loop. */
@@ -41,9 +42,15 @@ static inline void GR_FN(step_alone)(int64_t code, const int64_t *attrs, int wor
   float strip[GR_STEPS_STRIP];
   for (int64_t at = 0; at < n; at += GR_STEPS_STRIP) {
     int64_t length = gr_min(GR_STEPS_STRIP, n - at);
+#ifdef GR_IS_BF16
+    gr_widen_row(strip, x + at, length);
+    gr_step_alonef(code, attrs, words, strip, strip, length);
+    gr_narrow_row(out + at, strip, length);
+#else
     for (int64_t i = 0; i < length; i++) strip[i] = GR_LOAD(x[at + i]);
     gr_step_alonef(code, attrs, words, strip, strip, length);
     for (int64_t i = 0; i < length; i++) out[at + i] = GR_STORE(strip[i]);
+#endif
   }
 #endif
 }
