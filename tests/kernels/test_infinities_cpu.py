@@ -1,5 +1,5 @@
-"""Infinities and NaN on hosts: they reach the results that read them and no others, whatever zeros are around a
-panel's tail, an odd channel, a group or a kernel."""
+"""Infinities and NaN on hosts: they reach the results that read them and no others, whatever zeros are around
+a panel's tail, an odd channel, a group or a kernel."""
 
 from __future__ import annotations
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
 import hashlib
 import os
@@ -67,6 +68,41 @@ def played() -> tuple[str, ...]:
     sanitizer it is not: that takes a compiler a minute and more."""
     features = () if os.environ.get("GR_BUILD") else isa.host_features() or ()
     return ("-DGR_PLAY_AVX512=1",) if "avx2" in features and "avx512f" not in features else ()
+
+
+FORMS = """
+
+/* Whether this machine runs form ``isa`` of a function: 0 any, 1 AVX2 or NEON, 2 AVX-512. */
+static int has(int isa)
+{
+#if defined(__x86_64__)
+  if (isa == 1) return GR_HAS_AVX2;
+  if (isa == 2) return GR_HAS_AVX512;
+#elif defined(__aarch64__)
+  if (isa == 1) return GR_NEON;
+#endif
+  return isa == 0;
+}
+#if defined(__x86_64__)
+#define FORMS(name) {name##_any, name##_avx2, name##_avx512}
+#elif defined(__aarch64__)
+#define FORMS(name) {name##_any, name##_neon}
+#else
+#define FORMS(name) {name##_any}
+#endif
+"""
+
+
+@pytest.fixture(scope="session")
+def compile_forms(compile_c, played) -> Callable[[str, str], ctypes.CDLL]:
+    """compile_forms(header, source) -> the library of C that calls FORMS(function)[isa], where has(isa), of
+    the header's functions, which it makes for each instruction set; products are rounded before sums."""
+
+    def build(header: str, source: str) -> ctypes.CDLL:
+        text = f'#include "{header}"\n{FORMS}{source}'
+        return ctypes.CDLL(str(compile_c(text, "-O2", "-ffp-contract=off", "-lm", *played)))
+
+    return build
 
 
 @pytest.fixture(scope="session")

@@ -10,26 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SOURCE = """
-#include "cpu/norm_rows.h"
-
-static int has(int isa)
-{
-#if defined(__x86_64__)
-  if (isa == 1) return GR_HAS_AVX2;
-  if (isa == 2) return GR_HAS_AVX512;
-#elif defined(__aarch64__)
-  if (isa == 1) return GR_NEON;
-#endif
-  return isa == 0;
-}
-#if defined(__x86_64__)
-#define FORMS(name) {name##_any, name##_avx2, name##_avx512}
-#elif defined(__aarch64__)
-#define FORMS(name) {name##_any, name##_neon}
-#else
-#define FORMS(name) {name##_any}
-#endif
-
 /* Rows that are left to doubles are marked. */
 static void wide(const gr_norm *p, int64_t row)
 {
@@ -51,8 +31,8 @@ LENGTHS = st.one_of(st.integers(1, 70), st.sampled_from([127, 192, 250, 768, 204
 
 
 @pytest.fixture(scope="module")
-def library(compile_c, played):
-    return ctypes.CDLL(str(compile_c(SOURCE, "-O2", "-ffp-contract=off", "-lm", *played)))
+def library(compile_forms):
+    return compile_forms("cpu/norm_rows.h", SOURCE)
 
 
 def address(array: np.ndarray | None) -> ctypes.c_void_p:

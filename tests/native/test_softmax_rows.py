@@ -10,26 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SOURCE = """
-#include "cpu/softmax_rows.h"
-
-static int has(int isa)
-{
-#if defined(__x86_64__)
-  if (isa == 1) return GR_HAS_AVX2;
-  if (isa == 2) return GR_HAS_AVX512;
-#elif defined(__aarch64__)
-  if (isa == 1) return GR_NEON;
-#endif
-  return isa == 0;
-}
-#if defined(__x86_64__)
-#define FORMS(name) {name##_any, name##_avx2, name##_avx512}
-#elif defined(__aarch64__)
-#define FORMS(name) {name##_any, name##_neon}
-#else
-#define FORMS(name) {name##_any}
-#endif
-
 int rows(int isa, const float *x, float *out, int64_t x_row, int64_t out_row, int64_t count, int64_t n,
          int64_t seen, int64_t more, int logs, float scale, const float *bias, int64_t bias_row,
          int64_t bias_step)
@@ -56,8 +36,8 @@ LENGTHS = st.one_of(st.integers(1, 70), st.sampled_from([127, 197, 250, 1023, 10
 
 
 @pytest.fixture(scope="module")
-def library(compile_c, played):
-    return ctypes.CDLL(str(compile_c(SOURCE, "-O2", "-ffp-contract=off", "-lm", *played)))
+def library(compile_forms):
+    return compile_forms("cpu/softmax_rows.h", SOURCE)
 
 
 def softmax(x: np.ndarray, axis: int, logs: bool) -> np.ndarray:
