@@ -1,4 +1,4 @@
-"""take_along_axis on hosts along any axis: rows of indices that threads cut anywhere, single elements, nothing."""
+"""take_along_axis on hosts along any axis: rows of indices that threads cut anywhere, none of them."""
 
 from __future__ import annotations
 
