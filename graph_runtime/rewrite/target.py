@@ -17,6 +17,7 @@ from ..plan.types import Placement
 from .channels_last import channels_last
 from .choose_kernels import Measure, choose_kernels
 from .convolutions import lean_convolutions
+from .heads import heads_beside
 from .net import Net
 from .pack_weights import pack_recurrent_weights, pack_weights
 from .quantized import quantized_graphs
@@ -58,6 +59,7 @@ def target(
     channels_last(net, windows)  # before weights are packed: convolutions take their weights in panels there
     pack_weights(net, measure)
     pack_recurrent_weights(net)
+    heads_beside(net)
     choose_kernels(net, measure)
     store_weights(net, stored)
     store_activations(net, stored)

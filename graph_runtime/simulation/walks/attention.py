@@ -45,7 +45,7 @@ def _sizes(call: KernelCall, biased: bool) -> tuple[int, int, int, int]:
     q, k, out = call.args[0], call.args[1], call.args[-1]
     rows = blocks_of(out.view, 1, NO_WORDS, 0, call.cores, 0).height
     keys, depth, width = (-(-n // 32) * 32 for n in (min(_KEYS, k.view[1]), q.view[2], out.view[2]))
-    of_b, of_a = parts_of(call.words[2:])
+    of_b, of_a = parts_of(call.words[3:])
 
     def floats() -> int:
         return (

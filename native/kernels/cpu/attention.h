@@ -39,7 +39,7 @@ static void GR_FN(attend)(const gr_heads *h, const GR_T *q, const GR_T *k, const
     int64_t count = gr_min(GR_KEYS, keys - first);
     GR_C greatest = top;
     for (int64_t j = 0; j < count; j++) {
-      scores[j] = scale * GR_FN(score)(q, k + (first + j) * h->d, h->d);
+      scores[j] = scale * GR_FN(score)(q, k + (first + j) * h->k_row, h->d);
       if (bias) scores[j] += GR_LOAD(bias[(first + j) * bias_step]);
       greatest = scores[j] > greatest || GR_IS_NAN(scores[j]) ? scores[j] : greatest;
     }
@@ -49,7 +49,7 @@ static void GR_FN(attend)(const gr_heads *h, const GR_T *q, const GR_T *k, const
     for (int64_t c = 0; c < width; c++) sums[c] *= shrink;
     for (int64_t j = 0; j < count; j++) {
       GR_C weight = GR_EXP(scores[j] - greatest);
-      const GR_T *row = v + (first + j) * h->e;
+      const GR_T *row = v + (first + j) * h->v_row;
       total += weight;
       for (int64_t c = 0; c < width; c++) sums[c] += weight * GR_LOAD(row[c]);
     }
@@ -66,9 +66,10 @@ static int32_t GR_FN(attend_rows)(void *ctx, int64_t first, int64_t last) {
     int64_t i = row % h->s;
     gr_head at = gr_heads_at(h, row / h->s);
     for (int64_t c = 0; c < h->e; c += GR_COLUMNS) {
-      GR_FN(attend)(h, p->q + (at.q * h->s + i) * h->d, p->k + at.k * h->t * h->d, p->v + at.v * h->t * h->e + c,
+      GR_FN(attend)(h, p->q + at.q + i * h->q_row, p->k + at.k, p->v + at.v + c,
                     p->bias ? p->bias + at.bias + i * h->bias_step[h->batch] : NULL,
-                    h->causal ? gr_min(h->t, i + 1) : h->t, p->out + row * h->e + c, gr_min(GR_COLUMNS, h->e - c));
+                    h->causal ? gr_min(h->t, i + 1) : h->t, p->out + at.out + i * h->out_row + c,
+                    gr_min(GR_COLUMNS, h->e - c));
     }
   }
   return GR_OK;
@@ -81,7 +82,7 @@ static inline int32_t GR_BODY(attention)(const gr_call *call) {
   GR_FN(attending) p = {gr_heads_open(call), gr_ptr(&call->args[0]), gr_ptr(&call->args[1]), gr_ptr(&call->args[2]),
                         call->nargs == 5 ? gr_ptr(&call->args[3]) : NULL, gr_ptr(out)};
   const gr_heads *h = &p.heads;
-  return gr_parallel(call->env, gr_size(out) / h->e, gr_ceil_div(GR_GRAIN, 2 * h->t * (h->d + h->e)),
+  return gr_parallel(call->env, h->count * h->s, gr_ceil_div(GR_GRAIN, 2 * h->t * (h->d + h->e)),
                      GR_FN(attend_rows), &p);
 }
 #undef GR_KEYS

@@ -28,23 +28,22 @@ typedef struct gr_strips {
 } gr_strips;
 
 /* Queries first .. last-1 of a head whose keys and values are in panels. */
-static void gr_attend_strip(const gr_strips *x, int64_t q, int64_t head, const float *bias, int64_t first,
-                            int64_t last, float *slot) {
+static void gr_attend_strip(const gr_strips *x, gr_head at, int64_t first, int64_t last, float *slot) {
   const gr_heads *h = &x->heads;
   float *keys = slot, *values = keys + gr_plane_floats(h->d, h->t, x->pairs);
   float *scores = values + gr_plane_floats(h->t, h->e, x->pairs);
   int64_t row = gr_ceil_div(h->t, GR_PANEL) * GR_PANEL, rows = last - first;
   /* whole vectors of scores, though no key is behind the last: panels have zeros there, and softmax does not look */
   gr_panels p = {.rows = rows, .n = gr_ceil_div(h->t, GR_SCORES) * GR_SCORES, .k = h->d, .pairs = x->pairs,
-                 .a = x->q + (q * h->s + first) * h->d, .a_row = h->d, .b = keys, .c = scores, .c_row = row};
+                 .a = x->q + at.q + first * h->q_row, .a_row = h->q_row, .b = keys, .c = scores, .c_row = row};
   gr_panels_serial(&p);
   const gr_softmax weights = {.x = scores, .out = scores, .x_row = row, .out_row = row, .rows = rows, .n = h->t,
                               .seen = h->causal ? first + 1 : h->t, .more = h->causal, .scale = (float)h->scale,
-                              .bias = bias ? bias + first * h->bias_step[h->batch] : NULL,
+                              .bias = x->bias ? x->bias + at.bias + first * h->bias_step[h->batch] : NULL,
                               .bias_row = h->bias_step[h->batch], .bias_step = h->bias_step[h->batch + 1]};
   gr_softmax_rows_chosen()(&weights);
   gr_panels o = {.rows = rows, .n = h->e, .k = h->t, .pairs = x->pairs, .a = scores, .a_row = row, .b = values,
-                 .c = x->out + (head * h->s + first) * h->e, .c_row = h->e};
+                 .c = x->out + at.out + first * h->out_row, .c_row = h->out_row};
   gr_panels_serial(&o);
 }
 
@@ -58,13 +57,11 @@ static int32_t gr_attend_task(void *ctx, int64_t index) {
     int64_t head = item / x->strips, strip = item % x->strips;
     gr_head at = gr_heads_at(h, head);
     if (head != packed) {
-      gr_pack_plane(x->k + at.k * h->t * h->d, h->d, h->t, 1, h->d, slot, x->pairs);
-      gr_pack_plane(x->v + at.v * h->t * h->e, h->t, h->e, h->e, 1, slot + gr_plane_floats(h->d, h->t, x->pairs),
-                    x->pairs);
+      gr_pack_plane(x->k + at.k, h->d, h->t, 1, h->k_row, slot, x->pairs);
+      gr_pack_plane(x->v + at.v, h->t, h->e, h->v_row, 1, slot + gr_plane_floats(h->d, h->t, x->pairs), x->pairs);
       packed = head;
     }
-    gr_attend_strip(x, at.q, head, x->bias ? x->bias + at.bias : NULL, strip * GR_STRIP,
-                    gr_min(h->s, (strip + 1) * GR_STRIP), slot);
+    gr_attend_strip(x, at, strip * GR_STRIP, gr_min(h->s, (strip + 1) * GR_STRIP), slot);
   }
   return GR_OK;
 }
@@ -77,7 +74,7 @@ static inline int32_t gr_attention_by_panels(const gr_call *call, int pairs) {
                  .out = gr_ptr(out), .scratch = (float *)call->scratch, .pairs = pairs};
   const gr_heads *h = &x.heads;
   x.strips = gr_ceil_div(h->s, GR_STRIP);
-  x.items = gr_span(out, 0, h->batch) * x.strips;
+  x.items = h->count * x.strips;
   x.slot = gr_plane_floats(h->d, h->t, pairs) + gr_plane_floats(h->t, h->e, pairs) +
            gr_plane_floats(gr_min(h->s, GR_STRIP), h->t, 0);
   x.tasks = gr_min(gr_min(x.items, GR_SLOTS), 2 * (int64_t)call->env->num_cores);

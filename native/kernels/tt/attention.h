@@ -189,7 +189,7 @@ static inline uint64_t gr_tt_attention_fit(gr_tt_attention_job *job) {
 /* gr-kernel: tt/attention */
 static inline int32_t gr_tt_attention(const gr_call *call) {
   const gr_arg *args = call->args;
-  gr_tt_words words = gr_tt_words_of(call->attrs + 2);
+  gr_tt_words words = gr_tt_words_of(call->attrs + 3);
   gr_tt_attention_job job = {.q = gr_tt_view_of(&args[0]), .k = gr_tt_view_of(&args[1]),
                              .v = gr_tt_view_of(&args[2]), .out = gr_tt_view_of(&args[call->nargs - 1]),
                              .scores = gr_tt_arithmetic_of(words, GR_SRC_B),
