@@ -28,6 +28,7 @@ _WIDE = SUMMED_IN[0]
 _FORMAT = HOST_FORMATS[1]
 _CAST = 65536  # bytes that move in the time of a cast's call
 _POOLS = ("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
+_COMPUTE = ("conv2d", *_POOLS)
 _IN_REGISTERS = ("add", "relu", "clip")  # steps behind a product; others go element by element in bf16
 _MOVES = ("concatenate", "slice", "pad", "take", "transpose")
 
@@ -83,7 +84,8 @@ def _images(node: NetNode) -> Iterable[int]:
 
 def _chosen(able: list[NetNode]) -> set[NetNode]:
     """Those of the nodes that move the least bytes: all, then without one after the other whose tensors are
-    less as they were, and without those that hang together and together move more."""
+    less as they were, and without those that hang together and together move more, or only move: a cast takes
+    as long as such a node spares."""
     chosen, at = set(able), list(able)
     while at:
         node = at.pop()
@@ -96,7 +98,8 @@ def _chosen(able: list[NetNode]) -> set[NetNode]:
         if first in left:
             part = _together(first, left)
             left -= part
-            kept |= part if _bytes(part, chosen) < _bytes(part, chosen - part) else set()
+            pays = _bytes(part, chosen) < _bytes(part, chosen - part)
+            kept |= part if pays and any(n.op in _COMPUTE for n in part) else set()
     return kept
 
 

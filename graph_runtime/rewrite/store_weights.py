@@ -2,7 +2,8 @@
 cpu=bf16``, and for single nodes ``--layout 'conv1=bf16'``.
 
     dense(x, panels, packed=n)   ->  dense(x, pairs of panels, packed=n)
-    conv2d(x, panels, packed=n)  ->  conv2d(x, pairs of panels, packed=n)      of one group
+    conv2d(x, panels, packed=n)  ->  conv2d(x, pairs of panels, packed=n)      but of groups of few channels
+    lstm(gates, panels, ..)      ->  lstm(gates, pairs of panels, ..)          and gru, rnn
     dense(x, panels, levels=..)  ->  dense(x, panels, levels=.., rounded=True) of few bits, which stay so
     matmul(a, b, kernel=matmul_panels)  ->  matmul(a, b, kernel=matmul_pairs)  of two activations
     attention(q, k, v, ..)              ->  the same with kernel=attention_pairs
@@ -21,6 +22,7 @@ from ..base.errors import PlanError, did_you_mean
 from ..base.machine.devices import HOST_KERNELS, Device, kernels_of
 from ..ir.model import Constant
 from ..ir.ops import registry
+from ..ir.ops.cells import CELLS
 from ..ir.ops.packed import PAIRED, pair, paired_type
 from ..ir.ops.targets import pairs_to_come, rounding_kernel
 from ..plan.globs import matching
@@ -112,6 +114,11 @@ def store_weights(net: Net, formats: Mapping[str, str]) -> None:
             inputs = [_unrounded(node.inputs[0]), made[panels], *node.inputs[2:]]
             stored.append(node)
             net.replace(node.output, net.add(node.op_name, inputs, before=node, **attrs))
+    for node in net.nodes(*CELLS):
+        if formats.get(node.name) == _FORMAT and _takes_pairs(node):
+            inputs = [node.inputs[0], _pairs(net, node, node.inputs[1]), *node.inputs[2:]]
+            stored.append(node)
+            net.replace_all(node, net.add(node.op_name, inputs, before=node, **node.given_attrs()))
     if stored:
         net.note("store_weights", f"weights of {len(stored)} products on cpu are stored in bf16", stored)
 

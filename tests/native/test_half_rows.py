@@ -48,7 +48,9 @@ int narrow(int isa, uint16_t *to, const float *from, int64_t n)
 }
 """
 FORMS = 3
-SPECIAL = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3.3961775e38, 3.4028235e38], np.float32)
+SPECIAL = np.array(
+    [0.0, -0.0, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 3.3961775e38, 3.4028235e38], np.float32
+)
 
 
 @pytest.fixture(scope="module")
@@ -77,8 +79,10 @@ def test_rows(library, n, ahead, seed):
         assert np.array_equal(np.isnan(got), np.isnan(wanted))
         real = ~np.isnan(wanted)
         assert np.array_equal(got[real].view(np.uint16), wanted[real].view(np.uint16))
-        assert halves[-1] == 7 and (halves[:ahead] == 7).all()
+        assert halves[-1] == 7
+        assert (halves[:ahead] == 7).all()
         back = np.full(n + 1, 7, np.float32)
         assert not library.widen(isa, address(back), address(halves[ahead:]), ctypes.c_int64(n))
         bits = halves[ahead : ahead + n].astype(np.uint32) << 16
-        assert np.array_equal(back[:n].view(np.uint32), bits) and back[-1] == 7
+        assert np.array_equal(back[:n].view(np.uint32), bits)
+        assert back[-1] == 7

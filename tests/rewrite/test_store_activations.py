@@ -70,6 +70,15 @@ def test_single_nodes_and_small_tensors_keep_float32():
     assert not casts(small)
 
 
+def test_nodes_that_only_move_elements_do_not_ask_for_casts():
+    b = gr.GraphBuilder()
+    x = b.op("dense", b.input("x", (256, 64)), b.param("w", array(192, 64)), name="product")
+    parts = [b.op("slice", x, starts=(0, 64 * i), ends=(256, 64 * i + 64)) for i in range(3)]
+    turned = [b.op("transpose", b.op("reshape", p, shape=(8, 32, 64)), perm=(0, 2, 1)) for p in parts]
+    b.output(b.op("softmax", b.op("concatenate", *turned, axis=1)))
+    assert not casts(prepare(Model.from_builder(b), "cpu:0", formats={"cpu": "bf16"}))
+
+
 @settings(max_examples=8, deadline=None)
 @given(count=st.integers(1, 3), channels=st.integers(3, 40), size=st.integers(20, 50))
 def test_results_are_those_of_float32_to_some_roundings(count, channels, size):

@@ -40,6 +40,7 @@ from .packed import (
     refuse_packed,
     refuse_panels,
     takes_packed,
+    takes_pairs,
     unpack,
     unpack_grouped,
     unpair,
@@ -112,7 +113,7 @@ def _check_panels(inputs, attrs):
         wanted = winograd_type(o, c // group, group)
     else:
         wanted = _panel_type(o, c // group, math.prod(kernel), group)
-        if is_paired(w, attrs) and group == 1:
+        if is_paired(w, attrs) and (group == 1 or takes_pairs(o, c // group, group, wanted)):
             wanted = paired_type(wanted)
     if w != wanted:
         rules.fail(
@@ -184,7 +185,8 @@ def _plain(arrays, attrs):
         return x, w
     o, group, kernel = attrs["packed"], attrs["group"], attrs["kernel_shape"]
     if w.dtype.name == PAIRED:
-        x, w = rules.narrow(x, PAIRED), unpair(w, math.prod(kernel) * x.shape[3])
+        depth = math.prod(kernel) * x.shape[3] if group == 1 else 2 * w.shape[1]
+        x, w = rules.narrow(x, PAIRED), unpair(w, depth)
     columns = unpack(w, o).T if is_narrow(o, x.shape[3] // group, group) else unpack_grouped(w, o, group)
     return x.transpose(0, 3, 1, 2), columns.reshape(o, *kernel, -1).transpose(0, 3, 1, 2)
 
@@ -296,7 +298,7 @@ def _cases():
             packed = {"layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
             inputs = (("float32", (x[0], *x[2:], x[1])), ("float32", panels.shape), *tail)
             yield Case(f"packed_{name}", inputs, attrs | packed, nmse=_NMSE)
-            if "group" not in attrs:
+            if "group" not in attrs or takes_pairs(*w[:2], attrs["group"], panels):
                 pairs = (inputs[0], (PAIRED, paired_type(panels).shape), *tail)
                 yield Case(f"bf16_{name}", pairs, attrs | packed, nmse=_NMSE)
     yield from winograd_cases(_NMSE)
@@ -331,7 +333,7 @@ def _epilogue_cases():
         own = (("float32", last), ("float32", panels.shape), ("float32", w[:1]))
         packed = {**more, "layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
         image = ("float32", (x[0], *x[2:], w[0]))
-        if "group" not in more:
+        if "group" not in more or takes_pairs(*w[:2], more["group"], panels):
             pairs = (own[0], (PAIRED, paired_type(panels).shape), own[2])
             extras = (image, ("float32", w[:1]), ("float32", ()))
             yield Case(f"bf16_{name}", (*pairs, *extras), {**packed, "epilogue": steps}, nmse=_NMSE)

@@ -64,7 +64,7 @@ register(
         attrs=(Attr("body", "steps", REQUIRED, "the steps; input k, -1 - j the result of step j"), NUMERICS),
         words=lambda i, o, a: steps.words(a["body"], False),
         bodies={
-            "cpu": Body("fused", steps.DTYPES, rules.by_dtype, prebuilt=("float32",)),
+            "cpu": Body("fused", steps.DTYPES, rules.by_dtype, prebuilt=("float32", "bfloat16")),
             "tt": Body("fused", rules.TT_FLOATS, functions=True),
         },
         inplace=tuple(range(steps.MOST_INPUTS)),

@@ -44,12 +44,12 @@ def product_dtype(op: str, inputs: Sequence[TensorType], attrs: Attrs, allowed: 
 
 
 def takes_halves(x: TensorType, weight: TensorType, attrs: Attrs) -> bool:
-    """Whether a product beside whose packed weight ``x`` is float32 can have it in bfloat16: the weight is in
-    pairs, or of groups of one channel."""
+    """Whether a product beside whose packed weight ``x`` is float32 can have it in bfloat16: the weight is of
+    one group, in pairs, or of groups of one channel."""
     packed, group = attrs.get("packed"), attrs.get("group", 1)
     if not packed or attrs.get("winograd") or attrs.get("levels"):
         return False
-    return weight.dtype == PAIRED or 1 < group == x.shape[-1] == packed
+    return (weight.dtype == PAIRED and group == 1) or 1 < group == x.shape[-1] == packed
 
 
 def refuse_halves(inputs: Types, outputs: Types, attrs: Attrs) -> str | None:

@@ -37,6 +37,7 @@ __all__ = [
     "refuse_packed",
     "refuse_panels",
     "takes_packed",
+    "takes_pairs",
     "unpack",
     "unpack_grouped",
     "unpair",
@@ -91,6 +92,12 @@ def is_narrow(o: int, channels: int, group: int) -> bool:
     images.h and grouped.h take them: a column of their panels has its own group's channels only, panel_type
     of taps x channels."""
     return group > 1 and o == group * channels and channels in NARROW
+
+
+def takes_pairs(o: int, channels: int, group: int, panels: TensorType) -> bool:
+    """Whether panels of several groups can have their rows in pairs: not of few channels, nor an odd number
+    of rows."""
+    return not is_narrow(o, channels, group) and panels.shape[1] % 2 == 0
 
 
 def bundle_of(group: int, columns: int) -> int:

@@ -2,10 +2,11 @@
 one product for all steps (x W^T + the biases).
 
 C contract, of S steps, B rows, D directions, hidden size H and G gates: args gates [S, B, D G H], weights
-[D, G H, H] (with packed: in panels, panels_of), the initial h [D, B, H], of lstm the initial c; then those
-that flags say: the late bias [D, H], peepholes [D, 3 H], lengths int32 [B]; then the outputs y [S, D, B, H],
-the last h, of lstm the last c. Gates lie as ONNX has them: lstm input, output, forget, cell; gru update,
-reset, hidden; peepholes input, output, forget. Attribute words:
+[D, G H, H] (with packed: in panels, panels_of, maybe in pairs of bfloat16, and what they multiply is rounded,
+too), the initial h [D, B, H], of lstm the initial c; then those that flags say: the late bias [D, H],
+peepholes [D, 3 H], lengths int32 [B]; then the outputs y [S, D, B, H], the last h, of lstm the last c. Gates
+lie as ONNX has them: lstm input, output, forget, cell; gru update, reset, hidden; peepholes input, output,
+forget. Attribute words:
     [0] way: 0 forward, 1 reverse, 2 both [1] clip, the bits of a double [2] flags: 1 peepholes, 2 lengths,
     4 the forget gate is 1 - the input gate, 8 linear before reset [3] packed; then of each direction its
     functions, three words each: code, alpha and beta as the bits of doubles; on tt then those of numerics.py
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -27,7 +29,7 @@ from ..graph import TensorType
 from . import rules
 from .cells import CELL_BYTES, CELL_ROWS, CELLS, flags_of, held_columns, panels_of, plain_of, round_up
 from .numerics import ATTRS
-from .packed import packed_attr, refuse_panels
+from .packed import PAIRED, is_paired, packed_attr, paired_type, refuse_panels, unpair
 from .registry import Attr, Body, Case, Op, get, register, require
 from .work import Pass, Product, Work
 
@@ -104,7 +106,8 @@ def _infer(op, inputs, attrs):
     count = 2 + cell.states + bin(flags & 11).count("1")
     if len(inputs) != count:
         rules.fail(op, f"with these attributes it takes {count} inputs, got {len(inputs)}", got=len(inputs))
-    floats = inputs[:-1] if flags & 2 else inputs
+    paired = is_paired(inputs[1], attrs)
+    floats = [t for i, t in enumerate(inputs[:-1] if flags & 2 else inputs) if i != 1 or not paired]
     dtype = rules.one_dtype(op, floats, ("float32", "float64"))
     gates, h = inputs[0].shape, inputs[2].shape
     if len(gates) != 3 or len(h) != 3:
@@ -115,7 +118,8 @@ def _infer(op, inputs, attrs):
     width = cell.gates * hidden
     weights: tuple[int, ...] = (directions, width, hidden)
     if attrs["packed"]:
-        weights = panels_of(op, directions, hidden).shape
+        panels = panels_of(op, directions, hidden)
+        weights = (paired_type(panels) if paired else panels).shape
     wanted = [(gates[0], batch, directions * width), weights, *[h] * cell.states]
     wanted += [(directions, hidden)] if flags & 8 else []
     wanted += [(directions, 3 * hidden)] if flags & 1 else []
@@ -164,6 +168,9 @@ def _reference(op, arrays, attrs):
     gates, weights, *states = (np.asarray(a) for a in arrays[: 2 + cell.states])
     rest = list(arrays[2 + cell.states :])
     directions, batch, hidden = states[0].shape
+    paired = weights.dtype.name == PAIRED
+    if paired:
+        weights = unpair(weights, hidden)
     if attrs["packed"]:
         weights = plain_of(op, weights, directions, hidden)
     late = rest.pop(0) if flags & 8 else None
@@ -179,11 +186,11 @@ def _reference(op, arrays, attrs):
         calls = [_call(f, attrs["clip"]) for f in functions[d * each : (d + 1) * each]]
         width = cell.gates * hidden
         part = gates[:, :, d * width : (d + 1) * width].astype(np.float64)
-        w = weights[d].astype(np.float64)
+        times = partial(_times, weights[d].astype(np.float64), paired)
         for t in reversed(range(steps)) if backward else range(steps):
             own = [state[d] for state in final]
             extra = peep[d].reshape(3, hidden) if op == "lstm" else None if late is None else late[d]
-            made = _STEPS[op](part[t], w, own, calls, extra, attrs)
+            made = _STEPS[op](part[t], times, own, calls, extra, attrs)
             active = (t < np.asarray(lengths))[:, None]
             for state, old, new in zip(final, own, made, strict=True):
                 state[d] = np.where(active, new, old)
@@ -198,26 +205,30 @@ def _call(function, clip):
     return (plain if clip is None else lambda x: plain(np.clip(x, -clip, clip))), plain
 
 
-def _lstm(gates, w, states, calls, peep, attrs):
+def _times(w, paired, state, first=0, last=None):
+    """The product of a state by columns ``first`` .. of the weights; ``paired``: of the rounded state."""
+    return (rules.narrow(state, PAIRED).astype(np.float64) if paired else state) @ w[first:last].T
+
+
+def _lstm(gates, times, states, calls, peep, attrs):
     h, c = states
-    i, o, f, g = np.split(gates + h @ w.T, 4, axis=1)
+    i, o, f, g = np.split(gates + times(h), 4, axis=1)
     i = calls[0][0](i + peep[0] * c)
     f = 1 - i if attrs["input_forget"] else calls[0][0](f + peep[2] * c)
     c = f * c + i * calls[1][0](g)
     return [calls[0][0](o + peep[1] * c) * calls[2][1](c), c]
 
 
-def _gru(gates, w, states, calls, late, attrs):
-    (h,), hidden = states, states[0].shape[1]
-    z, r = np.split(calls[0][0](gates[:, : 2 * hidden] + h @ w[: 2 * hidden].T), 2, axis=1)
-    own = w[2 * hidden :].T
-    n = r * (h @ own + late) if attrs["linear_before_reset"] else (r * h) @ own
-    n = calls[1][0](gates[:, 2 * hidden :] + n)
+def _gru(gates, times, states, calls, late, attrs):
+    (h,), ahead = states, 2 * states[0].shape[1]
+    z, r = np.split(calls[0][0](gates[:, :ahead] + times(h, 0, ahead)), 2, axis=1)
+    n = r * (times(h, ahead) + late) if attrs["linear_before_reset"] else times(r * h, ahead)
+    n = calls[1][0](gates[:, ahead:] + n)
     return [(1 - z) * n + z * h]
 
 
-def _rnn(gates, w, states, calls, extra, attrs):
-    return [calls[0][0](gates + states[0] @ w.T)]
+def _rnn(gates, times, states, calls, extra, attrs):
+    return [calls[0][0](gates + times(states[0]))]
 
 
 _STEPS = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
@@ -243,6 +254,13 @@ def _work(op, i, o, a):
     if held_columns(op, batch, hidden, flags_of(a))[0] < round_up(width):  # each step reads its weights
         passes.append(Pass("nop", gates * -(-hidden // 32), cores))
     return Work(product, tuple(passes))
+
+
+def _paired_case(case: Case) -> Case:
+    """With its panels in bfloat16."""
+    panels = TensorType(*case.inputs[1])
+    inputs = (case.inputs[0], (PAIRED, paired_type(panels).shape), *case.inputs[2:])
+    return replace(case, name=f"bf16_{case.name}", inputs=inputs, nmse=rules.SUMMED[PAIRED])
 
 
 def _case(op: str, name: str, sizes: Sequence[int], dtype: str = "float32", **attrs: Any) -> Case:
@@ -276,6 +294,9 @@ def _cases(op: str):
     yield _case(op, "rows", (3, 37, 16))
     yield _case(op, "packed", (4, 5, 48), packed=1, **both)
     yield _case(op, "packed_odd", (3, 2, 17), packed=1, **both)
+    yield _paired_case(_case(op, "packed", (4, 5, 48), packed=1, **both))
+    yield _paired_case(_case(op, "packed_odd", (3, 2, 17), packed=1, **both))
+    yield _paired_case(_case(op, "packed_row", (4, 1, 70), packed=1))
     yield _case(op, "lengths", (6, 8, 20), lengths=True, **both)
     yield _case(op, "clip", (5, 2, 24), clip=0.5)
     yield _case(op, "wide", (5, 3, 20), "float64", **both)
@@ -297,7 +318,8 @@ def _cases(op: str):
         yield _case(op, "coupled", (5, 4, 24), input_forget=True, peepholes=True)
     if op == "gru":
         yield _case(op, "late", (5, 6, 33), linear_before_reset=True, lengths=True, **both)
-        yield _case(op, "late_packed", (5, 2, 24), linear_before_reset=True, packed=1)
+        late = _case(op, "late_packed", (5, 2, 24), linear_before_reset=True, packed=1)
+        yield from (late, _paired_case(late))
 
 
 _OWN = {

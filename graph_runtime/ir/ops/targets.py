@@ -3,9 +3,11 @@ asked before those rules ran count on it."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...base.machine.devices import HOST_KERNELS
+from .packed import bundle_of, grouped_panel_type, takes_pairs
 from .registry import KERNEL, Attrs, Op, Types
 
 __all__ = [
@@ -16,6 +18,10 @@ __all__ = [
     "panel_columns",
     "rounding_kernel",
 ]
+
+_SHORT = 384  # of k: GR_DEPTH of native/kernels/panels.h
+_FEW_COLUMNS = 16  # a vector of the widest instruction set
+_FEW_PRODUCTS = 2400  # of a row
 
 
 def kernel_by_rule(op: Op, inputs: Types, attrs: Attrs) -> str | None:
@@ -35,16 +41,33 @@ def by_tiles(op: Op, inputs: Types, outputs: Types, attrs: Attrs) -> bool:
 
 
 def pairs_to_come(inputs: Types, attrs: Attrs) -> bool:
-    """Whether a product whose weight is in panels can have it in bfloat16: one of one group, not by
-    Winograd's tiles, of float32."""
-    return bool(
-        attrs.get("packed")
-        and attrs.get("group", 1) == 1
-        and not attrs.get("winograd")
-        and not attrs.get("levels")
-        and inputs[0].dtype == "float32"
-        and inputs[1].dtype == "float32"
-    )
+    """Whether a product whose weight is in panels, or is to be, has it in bfloat16 where the caller asks for
+    that: one of float32, not by Winograd's tiles, nor of groups of few channels, for which it pays."""
+    packed, group = attrs.get("packed"), attrs.get("group", 1)
+    if not packed or attrs.get("winograd") or attrs.get("levels"):
+        return False
+    x, weight = inputs[:2]
+    if x.dtype != "float32" or weight.dtype != "float32":
+        return False
+    depth, each = weight.shape[1] if len(weight.shape) == 3 else weight.size // packed, packed // group
+    window = attrs.get("kernel_shape") or (weight.shape[2:] if len(weight.shape) == 4 else ())
+    if group > 1:
+        channels = x.shape[3] if attrs.get("layout") == "NHWC" else x.shape[1]
+        panels = grouped_panel_type(packed, channels // group, math.prod(window), group)
+        if not takes_pairs(packed, channels // group, group, panels):
+            return False
+        depth = panels.shape[1]
+    return not _few(each * bundle_of(group, each), depth, math.prod(window))
+
+
+def _few(columns: int, depth: int, taps: int) -> bool:
+    """Whether a product is so small that to gather rows and round them takes longer than bfloat16 spares:
+    float32 multiplies rows of up to 384 elements where they lie (short_isa.h). Measured on a CPU with
+    AVX512_BF16 (family 26 model 2): windows of three channels, 3 x 3 taps, take 2.3 times as long with 16
+    columns, 1.3 with 32, and as long with 64."""
+    if taps > 1:
+        return (columns <= _FEW_COLUMNS and depth <= _SHORT) or columns * depth <= _FEW_PRODUCTS
+    return columns <= _FEW_COLUMNS and depth < _FEW_COLUMNS
 
 
 def rounding_kernel(op: Op, attrs: Attrs) -> str | None:

@@ -1,5 +1,5 @@
-/* conv_packed.h: conv2d over NHWC images with weights in panels, summed in float32. Weights of one group may be bf16,
- * and beside them, or of groups of one channel, images, too.
+/* conv_packed.h: conv2d over NHWC images with weights in panels, summed in float32. Weights may be bf16, but not of
+ * groups of few channels; beside them, of one group or of groups of one channel, images, too.
  *
  * Groups of one channel (depthwise) run over channels (images.h), and so do groups of few that make as many
  * (grouped.h); one group is a product of panels.h whose rows are the windows of output pixels, gathered from the image block by block: where the taps of a kernel row lie
@@ -155,7 +155,7 @@ static int32_t gr_bundles_task(void *ctx, int64_t index) {
   windows.column = first;
   p.image = &windows;
   p.a += bundle * windows.channels;
-  p.b += bundle * s->panels * p.k * GR_PANEL;
+  p.b += bundle * s->panels * gr_ceil_div(p.k, p.pairs ? 2 : 1) * GR_PANEL;
   p.c += first;
   if (p.bias) p.bias += first;
   if (p.extra) p.extra += first;
@@ -186,7 +186,8 @@ static inline int32_t GR_BODY(conv2d_packed)(const gr_call *call) {
   gr_finish finish;
   gr_finish_open(&finish, call, words + 11, 0, 3);
   if (gr_takes_groups(group, pixel, out->shape[3])) return gr_narrow(call, pixel / group, bias, &finish);
-  int64_t channels = group == 1 ? pixel : w->shape[1] / (kh * kw); /* of all groups, or of a bundle of them */
+  /* of all groups, or of a bundle of them: in pairs only where their number of elements is even */
+  int64_t channels = group == 1 ? pixel : w->shape[1] * (w->dtype == GR_BF16 ? 2 : 1) / (kh * kw);
   int apart = words[7] != 1 || channels != pixel, halves = x->dtype == GR_BF16, odd = halves && pixel % 2;
   int64_t unit = halves && !odd ? 2 : 1;
   gr_windows windows = {x->shape[1], x->shape[2], pixel / unit, out->shape[1], out->shape[2], channels / unit, 0,

@@ -3,7 +3,7 @@
  * What the inputs give to the gates is made before, by one product for all steps. Here a step is the product of
  * the state by the recurrent weights, added to that, and the cell's functions of it. A task is one direction of
  * some rows of the batch, which depend on no others; where there is one task its products are spread instead.
- * float32 has its weights in panels (panels.h). Attribute words: graph_runtime/ir/ops/recurrent.py.
+ * float32 has its weights in panels (panels.h), maybe of bf16. Attribute words: graph_runtime/ir/ops/recurrent.py.
  *
  * defines: gr_cpu_{lstm gru rnn}__<suffix>
  */
@@ -24,8 +24,9 @@ typedef struct GR_FN(recurrence) {
   const int32_t *lengths;
   GR_T *y, *h, *c;
   GR_T *gates, *more; /* [batch][directions][width], [batch][directions][hidden] */
-  const GR_T *panels; /* of float32: of each direction, [panels][hidden][32] */
-  int64_t panels_of_one;
+  const GR_T *panels; /* of float32: of each direction, [panels][depth][32] */
+  int64_t panels_of_one, depth;
+  int pairs;          /* panels are bf16, two rows of hidden to a depth; else depth is hidden */
   int alone;
 } GR_FN(recurrence);
 
@@ -104,8 +105,8 @@ static int32_t GR_FN(by_weights)(const GR_FN(recurrence) *p, int64_t d, int64_t 
                                  int64_t out_row, const GR_T *extra, const GR_T *bias) {
 #ifdef GR_IS_F32
   (void)first;
-  gr_panels g = {.rows = rows, .n = n, .k = p->hidden, .a = from, .a_row = from_row,
-                 .b = p->panels + (d * p->panels_of_one + panel) * p->hidden * GR_PANEL,
+  gr_panels g = {.rows = rows, .n = n, .k = p->hidden, .a = from, .a_row = from_row, .pairs = p->pairs,
+                 .b = p->panels + (d * p->panels_of_one + panel) * p->depth * GR_PANEL,
                  .c = out, .c_row = out_row, .bias = bias, .extra = extra};
   if (p->alone) return gr_panels_run(p->call->env, &g);
   gr_panels_serial(&g);
@@ -253,6 +254,8 @@ static int32_t GR_FN(recurrent)(const gr_call *call, enum gr_cell cell, int64_t 
 #ifdef GR_IS_F32
   int64_t split = cell == GR_GRU ? 2 * p.hidden : 0;
   p.panels_of_one = gr_ceil_div(split, GR_PANEL) + gr_ceil_div(p.width - split, GR_PANEL);
+  p.pairs = weights->dtype == GR_BF16;
+  p.depth = gr_ceil_div(p.hidden, p.pairs ? 2 : 1);
   if (call->attrs[3]) {
     p.panels = p.weights;
   } else {
