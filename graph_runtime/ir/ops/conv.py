@@ -113,7 +113,7 @@ def _check_panels(inputs, attrs):
         wanted = winograd_type(o, c // group, group)
     else:
         wanted = _panel_type(o, c // group, math.prod(kernel), group)
-        if is_paired(w, attrs) and (group == 1 or takes_pairs(o, c // group, group, wanted)):
+        if is_paired(w, attrs) and takes_pairs(o, c // group, group, wanted):
             wanted = paired_type(wanted)
     if w != wanted:
         rules.fail(
@@ -298,7 +298,7 @@ def _cases():
             packed = {"layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
             inputs = (("float32", (x[0], *x[2:], x[1])), ("float32", panels.shape), *tail)
             yield Case(f"packed_{name}", inputs, attrs | packed, nmse=_NMSE)
-            if "group" not in attrs or takes_pairs(*w[:2], attrs["group"], panels):
+            if takes_pairs(*w[:2], attrs.get("group", 1), panels):
                 pairs = (inputs[0], (PAIRED, paired_type(panels).shape), *tail)
                 yield Case(f"bf16_{name}", pairs, attrs | packed, nmse=_NMSE)
     yield from winograd_cases(_NMSE)
@@ -333,7 +333,7 @@ def _epilogue_cases():
         own = (("float32", last), ("float32", panels.shape), ("float32", w[:1]))
         packed = {**more, "layout": "NHWC", "packed": w[0], "kernel_shape": w[2:]}
         image = ("float32", (x[0], *x[2:], w[0]))
-        if "group" not in more or takes_pairs(*w[:2], more["group"], panels):
+        if takes_pairs(*w[:2], more.get("group", 1), panels):
             pairs = (own[0], (PAIRED, paired_type(panels).shape), own[2])
             extras = (image, ("float32", w[:1]), ("float32", ()))
             yield Case(f"bf16_{name}", (*pairs, *extras), {**packed, "epilogue": steps}, nmse=_NMSE)

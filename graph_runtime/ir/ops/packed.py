@@ -94,10 +94,10 @@ def is_narrow(o: int, channels: int, group: int) -> bool:
     return group > 1 and o == group * channels and channels in NARROW
 
 
-def takes_pairs(o: int, channels: int, group: int, panels: TensorType) -> bool:
-    """Whether panels of several groups can have their rows in pairs: not of few channels, nor an odd number
-    of rows."""
-    return not is_narrow(o, channels, group) and panels.shape[1] % 2 == 0
+def takes_pairs(o: int, channels: int, group, panels: TensorType) -> bool:
+    """Whether panels can have their rows in pairs: of several groups not those of few channels, nor an odd
+    number of rows."""
+    return group == 1 or (not is_narrow(o, channels, group) and panels.shape[1] % 2 == 0)
 
 
 def bundle_of(group: int, columns: int) -> int:
