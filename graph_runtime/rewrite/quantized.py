@@ -5,6 +5,7 @@
     conv2d, dense, matmul of a constant weight   quantized_conv2d, quantized_dense
     elementwise ops of one tensor, quantize of dequantize           lookup
     other elementwise ops                        quantized_map
+    weights of an lstm that may round its state  bytes
     reshapes, transposes, slices, takes, max_pool2d, concatenate    the same of the integers
     dequantize of what is a constant                                a constant
 
@@ -29,6 +30,7 @@ from ..ir.ops.shape import exactly
 from .byte_grids import ByteGrid, on_bytes, to_bytes
 from .folding import folded
 from .groups import is_step
+from .integer_cells import integer_cell
 from .integer_products import integer_product, origins_of
 from .matching import only_reader, other
 from .net import Net, NetNode, NetValue
@@ -84,6 +86,7 @@ def quantized_graphs(net: Net) -> None:
             and _map(net, node, None, None)
         ):
             found["functions"].append(node)
+    found["cells"] = [node for node in net.nodes("lstm") if integer_cell(net, node)]
     for node in net.nodes("dequantize"):
         if is_host(node) and node.inputs[0].constant is not None and (made := folded(node)) is not None:
             value = net.constant(made, node.name)

@@ -3,13 +3,14 @@ one product for all steps (x W^T + the biases).
 
 C contract, of S steps, B rows, D directions, hidden size H and G gates: args gates [S, B, D G H], weights
 [D, G H, H] (with packed: in panels, panels_of, maybe in pairs of bfloat16, and what they multiply is rounded,
-too), the initial h [D, B, H], of lstm the initial c; then those that flags say: the late bias [D, H],
-peepholes [D, 3 H], lengths int32 [B]; then the outputs y [S, D, B, H], the last h, of lstm the last c. Gates
-lie as ONNX has them: lstm input, output, forget, cell; gru update, reset, hidden; peepholes input, output,
-forget. Attribute words:
+too; or byte_panels_of), the initial h [D, B, H], of lstm the initial c; then those that flags say: the late
+bias [D, H], peepholes [D, 3 H], scales of the columns of panels of bytes [panels, 32], lengths int32 [B];
+then the outputs y [S, D, B, H], the last h, of lstm the last c. Gates lie as ONNX has them: lstm input,
+output, forget, cell; gru update, reset, hidden; peepholes input, output, forget. Attribute words:
     [0] way: 0 forward, 1 reverse, 2 both [1] clip, the bits of a double [2] flags: 1 peepholes, 2 lengths,
-    4 the forget gate is 1 - the input gate, 8 linear before reset [3] packed; then of each direction its
-    functions, three words each: code, alpha and beta as the bits of doubles; on tt then those of numerics.py
+    4 the forget gate is 1 - the input gate, 8 linear before reset, 16 panels of bytes [3] packed; then of
+    each direction its functions, three words each: code, alpha and beta as the bits of doubles; on tt then
+    those of numerics.py
 A row whose sequence has ended keeps its state, and its y is 0. The formulas are those of ONNX's LSTM, GRU
 and RNN.
 """
@@ -27,47 +28,30 @@ import numpy as np
 from ...base import dtypes
 from ..graph import TensorType
 from . import rules
-from .cells import CELL_BYTES, CELL_ROWS, CELLS, flags_of, held_columns, panels_of, plain_of, round_up
+from .byte_panels import MOST_K
+from .cells import (
+    CELL_BYTES,
+    CELL_ROWS,
+    CELLS,
+    FUNCTIONS,
+    apply_function,
+    byte_panels_of,
+    flags_of,
+    function_numbers,
+    held_columns,
+    is_in_bytes,
+    panels_of,
+    plain_of,
+    real_of_bytes,
+    round_up,
+    state_in_bytes,
+)
 from .numerics import ATTRS
 from .packed import PAIRED, is_paired, packed_attr, paired_type, refuse_panels, unpair
-from .registry import Attr, Body, Case, Op, get, register, require
+from .registry import Attr, Body, Case, Op, register
 from .work import Pass, Product, Work
 
-__all__ = ["FUNCTIONS", "function_attrs", "function_numbers"]
-
 _WAYS = ("forward", "reverse", "bidirectional")
-
-
-# what gates go through, in the order of C's codes: ops of the registry, but for affine (alpha x + beta) and
-# scaled_tanh (alpha tanh(beta x))
-FUNCTIONS = (
-    *"sigmoid tanh relu affine leaky_relu thresholded_relu scaled_tanh".split(),
-    *"hard_sigmoid elu softsign softplus".split(),
-)
-
-
-def function_numbers(name: str) -> tuple[float, float]:
-    """A function's alpha and beta where none are given: ONNX's."""
-    op = get(name)
-    if op is None:
-        return 1.0, float(name == "scaled_tanh")
-    defaults = [float(attr.default) for attr in _numbers(op)]
-    return (*defaults, 0.0, 0.0)[:2]  # type: ignore[return-value]
-
-
-def _numbers(op: Op) -> list[Attr]:
-    return [attr for attr in op.attrs if attr.kind == "float"]
-
-
-def function_attrs(name: str, alpha: float, beta: float) -> dict[str, float]:
-    """The two numbers as attributes of the function's op."""
-    return dict(zip((attr.name for attr in _numbers(require(name))), (alpha, beta), strict=False))
-
-
-def _apply(name: str, alpha: float, beta: float, x: np.ndarray) -> np.ndarray:
-    if get(name) is not None:
-        return require(name).reference([x], function_attrs(name, alpha, beta))[0]
-    return alpha * x + beta if name == "affine" else alpha * np.tanh(beta * x)
 
 
 # ---------------------------------------------------------------- types and words
@@ -95,7 +79,8 @@ def _functions(op: str, directions: int, attrs) -> list[tuple[str, float, float]
 def _words(op, inputs, outputs, attrs):
     way = _WAYS.index(attrs["direction"])
     clip = math.inf if attrs["clip"] is None else attrs["clip"]
-    words = [way, rules.float_word(clip), flags_of(attrs), int(attrs["packed"] > 0)]
+    flags = flags_of(attrs) | 16 * is_in_bytes(inputs[1], attrs)
+    words = [way, rules.float_word(clip), flags, int(attrs["packed"] > 0)]
     for name, alpha, beta in _functions(op, inputs[2].shape[0], attrs):
         words += [FUNCTIONS.index(name), rules.float_word(alpha), rules.float_word(beta)]
     return words
@@ -103,12 +88,14 @@ def _words(op, inputs, outputs, attrs):
 
 def _infer(op, inputs, attrs):
     cell, flags = CELLS[op], flags_of(attrs)
-    count = 2 + cell.states + bin(flags & 11).count("1")
+    in_bytes = len(inputs) > 1 and is_in_bytes(inputs[1], attrs)
+    count = 2 + cell.states + bin(flags & 11).count("1") + in_bytes
     if len(inputs) != count:
         rules.fail(op, f"with these attributes it takes {count} inputs, got {len(inputs)}", got=len(inputs))
     paired = is_paired(inputs[1], attrs)
-    floats = [t for i, t in enumerate(inputs[:-1] if flags & 2 else inputs) if i != 1 or not paired]
-    dtype = rules.one_dtype(op, floats, ("float32", "float64"))
+    rest = inputs[:-1] if flags & 2 else inputs
+    floats = [t for i, t in enumerate(rest) if i != 1 or not (paired or in_bytes)]
+    dtype = rules.one_dtype(op, floats, ("float32",) if in_bytes else ("float32", "float64"))
     gates, h = inputs[0].shape, inputs[2].shape
     if len(gates) != 3 or len(h) != 3:
         rules.fail(op, f"gates and states have 3 dimensions, got {inputs[0]} and {inputs[2]}", got=gates)
@@ -118,11 +105,12 @@ def _infer(op, inputs, attrs):
     width = cell.gates * hidden
     weights: tuple[int, ...] = (directions, width, hidden)
     if attrs["packed"]:
-        panels = panels_of(op, directions, hidden)
+        panels = (byte_panels_of if in_bytes else panels_of)(op, directions, hidden)
         weights = (paired_type(panels) if paired else panels).shape
     wanted = [(gates[0], batch, directions * width), weights, *[h] * cell.states]
     wanted += [(directions, hidden)] if flags & 8 else []
     wanted += [(directions, 3 * hidden)] if flags & 1 else []
+    wanted += [(weights[0], 32)] if in_bytes else []
     wanted += [(batch,)] if flags & 2 else []
     for i, (t, shape) in enumerate(zip(inputs, wanted, strict=True)):
         if t.shape != shape:
@@ -131,6 +119,8 @@ def _infer(op, inputs, attrs):
         rules.fail(op, f"lengths must be int32, got {inputs[-1]}", got=inputs[-1].dtype)
     if not hidden:
         rules.fail(op, "the hidden size is 0", got=h)
+    if in_bytes and hidden > MOST_K:
+        rules.fail(op, f"sums of {hidden} products of bytes do not fit int32", got=hidden, wanted=MOST_K)
     _functions(op, directions, attrs)
     y = TensorType(dtype, (gates[0], directions, batch, hidden))
     return [y, *[TensorType(dtype, h)] * cell.states]
@@ -140,10 +130,13 @@ def _infer(op, inputs, attrs):
 
 
 def _scratch(op, i, o, a):
-    """Bytes of the gates of a step, of a gru's second product, and of panels where weights are plain."""
+    """Bytes of the gates of a step, of a gru's second product, of panels where weights are plain, and where
+    they are bytes of the columns' numbers and of the state in bytes, each row of which has a scale."""
     directions, batch, hidden = i[2].shape
     size = dtypes.to_numpy(i[0].dtype).itemsize
     floats = batch * directions * hidden * (CELLS[op].gates + (op == "gru"))
+    if is_in_bytes(i[1], a):
+        return 4 * (floats + 3 * 32 * i[1].shape[0] + batch * directions) + batch * directions * hidden
     if size == 4 and not a["packed"]:
         floats += panels_of(op, directions, hidden).size
     return size * floats
@@ -168,13 +161,16 @@ def _reference(op, arrays, attrs):
     gates, weights, *states = (np.asarray(a) for a in arrays[: 2 + cell.states])
     rest = list(arrays[2 + cell.states :])
     directions, batch, hidden = states[0].shape
+    in_bytes = is_in_bytes(TensorType(weights.dtype.name, weights.shape), attrs)
     paired = weights.dtype.name == PAIRED
     if paired:
         weights = unpair(weights, hidden)
-    if attrs["packed"]:
+    if attrs["packed"] and not in_bytes:
         weights = plain_of(op, weights, directions, hidden)
     late = rest.pop(0) if flags & 8 else None
     peep = rest.pop(0) if flags & 1 else np.zeros((directions, 3 * hidden))
+    if in_bytes:
+        weights = real_of_bytes(op, weights, rest.pop(0), directions, hidden)
     steps = gates.shape[0]
     lengths = rest.pop(0) if flags & 2 else np.full(batch, steps)
     functions = _functions(op, directions, attrs)
@@ -189,8 +185,9 @@ def _reference(op, arrays, attrs):
         times = partial(_times, weights[d].astype(np.float64), paired)
         for t in reversed(range(steps)) if backward else range(steps):
             own = [state[d] for state in final]
+            read = [state_in_bytes(own[0]), *own[1:]] if in_bytes else own
             extra = peep[d].reshape(3, hidden) if op == "lstm" else None if late is None else late[d]
-            made = _STEPS[op](part[t], times, own, calls, extra, attrs)
+            made = _STEPS[op](part[t], times, read, calls, extra, attrs)
             active = (t < np.asarray(lengths))[:, None]
             for state, old, new in zip(final, own, made, strict=True):
                 state[d] = np.where(active, new, old)
@@ -201,7 +198,7 @@ def _reference(op, arrays, attrs):
 def _call(function, clip):
     """(the function of a clipped gate, the function)"""
     name, alpha, beta = function
-    plain = partial(_apply, name, alpha, beta)
+    plain = partial(apply_function, name, alpha, beta)
     return (plain if clip is None else lambda x: plain(np.clip(x, -clip, clip))), plain
 
 
@@ -238,8 +235,7 @@ _STEPS = {"lstm": _lstm, "gru": _gru, "rnn": _rnn}
 
 
 def _flops(op, i, o, a):
-    steps, batch, width = i[0].shape
-    return steps * batch * width * (2 * i[2].shape[2] + 8)
+    return i[0].size * (2 * i[2].shape[2] + 8)
 
 
 def _work(op, i, o, a):
@@ -286,6 +282,24 @@ def _case(op: str, name: str, sizes: Sequence[int], dtype: str = "float32", **at
     return Case(name, tuple(inputs), attrs, make=make, nmse=nmse)
 
 
+def _byte_cases():
+    for name, sizes, way, attrs in (
+        ("bytes", (6, 5, 48), "bidirectional", {}),
+        ("bytes_one_row", (7, 1, 64), "forward", {}),
+        ("bytes_odd", (4, 9, 37), "reverse", dict[str, Any](peepholes=True, lengths=True)),
+        ("bytes_rows", (3, 37, 9), "bidirectional", {}),
+    ):
+        case = _case("lstm", name, sizes, direction=way, packed=1, narrow=True, **attrs)
+        hidden = sizes[2]
+        panels = byte_panels_of("lstm", 2 if way == "bidirectional" else 1, hidden)
+        at = len(case.inputs) - bool(attrs.get("lengths"))
+        scales = ("float32", (panels.shape[0], 32))
+        inputs = (case.inputs[0], ("int8", panels.shape), *case.inputs[2:at], scales, *case.inputs[at:])
+        make = (case.make[0], f"byte_panels:{hidden}", *case.make[2:at], "thousandths", *case.make[at:])
+        # a number between two steps of a grid may go to the other one in float32
+        yield replace(case, inputs=inputs, make=make, nmse=case.nmse | {"cpu": 1e-6})
+
+
 def _cases(op: str):
     own, both = len(CELLS[op].functions), {"direction": "bidirectional"}
     yield _case(op, "forward", (5, 3, 40))
@@ -314,6 +328,7 @@ def _cases(op: str):
         betas=(0, 0.9, 0)[:own],
     )
     if op == "lstm":
+        yield from _byte_cases()
         yield _case(op, "peepholes", (5, 4, 33), peepholes=True, lengths=True, **both)
         yield _case(op, "coupled", (5, 4, 24), input_forget=True, peepholes=True)
     if op == "gru":
@@ -326,6 +341,7 @@ _OWN = {
     "lstm": (
         Attr("peepholes", "bool", False, "whether peephole weights follow"),
         Attr("input_forget", "bool", False, "the forget gate is 1 - the input gate"),
+        Attr("narrow", "bool", False, "each step may round the state that it multiplies to bytes"),
     ),
     "gru": (
         Attr(

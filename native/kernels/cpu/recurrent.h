@@ -3,13 +3,15 @@
  * What the inputs give to the gates is made before, by one product for all steps. Here a step is the product of
  * the state by the recurrent weights, added to that, and the cell's functions of it. A task is one direction of
  * some rows of the batch, which depend on no others; where there is one task its products are spread instead.
- * float32 has its weights in panels (panels.h), maybe of bf16. Attribute words: graph_runtime/ir/ops/recurrent.py.
+ * float32 has its weights in panels (panels.h), maybe of bf16, or in panels of bytes (recurrent_bytes.h). Attribute
+ * words: graph_runtime/ir/ops/recurrent.py.
  *
  * defines: gr_cpu_{lstm gru rnn}__<suffix>
  */
 #include "cells.h"
 #include "cpu/steps_lanes.h"
 #ifdef GR_IS_F32
+#include "cpu/recurrent_bytes.h"
 #include "panels.h"
 #endif
 
@@ -28,6 +30,9 @@ typedef struct GR_FN(recurrence) {
   int64_t panels_of_one, depth;
   int pairs;          /* panels are bf16, two rows of hidden to a depth; else depth is hidden */
   int alone;
+#ifdef GR_IS_F32
+  gr_byte_state in_bytes; /* where flags say so */
+#endif
 } GR_FN(recurrence);
 
 /* ---------------------------------------------------------------- functions of gates */
@@ -105,6 +110,9 @@ static int32_t GR_FN(by_weights)(const GR_FN(recurrence) *p, int64_t d, int64_t 
                                  int64_t out_row, const GR_T *extra, const GR_T *bias) {
 #ifdef GR_IS_F32
   (void)first;
+  if (p->flags & GR_IN_BYTES)
+    return gr_byte_state_product(&p->in_bytes, p->alone ? p->call->env : NULL, (from - p->h) / p->hidden, rows, from,
+                                 d * p->panels_of_one + panel, n, out, out_row, extra);
   gr_panels g = {.rows = rows, .n = n, .k = p->hidden, .a = from, .a_row = from_row, .pairs = p->pairs,
                  .b = p->panels + (d * p->panels_of_one + panel) * p->depth * GR_PANEL,
                  .c = out, .c_row = out_row, .bias = bias, .extra = extra};
@@ -247,16 +255,21 @@ static int32_t GR_FN(recurrent)(const gr_call *call, enum gr_cell cell, int64_t 
   if (cell == GR_LSTM) p.c = gr_ptr(y + 2), memcpy(p.c, gr_ptr(&call->args[next++]), (size_t)states * sizeof(GR_T));
   if (p.flags & GR_LATE) p.late_bias = gr_ptr(&call->args[next++]);
   if (p.flags & GR_PEEPHOLES) p.peepholes = gr_ptr(&call->args[next++]);
+  const gr_arg *scales = p.flags & GR_IN_BYTES ? &call->args[next++] : NULL;
   if (p.flags & GR_LENGTHS) p.lengths = gr_ptr(&call->args[next++]);
   memcpy(p.h, gr_ptr(h), (size_t)states * sizeof(GR_T));
   if (states == 0 || p.steps == 0) return GR_OK;
   p.more = p.gates + p.batch * p.directions * p.width;
+  (void)scales;
 #ifdef GR_IS_F32
   int64_t split = cell == GR_GRU ? 2 * p.hidden : 0;
   p.panels_of_one = gr_ceil_div(split, GR_PANEL) + gr_ceil_div(p.width - split, GR_PANEL);
   p.pairs = weights->dtype == GR_BF16;
   p.depth = gr_ceil_div(p.hidden, p.pairs ? 2 : 1);
-  if (call->attrs[3]) {
+  if (scales) {
+    gr_byte_state_open(&p.in_bytes, p.more + (cell == GR_GRU ? states : 0), weights, scales, y, p.hidden,
+                       p.batch * p.directions);
+  } else if (call->attrs[3]) {
     p.panels = p.weights;
   } else {
     p.panels = p.more + (cell == GR_GRU ? states : 0);

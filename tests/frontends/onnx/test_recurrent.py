@@ -13,6 +13,7 @@ from onnx import helper, numpy_helper  # noqa: E402
 
 import graph_runtime as gr  # noqa: E402
 from graph_runtime.base.errors import UnsupportedOpError  # noqa: E402
+from graph_runtime.build.prepare import prepare  # noqa: E402
 from graph_runtime.frontends.onnx import load_model  # noqa: E402
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
@@ -108,28 +109,53 @@ def test_as_onnx_runtime(case):
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize("way", ["forward", "bidirectional"])
-def test_weights_on_a_grid(way):
-    """com.microsoft.DynamicQuantizeLSTM, whose state stays in float32: as near as a grid of 8 bits is.
-
-    Weights have seven bits: ONNX Runtime saturates above those on CPUs without VNNI."""
-    ort = pytest.importorskip("onnxruntime")
+def _on_grids(way, by_column=False, dtype="int8"):
+    """com.microsoft.DynamicQuantizeLSTM: weights of seven bits, as ONNX Runtime saturates above those on CPUs
+    without VNNI."""
     model, values = _network("LSTM", direction=way, hidden=16, states=True)
     graph = model.graph
     node, made = graph.node[0], {w.name: numpy_helper.to_array(w) for w in graph.initializer}
+    zero = 70 if dtype == "uint8" else 0
     for name in "wr":
         weights = made[name].transpose(0, 2, 1)
-        scale = np.abs(weights).max(axis=(1, 2)) / 63
-        made[name] = np.round(weights / scale[:, None, None]).astype(np.int8)
-        made[name + "_scale"], made[name + "_zero"] = scale, np.zeros(len(scale), np.int8)
+        scale = np.abs(weights).max(axis=1 if by_column else (1, 2)) / 63
+        steps = np.round(weights / (scale[:, None] if by_column else scale[:, None, None]))
+        made[name] = (steps + zero).astype(dtype)
+        made[name + "_scale"], made[name + "_zero"] = scale, np.full(scale.shape, zero, dtype)
     del graph.initializer[:]
     graph.initializer.extend(numpy_helper.from_array(value, name) for name, value in made.items())
     node.op_type, node.domain = "DynamicQuantizeLSTM", "com.microsoft"
     node.input.extend([""] * (8 - len(node.input)) + ["w_scale", "w_zero", "r_scale", "r_zero"])
     model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+    return model, values
+
+
+@pytest.mark.parametrize("way", ["forward", "bidirectional"])
+@pytest.mark.parametrize(("by_column", "dtype"), [(False, "int8"), (True, "int8"), (True, "uint8")])
+def test_weights_on_a_grid(way, by_column, dtype):
+    """Both sides round the state to a grid of 8 bits in each step, ONNX Runtime to one of all rows."""
+    ort = pytest.importorskip("onnxruntime")
+    model, values = _on_grids(way, by_column, dtype)
     wanted = ort.InferenceSession(model.SerializeToString()).run(None, values)
     for got, expected in zip(_run(model, values), wanted, strict=True):
         assert np.abs(got - expected).max() < 0.02 * np.abs(expected).max()
+
+
+def test_cells_in_bytes():
+    """On a host all products of a cell whose weights are on grids are of bytes; weights that a run brings,
+    and those that tt could multiply, are floats."""
+    model, values = _on_grids("bidirectional")
+    known = prepare(model, ["cpu:0"]).model.constants
+    assert [c.type.dtype for name, c in known.items() if name.endswith(".panels")] == ["int8"] * 2
+    wanted = _run(model, values)
+    given = {w.name: numpy_helper.to_array(w) for w in model.graph.initializer if w.name in "wr"}
+    for w in [w for w in model.graph.initializer if w.name in given]:
+        model.graph.input.append(helper.make_tensor_value_info(w.name, w.data_type, w.dims))
+        model.graph.initializer.remove(w)
+    for devices in (["cpu:0"], ["tt:0", "cpu:0"]):
+        made = _run(model, {**values, **given}, devices)
+        for a, b in zip(made, wanted, strict=True):
+            assert np.abs(a - b).max() < 0.02 * np.abs(b).max()
 
 
 @pytest.mark.parametrize("op", _GATES)

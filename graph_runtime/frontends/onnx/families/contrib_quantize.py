@@ -18,8 +18,8 @@ from .packed import centred_rows
 from .quantize import (
     _centred,
     _dequantize,
-    _dynamic_grid,
     _quantize,
+    dynamic_grid,
     from_grid,
     on_grid,
     product_of_integers,
@@ -123,7 +123,7 @@ def _matmul_to_float(ctx: Context) -> Results:
 
 @converter("DynamicQuantizeMatMul", domain=CONTRIB)
 def _dynamic_matmul(ctx: Context) -> Results:
-    a, a_scale, a_zero = _dynamic_grid(ctx, ctx.input(0))
+    a, a_scale, a_zero = dynamic_grid(ctx, ctx.input(0))
     product = product_of_integers(ctx, a, a_zero, ctx.input(1), ctx.optional(3))
     return _scaled(ctx, product, a_scale, ctx.input(2), ctx.optional(4))
 

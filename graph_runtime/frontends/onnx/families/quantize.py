@@ -203,10 +203,10 @@ def _is_matrix(x: TapeValue) -> bool:
 
 @converter("DynamicQuantizeLinear")
 def _dynamic(ctx: Context) -> Results:
-    return _dynamic_grid(ctx, ctx.input(0))
+    return dynamic_grid(ctx, ctx.input(0))
 
 
-def _dynamic_grid(ctx: Context, x: TapeValue) -> tuple[TapeValue, TapeValue, TapeValue]:
+def dynamic_grid(ctx: Context, x: TapeValue) -> tuple[TapeValue, TapeValue, TapeValue]:
     """(x on the uint8 grid that fits its values, the grid's scale, its zero point)."""
     made, scale, zero = ctx.op("dynamic_quantize", x)
     return made, scale, zero
@@ -232,7 +232,7 @@ def _is_one(zero: TapeValue | None) -> bool:
     return zero is None or zero.type.size == 1
 
 
-def _numbers(ctx: Context, w: TapeValue, zero: TapeValue | None, axis: int) -> TapeValue:
+def numbers_of(ctx: Context, w: TapeValue, zero: TapeValue | None, axis: int) -> TapeValue:
     """int16 w - zero point, of bytes; of one zero point each index of an axis where there are several."""
     wide = ctx.cast(w, "int16")
     if zero is None:
@@ -254,9 +254,13 @@ def product_of_integers(
 ) -> TapeValue:
     """int32 (a - its zero point) (b - its zero point)."""
     if b.constant is not None and b.rank == 2 and a.rank >= 1 and _is_one(a_zero):
-        w = ctx.transpose(_numbers(ctx, b, b_zero, -1), [1, 0])
-        return ctx.op("quantized_dense", a, w, _point(ctx, a, a_zero), to="int32")
+        return dense_of_integers(ctx, a, a_zero, ctx.transpose(numbers_of(ctx, b, b_zero, -1), [1, 0]))
     return matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
+
+
+def dense_of_integers(ctx: Context, a: TapeValue, a_zero: TapeValue | None, numbers: TapeValue) -> TapeValue:
+    """int32 (a - its zero point) numbers^T, of int16 [N, K]."""
+    return ctx.op("quantized_dense", a, numbers, _point(ctx, a, a_zero), to="int32")
 
 
 @converter("MatMulInteger")
@@ -268,7 +272,7 @@ def _matmul_integer(ctx: Context) -> Results:
 def _conv_integer(ctx: Context) -> Results:
     x, w, x_zero, w_zero = ctx.input(0), ctx.input(1), ctx.optional(2), ctx.optional(3)
     if w.constant is not None and x.rank == 4 and _is_one(x_zero):
-        numbers, point = _numbers(ctx, w, w_zero, 0), _point(ctx, x, x_zero)
+        numbers, point = numbers_of(ctx, w, w_zero, 0), _point(ctx, x, x_zero)
         return convolve(ctx, x, numbers, None, "quantized_conv2d", point, to="int32")
     return convolve(ctx, _centred(ctx, x, x_zero), _centred(ctx, w, w_zero, 0), None)
 

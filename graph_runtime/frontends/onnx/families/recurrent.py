@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from ....ir.ops.cells import CELLS
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .contrib import CONTRIB
-from .quantize import _dynamic_grid
+from .quantize import dense_of_integers, dynamic_grid, from_grid, numbers_of
 
 # ONNX's activation -> (that of ir/ops/recurrent.py, how many numbers of activation_alpha and _beta it takes)
 _ACTIVATIONS = {
@@ -86,49 +87,67 @@ def _states(ctx: Context, count: int, shape: tuple[int, ...], dtype: str) -> lis
     return found
 
 
-def _plain(ctx: Context) -> tuple[TapeValue, TapeValue, TapeValue]:
-    """x, the weights of the inputs [D, G H, I] and of the state [D, G H, H]."""
-    x, w, r = (ctx.input(i) for i in range(3))
-    return x, w, r
+@dataclass(frozen=True)
+class _Parts:
+    """What a cell's op is made of: the gates of all inputs, [S, B, D G H], without biases; the weights of the
+    state [D, G H, H]; the element type of what the node is given."""
+
+    gates: TapeValue
+    weights: TapeValue
+    dtype: str
 
 
-def _from_grid(ctx: Context, index: int, scale_at: int) -> TapeValue:
-    """float32 [D, G H, I] of weights [D, I, G H] on a grid, which has a scale and a zero point for each
-    direction, or for each of its columns."""
-    given, numbers = ctx.input(index), []
+def _plain(ctx: Context) -> _Parts:
+    given, w, r = (ctx.input(i) for i in range(3))
+    x, w, r = (ctx.cast(value, _wide(given)) for value in (_steps_first(ctx, given), w, r))
+    rows = (w.shape[0] * w.shape[1], w.shape[2])
+    return _Parts(ctx.op("matmul", x, ctx.reshape(w, rows), transpose_b=True), r, given.dtype)
+
+
+def _steps_first(ctx: Context, x: TapeValue) -> TapeValue:
+    return ctx.transpose(x, [1, 0, 2]) if ctx.attr("layout", 0) else x
+
+
+def _grid_rows(ctx: Context, index: int, scale_at: int) -> tuple[TapeValue, TapeValue, TapeValue]:
+    """Weights [D, I, G H] on a grid as [D G H, I], and the scale and the zero point of each of these rows: a
+    grid is of a direction, or of a column."""
+    given = ctx.input(index)
+    directions, _, width = given.shape
+    numbers = []
     for param in (ctx.input(scale_at), ctx.input(scale_at + 1)):
-        shape = (param.shape[0], 1, 1) if param.rank == 1 else (param.shape[0], 1, *param.shape[1:])
-        numbers.append(ctx.cast(ctx.reshape(param, shape), "float32"))
-    scale, zero = numbers
-    real = ctx.op("multiply", ctx.op("subtract", ctx.cast(given, "float32"), zero), scale)
-    return ctx.transpose(real, [0, 2, 1])
+        wide = ctx.reshape(param, (directions, param.type.size // directions))
+        numbers.append(ctx.reshape(ctx.expand(wide, (directions, width)), (directions * width,)))
+    rows = ctx.reshape(ctx.transpose(given, [0, 2, 1]), (directions * width, given.shape[1]))
+    return rows, numbers[0], numbers[1]
 
 
-def _on_grids(ctx: Context) -> tuple[TapeValue, TapeValue, TapeValue]:
-    """As _plain: x goes to the grid that fits it and back, weights come from theirs."""
-    on_grid, scale, zero = _dynamic_grid(ctx, ctx.input(0))
-    wide = ctx.op("subtract", ctx.cast(on_grid, "float32"), ctx.cast(zero, "float32"))
-    return ctx.op("multiply", wide, scale), _from_grid(ctx, 1, 8), _from_grid(ctx, 2, 10)
+def _on_grids(ctx: Context) -> _Parts:
+    """As _plain, in integers: x goes to the grid that fits it."""
+    given, (w, scale, zero) = ctx.input(0), _grid_rows(ctx, 1, 8)
+    x, x_scale, x_zero = dynamic_grid(ctx, _steps_first(ctx, given))
+    sums = dense_of_integers(ctx, x, x_zero, numbers_of(ctx, w, zero, 0))
+    gates = ctx.op("multiply", ctx.cast(sums, "float32"), ctx.op("multiply", x_scale, scale))
+    r, scale, zero = _grid_rows(ctx, 2, 10)
+    directions, width = ctx.input(2).shape[0], ctx.input(2).shape[2]
+    real = from_grid(ctx, r, scale, zero)
+    return _Parts(gates, ctx.reshape(real, (directions, width, r.shape[1])), given.dtype)
 
 
 def _cell(
     ctx: Context,
     op: str,
-    read: Callable[[Context], tuple[TapeValue, TapeValue, TapeValue]] = _plain,
+    read: Callable[[Context], _Parts] = _plain,
     **own: Any,
 ) -> Results:
     cell, first = CELLS[op], bool(ctx.attr("layout", 0))
     way = ctx.attr("direction", "forward")
-    given, w, r = read(ctx)
-    dtype, (directions, _, hidden) = _wide(given), r.shape
-    x = ctx.transpose(given, [1, 0, 2]) if first else given
-    x, w, r = (ctx.cast(value, dtype) for value in (x, w, r))
+    parts = read(ctx)
+    gates, r, dtype = parts.gates, parts.weights, parts.gates.dtype
+    directions, _, hidden = r.shape
     ctx.attr("hidden_size", hidden)
-    width = cell.gates * hidden
-    gates = ctx.op("matmul", x, ctx.reshape(w, (directions * width, w.shape[2])), transpose_b=True)
     bias, apart = _biases(ctx, cell.gates, hidden, bool(own.get("linear_before_reset")))
     gates = gates if bias is None else ctx.op("add", gates, bias)
-    steps, batch = x.shape[:2]
+    steps, batch = gates.shape[:2]
     inputs = [gates, r, *_states(ctx, cell.states, (directions, batch, hidden), dtype)]
     if own.get("linear_before_reset"):
         inputs.append(ctx.full((directions, hidden), 0, dtype) if apart is None else apart)
@@ -145,7 +164,7 @@ def _cell(
     y, *last = ctx.op(op, *inputs, direction=way, clip=ctx.attr("clip", None), **functions, **own)
     if first:
         y, last = ctx.transpose(y, [2, 0, 1, 3]), [ctx.transpose(state, [1, 0, 2]) for state in last]
-    return tuple(ctx.cast(value, given.dtype) for value in (y, *last))
+    return tuple(ctx.cast(value, parts.dtype) for value in (y, *last))
 
 
 @converter("RNN")
@@ -159,12 +178,12 @@ def _gru(ctx: Context) -> Results:
 
 
 @converter("LSTM")
-def _lstm(ctx: Context, read: Any = _plain) -> Results:
+def _lstm(ctx: Context, read: Any = _plain, **more: Any) -> Results:
     own = {"peepholes": ctx.has(7), "input_forget": bool(ctx.attr("input_forget", 0))}
-    return _cell(ctx, "lstm", read, **own)
+    return _cell(ctx, "lstm", read, **own, **more)
 
 
-@converter("DynamicQuantizeLSTM", domain=CONTRIB, limits="the state stays in float32")
+@converter("DynamicQuantizeLSTM", domain=CONTRIB, limits="on tt the state stays in float32")
 def _dynamic_lstm(ctx: Context) -> Results:
-    """ONNX Runtime brings the state to a grid in each step, too, which only loses precision."""
-    return _lstm(ctx, _on_grids)
+    """Hosts bring the state to a grid in each step, as ONNX Runtime does."""
+    return _lstm(ctx, _on_grids, narrow=True)
