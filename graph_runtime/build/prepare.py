@@ -31,6 +31,7 @@ from ..ir.model import Constant, Model, Note
 from ..ir.ops.registry import from_outside
 from ..plan.globs import EXACTLY, matching
 from ..plan.types import SAFE, SERIAL, Placement, Plan
+from .libraries.isa import host_features
 from .libraries.offered import inplace_rules, library_kernels
 
 if TYPE_CHECKING:
@@ -119,7 +120,8 @@ def prepare(
         asked = replace(options, formats=tensors)
         model, placement = _rewritten(imported, devices, asked, own["kernels"], weights, tell)
         stored, layouts = split_layouts(placement, weights, options.layouts)
-        model, own["placed"] = target(model, placement, measure, stored, provided("tile products")())
+        fast, paired = provided("tile products")(), "avx512_bf16" in (host_features() or ())
+        model, own["placed"] = target(model, placement, measure, stored, fast, paired)
         asked = replace(asked, place={}, layouts=layouts)  # the rest has been followed
     tell("planning", 0, 0)
     try:

@@ -3,11 +3,13 @@
 taps that meet nothing but padding, as those of a dilated kernel on a small image: out of the weight
 several results a channel (groups of one channel):  conv2d(x beside itself) of one result a channel, the
                                                     results moved to their places
+an odd number of channels, weight to be in bf16:    conv2d of columns beside each other as channels, or of
+                                                    one channel more: its windows are pairs in the image
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -22,7 +24,11 @@ from .net import Net, NetNode, NetValue
 from .neutral import reshaped
 from .pack_weights import is_host, without_defaults
 
-__all__ = ["lean_convolutions"]
+__all__ = ["lean_convolutions", "pair_channels"]
+
+_FORMAT = "bf16"
+_FEW = range(1, 16, 2)  # channels whose windows take longer to gather than the image to copy
+_ONE_MORE = 3  # channels from which one more is little to multiply
 
 
 def lean_convolutions(net: Net) -> None:
@@ -151,3 +157,69 @@ def _by_result(values: np.ndarray, several: int) -> np.ndarray:
     """[group several, ..] -> [several group, ..]"""
     first = values.reshape(-1, several, *values.shape[1:])
     return np.ascontiguousarray(first.swapaxes(0, 1)).reshape(values.shape)
+
+
+# ---------------------------------------------------------------- an odd number of channels
+
+
+def pair_channels(net: Net, formats: Mapping[str, str]) -> None:
+    """Convolutions of few channels, an odd number, whose weight is to be stored in bf16, with an even number
+    of channels and their padding in the image. ``formats``: name -> format."""
+    for node in list(net.nodes("conv2d")):
+        w, attrs = node.inputs[1], node.attrs
+        if formats.get(node.name) != _FORMAT or not _is_known(node) or attrs["group"] != 1:
+            continue
+        _, channels, *window = w.shape
+        if channels not in _FEW or window == [1, 1]:
+            continue
+        if attrs["strides"][1] % 2 == 0 and attrs["dilations"][1] == 1:
+            _columns_as_channels(net, node)
+        elif channels >= _ONE_MORE:
+            _channel_more(net, node)
+
+
+def _columns_as_channels(net: Net, node: NetNode) -> None:
+    """As many columns as a window's step has, beside each other, are the channels of one, and windows of
+    whole such go by one. With channels last that moves nothing."""
+    (x, w, *rest), attrs = node.inputs, node.attrs
+    (rows, step), (top, left, bottom, _) = attrs["strides"], attrs["pads"]
+    (n, c, h, width), (o, _, kh, kw) = x.shape, w.shape
+    taps = -(-kw // step)
+    columns = node.output.shape[3] - 1 + taps
+    x = net.add("pad", [x], before=node, pads=(0, 0, top, left, 0, 0, bottom, step * columns - width - left))
+    x = net.add("transpose", [x], before=node, perm=[0, 2, 3, 1])
+    x = reshaped(net, x, (n, h + top + bottom, columns, step * c), node)
+    x = net.add("transpose", [x], before=node, perm=[0, 3, 1, 2])
+    turn, shape = partial(_by_step, step=step), (o, step * c, kh, taps)
+    weight = _derived(net, node, w, shape, turn, "by_step", ("by_step", step))
+    more = without_defaults("conv2d", attrs, ("dilations", "epilogue"))
+    made = net.add("conv2d", [x, weight, *rest], before=node, strides=(rows, 1), **more)
+    text = f"{node.name} reads {step} columns beside each other as channels: pairs of bf16"
+    net.note("pair_channels", text, [node])
+    net.replace(node.output, made)
+
+
+def _by_step(w: np.ndarray, step: int) -> np.ndarray:
+    """[o, c, kh, kw] -> [o, step c, kh, kw / step]"""
+    o, c, kh, kw = w.shape
+    whole = np.pad(w, ((0, 0), (0, 0), (0, 0), (0, -kw % step)))
+    turned = whole.reshape(o, c, kh, -1, step).transpose(0, 4, 1, 2, 3)
+    return np.ascontiguousarray(turned).reshape(o, step * c, kh, -1)
+
+
+def _channel_more(net: Net, node: NetNode) -> None:
+    (x, w, *rest), attrs = node.inputs, node.attrs
+    top, left, bottom, right = attrs["pads"]
+    x = net.add("pad", [x], before=node, pads=(0, 0, top, left, 0, 1, bottom, right))
+    o, channels, *window = w.shape
+    shape = (o, channels + 1, *window)
+    weight = _derived(net, node, w, shape, _with_zeros, "even", ("channel_more",))
+    more = without_defaults("conv2d", attrs, ("strides", "dilations", "epilogue"))
+    made = net.add("conv2d", [x, weight, *rest], before=node, **more)
+    text = f"{node.name} has a channel of zeros more: its windows are pairs of bf16"
+    net.note("pair_channels", text, [node])
+    net.replace(node.output, made)
+
+
+def _with_zeros(w: np.ndarray) -> np.ndarray:
+    return np.pad(w, ((0, 0), (0, 1), (0, 0), (0, 0)))

@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from ..ir.model import Model
+from ..ir.ops.winograd import windows_in_pairs
 from ..plan.types import Placement
 from .channels_last import channels_last
 from .choose_kernels import Measure, choose_kernels
-from .convolutions import lean_convolutions
+from .convolutions import lean_convolutions, pair_channels
 from .heads import heads_beside
-from .net import Net
+from .net import Net, NetNode
 from .pack_weights import pack_recurrent_weights, pack_weights
 from .quantized import quantized_graphs
 from .resampling import resampling
@@ -29,6 +30,7 @@ from .widening import compute_wide
 
 __all__ = ["target"]
 
+_BF16 = HOST_FORMATS[1]
 _ADDED = "made for the nodes around it, which run here"
 
 
@@ -38,24 +40,29 @@ def target(
     measure: Measure | None = None,
     formats: Mapping[str, str] | None = None,
     fast: Collection[str] = (),
+    paired: bool = False,
 ) -> tuple[Model, Placement]:
     """The model and its placement as the devices want them.
 
     ``placement``: one of ``model.graph``. ``measure``: times kernels where an op has several; None: by rule.
     ``formats``: node on a host -> format of its weight (split_layouts), by default float32, and
     bf16 of products that the model has in bfloat16. ``fast``: formats of weights in which products are so
-    much faster here than in float32 that Winograd's tiles, which are of float32, do not pay.
+    much faster here than in float32 that Winograd's tiles, which are of float32, do not pay. ``paired``:
+    whether vectors multiply bf16, so that few tiles do not.
     Both come back as they were where there is nothing to do.
     """
     names = [str(device) for device in placement.devices]
     where = {name: names[did] for name, did in zip(model.graph.names, placement.did.tolist(), strict=True)}
     net = Net(replace(model, pins=where))
     quantized_graphs(net)
-    stored = dict.fromkeys(compute_wide(net), HOST_FORMATS[1]) | dict(formats or {})
+    stored = dict.fromkeys(compute_wide(net), _BF16) | dict(formats or {})
     transposed_convolutions(net)
     lean_convolutions(net)
+    pair_channels(net, stored)
     resampling(net)
     windows = {name for name, fmt in stored.items() if fmt in fast}
+    if paired:
+        windows |= {n.name for n in net.nodes("conv2d") if stored.get(n.name) == _BF16 and _few_tiles(n)}
     channels_last(net, windows)  # before weights are packed: convolutions take their weights in panels there
     pack_weights(net, measure)
     pack_recurrent_weights(net)
@@ -68,6 +75,10 @@ def target(
     if made.graph is model.graph:
         return model, placement
     return replace(made, pins=model.pins), _placed(made, placement)
+
+
+def _few_tiles(node: NetNode) -> bool:
+    return len(node.output.shape) == 4 and windows_in_pairs(node.inputs[1].shape, node.output.shape)
 
 
 def _placed(made: Model, placement: Placement) -> Placement:

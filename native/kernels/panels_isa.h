@@ -139,6 +139,24 @@ GR_ALWAYS void GR_OF(gr_panels_ask)(const gr_tile *t, int rows) {
 #define GR_TILE_NARROW(to, v, x) GR_ISA(gr_narrow)((gr_half *)(to) + (v) * GR_ISA_LANES, x)
 #endif
 
+#if GR_B_FORM == GR_B_DOTS
+/* The sums of a tile of two whole vectors of columns as rows of bf16: one conversion and one store a row. */
+GR_ALWAYS void GR_OF(gr_panels_store_halves)(const GR_V *acc, int rows, GR_V low, GR_V high, const gr_half *extra,
+                                              gr_half *c, int64_t c_row) {
+#pragma GCC unroll 16
+  for (int i = 0; i < rows; ++i) {
+    GR_V x = acc[i * 2], y = acc[i * 2 + 1];
+    if (extra) {
+      x += GR_ISA(gr_wide)(extra + i * c_row);
+      y += GR_ISA(gr_wide)(extra + i * c_row + GR_ISA_LANES);
+    }
+    x = GR_ISA_MIN(high, GR_ISA_MAX(low, x));      /* a NaN stays one */
+    y = GR_ISA_MIN(high, GR_ISA_MAX(low, y));
+    *(GR_V *)(c + i * c_row) = GR_ISA(gr_pairs)(x, y);
+  }
+}
+#endif
+
 /* gathered: the distance of the rows of A is known, and they have one run. */
 GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, int gathered) {
   GR_V acc[GR_ISA_ROWS * 2], zero = {0};
@@ -178,6 +196,14 @@ GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, in
       }
     }
   }
+#if GR_B_FORM == GR_B_DOTS
+  if (t->halves && vectors == 2 && t->columns >= GR_WIDTH) {
+    const float least = t->clamp ? t->least : -INFINITY, most = t->clamp ? t->most : INFINITY;
+    const GR_V low = GR_ISA_SPLAT(least), high = GR_ISA_SPLAT(most);
+    GR_OF(gr_panels_store_halves)(acc, rows, low, high, (const gr_half *)t->extra, (gr_half *)t->c, t->c_row);
+    return;
+  }
+#endif
 #pragma GCC unroll 16
   for (int i = 0; i < rows; ++i) {
 #pragma GCC unroll 2
@@ -471,7 +497,7 @@ GR_ALWAYS int GR_OF(gr_panels_lies)(const gr_panels *p, int64_t row, int64_t row
   return 1;
 }
 
-#if GR_B_FORM == GR_B_FLOATS && defined(GR_ISA_SHORT)
+#if (GR_B_FORM == GR_B_FLOATS || GR_B_FORM == GR_B_DOTS) && defined(GR_ISA_SHORT)
 #include "short_isa.h"
 #define GR_ROWS_DONE(p, row, row_end, from, to) GR_OF(gr_short_rows)(p, row, row_end, from, to)
 #else

@@ -34,6 +34,7 @@ PRETEND = {
         "any": ["-D__builtin_cpu_supports(name)=0"],
         "avx2": [_NO_512],
         "avx512f": ["-D__builtin_cpu_supports(name)=(name[3] != '5' || name[6] != 'b')"],
+        "avx512_bf16": [],
         "played": [_NO_512, "-DGR_PLAY_AVX512=1"],
         "played_bf16": [_NO_512, "-DGR_PLAY_AVX512=2"],
         "amx": [],
@@ -44,6 +45,7 @@ PRETEND = {
 NEEDED = {
     "avx2": "avx2",
     "avx512f": "avx512f",
+    "avx512_bf16": "avx512_bf16",
     "played": "avx2",
     "played_bf16": "avx2",
     "amx": "amx_bf16",
@@ -186,8 +188,8 @@ def _dense_of(rng) -> tuple[str, tuple, dict]:
 
 
 def _conv_of(rng) -> tuple[str, tuple, dict]:
-    """A convolution in panels of bf16: windows with padding, steps and dilations."""
-    height, width, kh, kw = (int(rng.integers(low, low + 8)) for low in (8, 8, 1, 1))
+    """A convolution in panels of bf16: windows with padding, steps and dilations; some rows are long."""
+    height, width, kh, kw = (int(rng.integers(low, low + 8)) for low in (8, rng.choice([8, 50]), 1, 1))
     kh, kw = (kh + 1) // 2, (kw + 1) // 2
     c, o = int(rng.choice([rng.integers(1, 70), 32, 64])), int(rng.integers(1, 70))
     panels = packed.panel_type(o, kh * kw * c)

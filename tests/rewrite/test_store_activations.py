@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 import graph_runtime as gr
 from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
+from graph_runtime.run.factory import create, set_constants
 
 pytestmark = pytest.mark.core
 RNG = np.random.default_rng(24)
@@ -92,3 +93,33 @@ def test_results_are_those_of_float32_to_some_roundings(count, channels, size):
     wanted, got = results
     assert module.get_output(0).numpy().dtype == np.float32
     assert np.abs(got - wanted).max() <= 0.05 * np.abs(wanted).max() + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("channels", "steps", "pads", "window"),
+    [
+        (3, (2, 2), (1, 1, 1, 1), (3, 3)),
+        (3, (2, 2), (3, 3, 3, 3), (7, 7)),
+        (1, (1, 4), (0, 2, 1, 0), (2, 5)),
+        (3, (4, 4), (0, 0, 0, 0), (4, 4)),
+        (5, (2, 1), (0, 2, 1, 0), (3, 2)),
+    ],
+)
+def test_an_odd_number_of_channels_becomes_even(channels, steps, pads, window):
+    b = gr.GraphBuilder()
+    w, bias = b.param("w", array(40, channels, *window)), b.param("bias", array(40))
+    x = b.input("x", (2, channels, 33, 71))
+    b.output(b.op("relu", b.op("conv2d", x, w, bias, strides=steps, pads=pads, name="stem"), name="bound"))
+    model = Model.from_builder(b)
+    prepared, plain = prepare(model, "cpu:0", formats={"cpu": "bf16"}), prepare(model, "cpu:0")
+    rules = [[n.rule for n in made.model.notes].count("pair_channels") for made in (prepared, plain)]
+    assert rules == [1, 0]
+    x = RNG.standard_normal((2, channels, 33, 71)).astype(np.float32)
+    results = []
+    for made in (plain, prepared):
+        module = create(made.plan, None)
+        set_constants(module, made.model.constants)
+        module.run(x=x)
+        results.append(module.get_output(0).numpy())
+    wanted, got = results
+    assert np.abs(got - wanted).max() <= 0.02 * np.abs(wanted).max()

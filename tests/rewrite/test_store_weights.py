@@ -65,9 +65,9 @@ def test_products_are_stored_so_but_of_few_channels_a_group_and_the_notes_say_it
 @pytest.mark.parametrize(
     ("image", "weight", "wanted"),
     [
-        ((1, 3, 32, 32), (16, 3, 3, 3), "float32"),  # rows are read where they lie; gathered and rounded: 2.3
-        ((1, 3, 32, 32), (32, 3, 3, 3), "float32"),
-        ((1, 3, 32, 32), (96, 3, 3, 3), "bfloat16"),
+        ((1, 17, 32, 32), (16, 17, 3, 3), "float32"),  # rows would be gathered
+        ((1, 17, 32, 32), (96, 17, 3, 3), "bfloat16"),
+        ((1, 3, 32, 32), (16, 3, 3, 3), "bfloat16"),  # channels become even (pair_channels)
         ((1, 32, 8, 8), (16, 32, 1, 1), "bfloat16"),
         ((1, 8, 8, 8), (16, 8, 1, 1), "float32"),
         ((1, 64, 8, 8), (16, 64, 3, 3), "bfloat16"),  # too long to be read where they lie
@@ -108,6 +108,20 @@ def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch
     assert weights(made) == [wanted, "float32"]
     tiles = [bool(f.attrs.get("winograd")) for f in made.plan.graph.funcs if f.op == "conv2d"]
     assert sorted(tiles) == sorted([wanted == "float32", True])
+
+
+@pytest.mark.parametrize(
+    ("feature", "size", "wanted"),
+    [("avx512_bf16", 14, True), ("avx2", 14, False), ("avx512_bf16", 28, False)],
+)
+def test_where_vectors_multiply_bf16_windows_are_preferred_to_few_tiles(monkeypatch, feature, size, wanted):
+    monkeypatch.setattr("graph_runtime.run.tiles.tile_products", lambda: ())
+    monkeypatch.setattr("graph_runtime.build.prepare.host_features", lambda: frozenset([feature]))
+    b = gr.GraphBuilder()
+    w = b.param("w", np.zeros((96, 96, 3, 3), np.float32))
+    b.output(b.op("conv2d", b.input("x", (1, 96, size, size)), w, pads=(1, 1, 1, 1), name="one"))
+    made = prepare(Model.from_builder(b), "cpu:0", formats={"cpu": "bf16"})
+    assert weights(made) == ["bfloat16" if wanted else "float32"]
 
 
 def attention_and_product():

@@ -57,15 +57,17 @@ def pairs_to_come(inputs: Types, attrs: Attrs) -> bool:
         if not takes_pairs(packed, channels // group, group, panels):
             return False
         depth = panels.shape[1]
-    return not _few(each * bundle_of(group, each), depth, math.prod(window))
+    taps = math.prod(window)
+    gathered = taps > 1 and (group > 1 or depth // taps % 2 == 1)
+    return not _few(each * bundle_of(group, each), depth, gathered)
 
 
-def _few(columns: int, depth: int, taps: int) -> bool:
+def _few(columns: int, depth: int, gathered: bool) -> bool:
     """Whether a product is so small that to gather rows and round them takes longer than bfloat16 spares:
-    float32 multiplies rows of up to 384 elements where they lie (short_isa.h). Measured on a CPU with
-    AVX512_BF16 (family 26 model 2): windows of three channels, 3 x 3 taps, take 2.3 times as long with 16
-    columns, 1.3 with 32, and as long with 64."""
-    if taps > 1:
+    float32 multiplies rows of up to 384 elements where they lie (short_isa.h), as pairs of channels do.
+    Measured on a CPU with AVX512_BF16 (family 26 model 2): windows of three channels, 3 x 3 taps, take 2.3
+    times as long with 16 columns, 1.3 with 32, and as long with 64."""
+    if gathered:
         return (columns <= _FEW_COLUMNS and depth <= _SHORT) or columns * depth <= _FEW_PRODUCTS
     return columns <= _FEW_COLUMNS and depth < _FEW_COLUMNS
 

@@ -76,6 +76,7 @@ enum gr_image_work { GR_DEPTHWISE, GR_MAX, GR_MEAN };
 #include "cpu/images_isa.h"
 #include "isa/avx512bf16.h"
 #define GR_IMAGE_HALVES 1
+#define GR_IMAGE_PAIRED 1
 #include "cpu/images_isa.h"
 #elif defined(__aarch64__)
 #include "isa/neon.h"

@@ -1,5 +1,6 @@
 /* images_isa.h: images.h for one instruction set and one type of images; included once for each, and by images.h
  * only. GR_IMAGE_HALVES: images are bf16, and what is computed of them float32, else they are that, too.
+ * GR_IMAGE_PAIRED: the instruction set converts two vectors to bf16 at a time (gr_mixed).
  *
  * defines: GR_OF(gr_image_rows)
  */
@@ -23,6 +24,7 @@
 
 #define GR_LINE 4096                   /* floats of a line of windows' rows: half of the nearest cache */
 #define GR_NEAR_TAPS 11                /* columns of a kernel: weights and sums of seven pixels fit into 32 registers */
+#define GR_PAIRED_TAPS 5               /* of two vectors of channels, beside sums of seven pixels */
 #define GR_PIXELS 8                    /* sums side by side: as many as hide the latency of a multiply-add */
 
 /* x where wanted (all bits of a lane set), else y */
@@ -124,6 +126,61 @@ GR_ALWAYS void GR_OF(gr_depthwise_near)(const gr_image *s, const GR_OF(gr_taps) 
   GR_OF(gr_depthwise_finish)(s, acc, pixels, out + ox * s->c + c);
 }
 
+#if GR_IMAGE_PAIRED
+/* As above for two vectors of channels, from an even one on, of images in bf16: what is read is parted into its even and
+ * its odd channels, by a shift and a mask, which is less work than to widen both of its halves. */
+GR_ALWAYS void GR_OF(gr_depthwise_paired)(const gr_image *s, const GR_OF(gr_taps) *t, int64_t ox, int64_t vector,
+                                           int pixels, int taps, int stride, int inside, GR_E *out) {
+  const int64_t c = vector * GR_ISA_LANES, step = s->c, left = ox * stride - s->left, line = s->dh * s->w * s->c;
+  const float *w = s->weights + (c / 32 * s->kh + t->p0) * taps * 32;
+  const GR_E *row = t->x + ((t->row + t->p0 * s->dh) * s->w + left) * s->c + c;
+  GR_V even[GR_PIXELS], odd[GR_PIXELS], first = {0}, second = {0};
+  if (s->bias) {
+    first = GR_ISA(gr_every_other)(*(const GR_V *)(s->bias + c), *(const GR_V *)(s->bias + c + GR_ISA_LANES), 0);
+    second = GR_ISA(gr_every_other)(*(const GR_V *)(s->bias + c), *(const GR_V *)(s->bias + c + GR_ISA_LANES), 1);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i) even[i] = first, odd[i] = second;
+  for (int64_t p = t->p0; p < t->p1; ++p, w += taps * 32, row += line) {
+    const GR_E *at = row;
+    GR_V evens[GR_PAIRED_TAPS], odds[GR_PAIRED_TAPS];
+#pragma GCC unroll 8
+    for (int q = 0; q < taps; ++q) {
+      const GR_V *both = (const GR_V *)(w + q * 32);
+      evens[q] = GR_ISA(gr_every_other)(both[0], both[1], 0);
+      odds[q] = GR_ISA(gr_every_other)(both[0], both[1], 1);
+    }
+#pragma GCC unroll 32
+    for (int j = 0; j < (pixels - 1) * stride + taps; ++j, at += step) {
+      if (!inside && (uint64_t)(left + j) >= (uint64_t)s->w) continue;
+      GR_VI both = *(const GR_VI *)at;
+      GR_V x = (GR_V)(both << 16), y = (GR_V)(both & ~0xffff);
+#pragma GCC unroll 8
+      for (int q = 0; q < taps; ++q) {
+        if (j < q || (j - q) % stride != 0 || (j - q) / stride >= pixels) continue;
+        int i = (j - q) / stride;
+        even[i] = GR_ISA_FUSED(x, evens[q], even[i]);
+        odd[i] = GR_ISA_FUSED(y, odds[q], odd[i]);
+      }
+    }
+  }
+  const GR_OF(gr_bounds) bounds = GR_OF(gr_depthwise_bounds)(s);
+  GR_E *to = out + ox * step + c;
+  const GR_E *extra = s->extra ? (const GR_E *)s->extra + (to - (GR_E *)s->out) : NULL;
+#pragma GCC unroll 8
+  for (int i = 0; i < pixels; ++i) {
+    if (extra) {
+      GR_VI both = *(const GR_VI *)(extra + i * step);
+      even[i] += (GR_V)(both << 16);
+      odd[i] += (GR_V)(both & ~0xffff);
+    }
+    GR_V x = GR_ISA_MIN(bounds.high, GR_ISA_MAX(bounds.low, even[i]));
+    GR_V y = GR_ISA_MIN(bounds.high, GR_ISA_MAX(bounds.low, odd[i]));
+    *(GR_V *)(to + i * step) = GR_ISA(gr_mixed)(x, y);
+  }
+}
+#endif
+
 /* A row of at least four pixels; those that a block would have beyond the end, it has twice. */
 GR_ALWAYS void GR_OF(gr_depthwise_row_near)(const gr_image *s, const GR_OF(gr_taps) *t, int taps, int stride,
                                              GR_E *out) {
@@ -132,7 +189,18 @@ GR_ALWAYS void GR_OF(gr_depthwise_row_near)(const gr_image *s, const GR_OF(gr_ta
   for (int64_t ox = 0; ox < s->ow;) {
     int64_t left = s->ow - ox, step = left > 4 && s->ow >= 7 ? 7 : 4, at = gr_min(ox, s->ow - step);
     int whole = at >= inside && at + step <= outside;
-    for (int64_t v = s->begin / GR_ISA_LANES; v < vectors; ++v) {
+    int64_t v = s->begin / GR_ISA_LANES;
+#if GR_IMAGE_PAIRED
+    for (; taps <= GR_PAIRED_TAPS && v + 2 <= s->end / GR_ISA_LANES; v += 2) {
+      if (step == 4)
+        GR_OF(gr_depthwise_paired)(s, t, at, v, 4, taps, stride, 0, out);
+      else if (whole)
+        GR_OF(gr_depthwise_paired)(s, t, at, v, 7, taps, stride, 1, out);
+      else
+        GR_OF(gr_depthwise_paired)(s, t, at, v, 7, taps, stride, 0, out);
+    }
+#endif
+    for (; v < vectors; ++v) {
       if (step == 4)
         GR_OF(gr_depthwise_near)(s, t, at, v, 4, taps, stride, 0, out);
       else if (whole)
@@ -443,6 +511,8 @@ static __attribute__((noinline)) GR_ISA_TARGET int32_t GR_OF(gr_image_rows)(cons
 }
 
 #undef GR_PIXELS
+#undef GR_PAIRED_TAPS
+#undef GR_IMAGE_PAIRED
 #undef GR_NEAR_TAPS
 #undef GR_LINE
 #undef GR_OF

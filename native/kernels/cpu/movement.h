@@ -61,6 +61,8 @@ static int32_t GR_FN(transpose_planes)(void *ctx, int64_t first, int64_t last) {
       memcpy(out, x, (size_t)p->n * sizeof(GR_T));
     } else if (p->n == 3 && p->m_out == 3) { /* images of three colours */
       GR_FN(interleave)(out, x, p->m, 3, p->step);
+    } else if (p->n == 4 && p->m_out == 4) { /* and of one more */
+      GR_FN(interleave)(out, x, p->m, 4, p->step);
     } else if (p->n == 2 && p->m_out == 2) { /* two halves, in turn */
       GR_FN(interleave)(out, x, p->m, 2, p->step);
     } else {

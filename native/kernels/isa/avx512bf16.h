@@ -2,6 +2,8 @@
  *
  * GR_ISA(gr_dot)(x, y, z)    z + the products of both bf16 of each 4 bytes of x and y
  * GR_ISA(gr_pairs)(x, y)     the floats of x, then those of y, rounded to bf16
+ * GR_ISA(gr_mixed)(x, y)     the same, one of x beside one of y
+ * GR_ISA(gr_every_other)(x, y, odd)  of the floats of x, then of y: the first, third .., or the second, fourth ..
  *
  * The instruction rounds after each of the two products, to nearest even, and takes denormals for zero. It is written
  * as assembly, because compilers differ in the types of its builtin.
@@ -44,6 +46,18 @@ GR_PLAYED GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
   return (GR_V)made;
 }
 
+GR_PLAYED GR_V GR_ISA(gr_mixed)(GR_V x, GR_V y) {
+  gr_halves_avx512bf16 all = (gr_halves_avx512bf16)GR_ISA(gr_pairs)(x, y), made = {0};
+  for (int i = 0; i < 32; ++i) made[i] = all[i / 2 + i % 2 * 16];
+  return (GR_V)made;
+}
+
+GR_PLAYED GR_V GR_ISA(gr_every_other)(GR_V x, GR_V y, int odd) {
+  GR_V made = {0};
+  for (int i = 0; i < 16; ++i) made[i] = i < 8 ? x[2 * i + odd] : y[2 * i + odd - 16];
+  return made;
+}
+
 #define GR_WORDS_AVX512BF16(x) gr_rounded_avx512(x)
 #define GR_STORE_WORDS_AVX512BF16(to, made, mask) \
   for (int i = 0; i < 16; ++i)                    \
@@ -58,6 +72,19 @@ GR_ALWAYS GR_V GR_ISA(gr_pairs)(GR_V x, GR_V y) {
   GR_V made;
   __asm__("vcvtne2ps2bf16 %2, %1, %0" : "=v"(made) : "v"(y), "v"(x));
   return made;
+}
+
+GR_ALWAYS GR_V GR_ISA(gr_mixed)(GR_V x, GR_V y) {
+  static const uint16_t at[32] __attribute__((aligned(64))) = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+                                                              8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+  GR_V made = GR_ISA(gr_pairs)(x, y);
+  __asm__("vpermw %1, %2, %0" : "=v"(made) : "v"(made), "v"(*(const GR_V *)at));
+  return made;
+}
+
+GR_ALWAYS GR_V GR_ISA(gr_every_other)(GR_V x, GR_V y, int odd) {
+  GR_VI at = {0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30};
+  return __builtin_ia32_vpermt2varps512_mask(at + odd, x, y, GR_ISA_EVERY);
 }
 
 GR_ALWAYS gr_words_avx512 gr_converted_avx512bf16(GR_V x) {
