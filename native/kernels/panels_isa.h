@@ -316,8 +316,8 @@ GR_ALWAYS void GR_OF(gr_panels_line)(const gr_panels *p, const float *row, int64
 #else
 #define GR_LINES 4                     /* sums side by side, or each would wait for the one before */
 
-/* Sums of one panel's columns over ``units`` of the only row. */
-GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t units, GR_V *sums) {
+/* Sums over ``units`` of the only row of as many columns of one panel as ``vectors`` hold, and zeros. */
+GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t units, int vectors, GR_V *sums) {
   GR_V acc[GR_LINES][GR_PANEL / GR_ISA_LANES] = {{{0}}};
   int64_t p = 0;
   for (; p + GR_LINES <= units; p += GR_LINES) {
@@ -325,13 +325,13 @@ GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t uni
     for (int l = 0; l < GR_LINES; ++l) {
       /* memory is far: far enough ahead to hide it, within a page so that the address is mapped mostly */
       __builtin_prefetch(b + (p + l) * GR_PANEL + 1024);
-      __builtin_prefetch(b + (p + l) * GR_PANEL + 1024 + 16);
+      if (vectors * GR_ISA_LANES > 16) __builtin_prefetch(b + (p + l) * GR_PANEL + 1024 + 16);
 #pragma GCC unroll 2
       for (int half = 0; half < GR_HALVES; ++half) {
         float x = a[(p + l) * GR_HALVES + half];
         GR_V all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 8
-        for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
+        for (int v = 0; v < vectors; ++v)
           acc[l][v] = GR_TERM(all, GR_B_LOAD(b + (p + l) * GR_PANEL + v * GR_ISA_LANES, half), acc[l][v]);
       }
     }
@@ -342,7 +342,7 @@ GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t uni
       float x = a[p * GR_HALVES + half];
       GR_V all = GR_ISA_SPLAT(x);
 #pragma GCC unroll 8
-      for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v)
+      for (int v = 0; v < vectors; ++v)
         acc[0][v] = GR_TERM(all, GR_B_LOAD(b + p * GR_PANEL + v * GR_ISA_LANES, half), acc[0][v]);
     }
   }
@@ -352,7 +352,15 @@ GR_ALWAYS void GR_OF(gr_panels_line)(const float *a, const float *b, int64_t uni
 }
 
 #if GR_B_FORM == GR_B_FLOATS
-#define GR_WALK(p, row, panel, sums) GR_OF(gr_panels_line)(row, p->b + (panel) * p->k * GR_PANEL, p->k, sums)
+/* The last panel is often half empty: then half of it is read. */
+GR_ALWAYS void GR_OF(gr_panels_whole_line)(const gr_panels *p, const float *row, int64_t panel, GR_V *sums) {
+  const float *b = p->b + panel * p->k * GR_PANEL;
+  if (p->n - panel * GR_PANEL > GR_PANEL / 2)
+    GR_OF(gr_panels_line)(row, b, p->k, GR_PANEL / GR_ISA_LANES, sums);
+  else
+    GR_OF(gr_panels_line)(row, b, p->k, GR_PANEL / GR_ISA_LANES / 2, sums);
+}
+#define GR_WALK(p, row, panel, sums) GR_OF(gr_panels_whole_line)(p, row, panel, sums)
 #else
 #define GR_WALK(p, row, panel, sums) \
   GR_OF(gr_panels_rounded_line)(row, p->b + (panel) * gr_ceil_div(p->k, GR_UNIT) * GR_PANEL, p->k, p->halves, sums)
@@ -366,7 +374,8 @@ GR_ALWAYS void GR_OF(gr_panels_rounded_line)(const float *a, const float *b, int
     if (halves) gr_copy_halves((gr_half *)part, (const gr_half *)a + first, depth);
     else gr_copy_floats(part, a + first, depth);
     GR_OF(gr_panels_round)(part, depth, halves);
-    GR_OF(gr_panels_line)(part, b + first / GR_UNIT * GR_PANEL, gr_ceil_div(depth, GR_UNIT), more);
+    GR_OF(gr_panels_line)(part, b + first / GR_UNIT * GR_PANEL, gr_ceil_div(depth, GR_UNIT), GR_PANEL / GR_ISA_LANES,
+                          more);
 #pragma GCC unroll 8
     for (int v = 0; v < GR_PANEL / GR_ISA_LANES; ++v) sums[v] += more[v];
   }

@@ -149,6 +149,15 @@ def test_convolutions_of_volumes_of_any_shape(data):
     agree(b, values, 1e-4 * np.sqrt(inside * outside * np.prod(kernel)))
 
 
+@pytest.mark.parametrize("n", [1, 7, 8, 9, 15, 16, 17, 31, 33, 40, 48, 49, 64])
+def test_one_row_times_panels_that_are_full_or_half_empty(n):
+    b = GraphBuilder()
+    x, residual = b.input("x", (1, 389)), b.input("r", (1, n))
+    y = b.op("dense", x, b.param("w", array(n, 389)), b.param("bias", array(n)))
+    b.output(b.op("relu", b.op("add", y, residual)))
+    agree(b, {"x": array(1, 389), "r": array(1, n)}, 3e-5 * np.sqrt(389))
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 45), st.sampled_from([1, 7, 31, 383, 384, 385, 512, 800]), st.integers(1, 75))
 def test_products_of_any_shape(rows, k, n):
