@@ -21,7 +21,7 @@ _KEPT = 1 << 20  # unless it has no more bytes than this
 
 def fold(net: Net) -> None:
     """Replace nodes whose inputs are all constants by constants of their results."""
-    worth, held = _worth(net), set[Constant]()
+    worth, held, apart = _worth(net), set[Constant](), list[NetNode]()
     for node in net.nodes():
         if node not in worth or any(v.constant is None for v in node.inputs):
             continue
@@ -29,7 +29,17 @@ def fold(net: Net) -> None:
         if made is None:
             continue
         net.note("fold", f"{node.name} ({node.op}) depends on constants only: {made.source}", [node])
+        if registry.require(node.op_name).late:
+            apart.append(node)
         net.replace(node.output, net.constant(made, node.name))
+    others = [kind for kind in net.kinds if kind != HOST_KERNELS]
+    if apart and others:
+        net.note(
+            "fold",
+            f"{len(apart)} constants on integer grids are floats, because {', '.join(others)} may run what"
+            " reads them: products are of integers where all devices are hosts",
+            apart,
+        )
 
 
 def _worth(net: Net) -> set[NetNode]:

@@ -271,3 +271,14 @@ def test_panels_hold_every_weight_of_bytes(data):
 def test_a_column_that_spans_more_than_a_byte_is_refused():
     with pytest.raises(GraphError, match="spans more than a byte"):
         pack_bytes(np.array([[-200, 100]], np.int16))
+
+
+@pytest.mark.parametrize("devices", [["cpu:0"], ["cpu:0", "tt:0"]])
+def test_a_note_says_why_products_are_of_floats(devices):
+    n = Network()
+    x = n.b.input("x", (3, 8), "uint8")
+    model = n.model(n.on_grid(n.b.op("dense", n.real(x, 0.02, 3), n.weight((5, 8))), 0.6, 7))
+    prepared = prepare(model, devices)
+    said = [note.text for note in prepared.notes if "on integer grids are floats" in note.text]
+    assert [("tt may run" in text) for text in said] == [True] * (len(devices) - 1)
+    assert ("quantized_dense" in ops_of(prepared)) == (devices == ["cpu:0"])
