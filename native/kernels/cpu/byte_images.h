@@ -29,6 +29,18 @@ struct gr_byte_image {
   const void *steps;                   /* after's own */
 };
 
+/* The rows of the image that up to four taps of a column of the kernel are in, from tap 4 * four on, NULL for those
+ * outside of it; how many taps there are. The kernel's first row is at row y of the image, maybe outside. */
+GR_INLINE int64_t gr_byte_tap_rows(const gr_byte_image *s, const uint8_t *image, int64_t y, int64_t four,
+                                   const uint8_t **rows) {
+  int64_t count = gr_min(4, s->kh - 4 * four);
+  for (int64_t t = 0; t < 4; ++t) {
+    int64_t row = y + (4 * four + t) * s->dh;
+    rows[t] = t < count && row >= 0 && row < s->h ? image + row * s->w * s->c : NULL;
+  }
+  return count;
+}
+
 #include "isa/any.h"
 #include "isa/bytes.h"
 #include "cpu/byte_images_isa.h"

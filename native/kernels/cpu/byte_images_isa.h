@@ -18,12 +18,8 @@ GR_ALWAYS void GR_ISA(gr_byte_columns)(const gr_byte_image *s, const uint8_t *im
   padding += s->zero;
   flip += s->flip;
   for (int64_t four = 0; four < fours; ++four) {
-    const uint8_t *rows[4] = {NULL};     /* of the taps; NULL outside of the image */
-    int64_t count = gr_min(4, s->kh - 4 * four);
-    for (int64_t t = 0; t < count; ++t) {
-      int64_t row = y + (4 * four + t) * s->dh;
-      if (row >= 0 && row < s->h) rows[t] = image + row * w * c + channel;
-    }
+    const uint8_t *rows[4];
+    int64_t count = gr_byte_tap_rows(s, image + channel, y, four, rows);
     GR_VI *to = lanes + four * GR_BYTES_HALVES;
     for (int64_t x = first - left; x < last - left; ++x, to += fours * GR_BYTES_HALVES) {
       int inside = x >= 0 && x < w;
@@ -100,12 +96,8 @@ GR_ALWAYS void GR_ISA(gr_byte_quad_columns)(const gr_byte_image *s, const uint8_
   padding += s->zero * 0x01010101;
   flip += s->flip * 0x01010101;
   for (int64_t four = 0; four < fours; ++four) {
-    const uint8_t *rows[4] = {NULL};     /* of the taps; NULL outside of the image */
-    int64_t count = gr_min(4, s->kh - 4 * four);
-    for (int64_t t = 0; t < count; ++t) {
-      int64_t row = y + (4 * four + t) * s->dh;
-      if (row >= 0 && row < s->h) rows[t] = image + row * w * c + channel;
-    }
+    const uint8_t *rows[4];
+    int64_t count = gr_byte_tap_rows(s, image + channel, y, four, rows);
     GR_VI *to = lanes + 4 * four;
     for (int64_t x = first - left; x < last - left; ++x, to += 4 * fours) {
       int inside = x >= 0 && x < w;
