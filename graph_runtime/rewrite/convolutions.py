@@ -18,6 +18,7 @@ import numpy as np
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import steps
+from ..ir.ops.halves import IN_REGISTERS
 from ..ir.ops.packed import refuse_panels
 from ..ir.ops.shape import exactly
 from .net import Net, NetNode, NetValue
@@ -170,7 +171,8 @@ def pair_channels(net: Net, formats: Mapping[str, str]) -> None:
         if formats.get(node.name) != _FORMAT or not _is_known(node) or attrs["group"] != 1:
             continue
         _, channels, *window = w.shape
-        if channels not in _FEW or window == [1, 1]:
+        quick = all(step[0] in IN_REGISTERS for step in attrs["epilogue"])  # else the image is not bf16
+        if channels not in _FEW or window == [1, 1] or not quick:
             continue
         if attrs["strides"][1] % 2 == 0 and attrs["dilations"][1] == 1:
             _columns_as_channels(net, node)

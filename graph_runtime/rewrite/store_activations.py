@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from ..base.errors import GraphError, UnsupportedOpError
 from ..ir.ops import registry
 from ..ir.ops.epilogue import own_inputs
-from ..ir.ops.halves import SUMMED_IN, takes_halves
+from ..ir.ops.halves import IN_REGISTERS, SUMMED_IN, takes_halves
 from ..ir.ops.packed import PAIRED
 from .net import Net, NetNode, NetValue
 from .pack_weights import is_host
@@ -29,7 +29,6 @@ _FORMAT = HOST_FORMATS[1]
 _CAST = 65536  # bytes that move in the time of a cast's call
 _POOLS = ("max_pool2d", "avg_pool2d", "global_max_pool2d", "global_avg_pool2d")
 _COMPUTE = ("conv2d", *_POOLS)
-_IN_REGISTERS = ("add", "relu", "clip")  # steps behind a product; others go element by element in bf16
 _MOVES = ("concatenate", "slice", "pad", "take", "transpose")
 
 
@@ -62,7 +61,7 @@ def _takes(node: NetNode) -> bool:
         return False
     if node.op == "conv2d":
         x, weight = node.input_types[:2]
-        quick = all(step[0] in _IN_REGISTERS for step in node.attrs["epilogue"])
+        quick = all(step[0] in IN_REGISTERS for step in node.attrs["epilogue"])
         return quick and takes_halves(x, weight, node.attrs)
     if node.op in _POOLS:
         return node.attrs["layout"] == "NHWC"
@@ -119,9 +118,21 @@ def _neighbours(node: NetNode) -> list[NetNode]:
 
 
 def _bytes(nodes: Iterable[NetNode], chosen: set[NetNode]) -> int:
-    """What is read and written of all tensors that nodes read and make."""
+    """What is read and written of all tensors that nodes read and make, and of windows."""
+    gathered = sum(_gathered(node) for node in nodes if node not in chosen)
     values = dict.fromkeys(v for n in nodes for v in (n.output, *(n.inputs[i] for i in _images(n))))
-    return sum(_moved(value, chosen) for value in values if value.constant is None)
+    return gathered + sum(_moved(value, chosen) for value in values if value.constant is None)
+
+
+def _gathered(node: NetNode) -> int:
+    """Bytes read and written of the windows of an image in float32, which are gathered and rounded where the
+    weight is pairs; of one in bfloat16 they lie as they are multiplied."""
+    if node.op != "conv2d" or node.input_types[1].dtype != PAIRED or node.attrs["kernel_shape"] == (1, 1):
+        return 0
+    image, weight = node.input_types[:2]
+    if node.attrs["group"] > 1 or image.shape[3] % 2:
+        return 0
+    return node.output.type.size // node.attrs["packed"] * 2 * weight.shape[1] * 10
 
 
 def _moved(value: NetValue, chosen: set[NetNode]) -> int:

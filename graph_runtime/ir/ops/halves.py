@@ -16,8 +16,17 @@ from . import rules, steps
 from .packed import PAIRED
 from .registry import Attrs, Case, Types
 
-__all__ = ["SUMMED_IN", "half_cases", "in_float32", "product_dtype", "refuse_halves", "takes_halves"]
+__all__ = [
+    "IN_REGISTERS",
+    "SUMMED_IN",
+    "half_cases",
+    "in_float32",
+    "product_dtype",
+    "refuse_halves",
+    "takes_halves",
+]
 
+IN_REGISTERS = ("add", "relu", "clip")  # steps behind a product; others go element by element in bf16
 SUMMED_IN = ("float32", PAIRED)  # dtypes of a body that sums in float32
 
 
