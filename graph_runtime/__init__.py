@@ -203,6 +203,7 @@ providers.provide(
         "error bound": lambda: import_module(".testing.bounding", __name__).bounded,
         "version": lambda: __version__,
         "circular buffers": lambda: import_module(".run.circular", __name__),
+        "cpu features": lambda: import_module(".build.libraries.isa", __name__).host_features,
         "packing": lambda: import_module(".run.packing", __name__),
         "tile products": lambda: import_module(".run.tiles", __name__).tile_products,
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),

@@ -8,9 +8,11 @@ from functools import cache
 from typing import Any
 
 from ..base import dtypes
+from ..base.providers import provided
 from ..ir.graph import Func, TensorType
 from ..ir.ops import registry, steps
-from ..ir.ops.packed import PAIRED
+from ..ir.ops.attention import softmax_flops
+from ..ir.ops.packed import PAIRED, PANEL, bundle_of, is_narrow
 from ..ir.ops.targets import attrs_to_come, pairs_to_come, rounding_kernel
 from .types import Cost
 from .weights_file import load
@@ -22,6 +24,7 @@ _TILES_GAIN = 2.5  # of Winograd's tiles over panels: 1.6 with 16 channels, 3.3 
 _ON_PANELS = ("matmul_panels", "attention_panels", "matmul_blas", "dense_blas")
 _IN_PAIRS = ("matmul_pairs", "attention_pairs")
 _COLUMNS = 16
+_GATHERED = 0.66  # of the rate of panels: convolutions of several groups, each of which is gathered
 _STORE_FLOPS = 4  # of each result of a product of bytes, scaled and rounded: what quantize counts
 SPIN_NS = 50_000  # how long the thread of a queue looks for work before it sleeps: native/core/worker.c
 _SIMPLE = ("movement", "reduction", "windows")  # kinds of work that go at the simple pace
@@ -31,10 +34,11 @@ _SIMPLE = ("movement", "reduction", "windows")  # kinds of work that go at the s
 class Machine:
     """What a host can do, all threads together. In 1e9 flops a second: ``product_gflops`` of matmul and
     conv2d in float32, ``packed_gflops`` of those whose weights are in panels, ``depthwise_gflops`` of
-    convolutions among them of one channel a group; ``quantized_gflops`` and ``quantized_depthwise_gflops``
-    the same of bytes, ``paired_gflops`` of products whose panels are bf16, ``levels_gflops`` of those whose
-    panels have few bits,
-    ``simple_gflops`` of other arithmetic, ``function_gflops`` of exp and its like. In 1e9 bytes a second:
+    convolutions among them of one channel a group, ``grouped_gflops`` of 2 to 16; ``quantized_gflops`` and
+    ``quantized_depthwise_gflops`` the same of bytes, ``paired_gflops`` of products whose panels are bf16,
+    ``levels_gflops`` of those whose panels have few bits, ``simple_gflops`` of other arithmetic,
+    ``function_gflops`` of exp and its like, ``scalar_gflops`` of functions that are computed an element at a
+    time, as log and sin are. In 1e9 bytes a second:
     ``gb_per_s`` of what kernels and copies read and write, ``weight_gb_per_s`` of weights that come from
     memory, ``cached_gb_per_s`` of those that stay in a cache between runs, which they do where the graph's
     inputs have at most ``cache_bytes`` together. ``call_ns``: a kernel's call.
@@ -55,10 +59,12 @@ class Machine:
     wake_ns: float = 40_000.0
     packed_gflops: float = 100.0
     depthwise_gflops: float = 30.0
+    grouped_gflops: float = 54.0
     quantized_gflops: float = 180.0
     paired_gflops: float = 108.0
     quantized_depthwise_gflops: float = 30.0
     levels_gflops: float = 90.0
+    scalar_gflops: float = 0.3
     weight_gb_per_s: float = 25.0
     cached_gb_per_s: float = 60.0
     cache_bytes: float = 8e6
@@ -73,8 +79,13 @@ def pace_of(name: str) -> str | None:
 
 @cache
 def machine() -> Machine:
-    """The packaged constants, of a small host."""
-    return Machine(**load("cpu")["machine"])
+    """The packaged constants, of a small host with AVX-512, and of instructions that not all of these have
+    where this machine has them."""
+    packaged, features = load("cpu"), provided("cpu features")() or ()
+    rates = dict(packaged["machine"])
+    for name, faster in packaged["instructions"].items():
+        rates |= faster if name in features else {}
+    return Machine(**rates)
 
 
 def cpu_node_cost(
@@ -147,7 +158,27 @@ def _work_ns(
         total += own / getattr(host, pace_of(step[0]) or _OUTSIDE)
     if op.pace.get("cpu") == "quantized" and attrs.get("group", 1) == 1:
         total += _STORE_FLOPS * outputs[0].size / host.simple_gflops
+    if op.name == "attention" and attrs.get(registry.KERNEL):
+        own = softmax_flops(inputs, outputs, attrs)
+        flops -= own
+        total += own / host.function_gflops
+    if attrs.get("packed") and attrs.get("group", 1) > 1 and op.pace.get("cpu") != "quantized":
+        channels = inputs[0].shape[-1 if attrs["layout"] == "NHWC" else 1] // attrs["group"]
+        return total + flops / _rate_of_groups(attrs, host, channels)
     return total + flops / _rate(op, attrs, host, paired)
+
+
+def _rate_of_groups(attrs: Mapping[str, Any], host: Machine, channels: int) -> float:
+    """As _rate, of a convolution of several groups of so many channels. Those that share panels multiply by
+    zeros for each other's channels, and for the columns that a panel has more."""
+    group, o = attrs["group"], attrs["packed"]
+    if attrs.get("winograd"):
+        return host.packed_gflops * _TILES_GAIN
+    if is_narrow(o, channels, group):
+        return host.depthwise_gflops if channels == 1 else host.grouped_gflops
+    own = o // group
+    computed = -(-own * bundle_of(group, own) // PANEL) * PANEL
+    return host.packed_gflops * _GATHERED * own / computed
 
 
 def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine, paired: bool) -> float:
@@ -168,7 +199,7 @@ def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine, paired: bool
         return host.paired_gflops
     if quantized:  # else weights are as they are: one sum after the other
         return host.quantized_depthwise_gflops if packed else host.simple_gflops
-    return host.depthwise_gflops if packed else getattr(host, pace_of(op.name) or _OUTSIDE)
+    return getattr(host, pace_of(op.name) or _OUTSIDE)
 
 
 def _width(dtype: str) -> float:

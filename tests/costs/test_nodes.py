@@ -17,6 +17,7 @@ from graph_runtime.base.machine.shards import Shard
 from graph_runtime.costs import cpu
 from graph_runtime.ir.graph import Func, TensorType
 from graph_runtime.ir.ops import all_ops
+from graph_runtime.ir.ops.packed import grouped_panel_type
 from graph_runtime.ir.ops.work import tiles_of
 
 BOARDS = ("n150", "n300", "p150", "e150", "wormhole_b0", "wormhole_b0/buda")
@@ -226,6 +227,13 @@ PACED = {
         [("float32", (1, 28, 28, 64)), ("float32", (2, 9, 32))],
         {**IMAGE, "group": 64},
     ),
+    "grouped_gflops": (
+        "conv2d",
+        [("float32", (1, 28, 28, 64)), ("float32", (2, 72, 32))],
+        {**IMAGE, "group": 8},
+    ),
+    "function_gflops": ("sigmoid", [("float32", (128, 512))], {}),
+    "scalar_gflops": ("sin", [("float32", (128, 512))], {}),
 }
 
 
@@ -238,6 +246,38 @@ def test_each_kind_of_product_goes_at_its_own_rate(pace):
     after = {name: _ns(*case, replace(host, **{pace: 50.0})) for name, case in PACED.items()}
     assert after[pace] == pytest.approx(2 * before[pace], rel=0.02)  # but what its results cost
     assert {k: v for k, v in after.items() if k != pace} == {k: v for k, v in before.items() if k != pace}
+
+
+def test_groups_that_share_panels_are_priced_with_the_zeros_between_them():
+    """A panel of 32 columns has one group of 12, or two of 6 and zeros for each other's channels."""
+    host = costs.Machine(1e9, 1e9, 1e9, 1e9, 0.0, packed_gflops=100.0, cached_gb_per_s=1e9)
+
+    def ns(group):
+        own = 96 // group
+        inputs = [("float32", (1, 9, 9, 96)), ("float32", grouped_panel_type(96, own, 9, group).shape)]
+        return _ns("conv2d", inputs, {**IMAGE, "packed": 96, "group": group}, host)
+
+    assert ns(3) == pytest.approx(2 * 81 * 9 * 32 * 96 / 66)
+    assert ns(8) == pytest.approx(2 * 81 * 9 * 12 * 8 * 32 / 66)
+    assert ns(16) == pytest.approx(ns(8))
+
+
+def test_products_of_pairs_are_priced_by_the_instructions_of_this_machine(monkeypatch):
+    def rate(*features):
+        monkeypatch.setattr(cpu, "provided", lambda name: lambda: frozenset(features))
+        return cpu.machine.__wrapped__().paired_gflops
+
+    assert rate() == rate("avx512f") < rate("avx512_bf16") < rate("avx512_bf16", "amx_bf16")
+    least = rate()
+    monkeypatch.setattr(cpu, "provided", lambda name: lambda: None)  # a system that does not say
+    assert cpu.machine.__wrapped__().paired_gflops == least
+
+
+def test_the_softmax_of_attention_goes_at_the_pace_of_functions():
+    host = costs.Machine(1e9, 1e9, 10.0, 1e9, 0.0, packed_gflops=100.0)
+    inputs = [("float32", (2, 64, 32))] * 3
+    ns = _ns("attention", inputs, {"kernel": "attention_panels"}, host)
+    assert ns == pytest.approx(2 * 64 * 64 * (4 * 32 / 100 + 8 / 10))
 
 
 def test_results_of_products_of_bytes_are_scaled_and_rounded():

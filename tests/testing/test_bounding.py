@@ -21,10 +21,10 @@ def array(*shape, size=1.0):
 WEIGHTS = [array(256, 256, size=size) for size in (1.0, 0.01, 1.0)]
 
 
-def network():
+def network(rows=16):
     """Three products in a chain, the middle one beside a shortcut, where it is a small part of the sum."""
     b = gr.GraphBuilder()
-    x = b.input("x", (16, 256))
+    x = b.input("x", (rows, 256))
     first = b.op("matmul", x, b.param("w0", WEIGHTS[0]), name="first")
     middle = b.op("matmul", first, b.param("w1", WEIGHTS[1]), name="middle")
     b.output(b.op("matmul", b.op("add", first, middle, name="sum"), b.param("w2", WEIGHTS[2]), name="last"))
@@ -73,10 +73,10 @@ def test_what_is_between_keeps_exact_what_would_break_the_bound_and_the_notes_sa
 
 def test_a_simulated_device_is_taken_where_it_is_exact_enough():
     devices = ["cpu:0", "tt:0"]
-    loose = prepare(network(), devices, error_bound="pcc=0.99", fallback="host")
+    loose = prepare(network(512), devices, error_bound="pcc=0.99", fallback="host")
     assert far(loose)
     assert "tt:0 in bf" in " ".join(said(loose))
-    exact = prepare(network(), devices, error_bound="nmse=1e-10", fallback="host")
+    exact = prepare(network(512), devices, error_bound="nmse=1e-10", fallback="host")
     assert "in bf" not in " ".join(text for text in said(exact) if "tt:0" in text)
     assert nmse(exact) <= 1e-10
     assert latency(loose, ["x"]) <= latency(exact, ["x"])

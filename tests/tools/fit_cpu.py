@@ -1,8 +1,12 @@
 """Measures this machine's constants of the host's roofline (graph_runtime/costs/cpu.py).
 
-    python tests/tools/fit_cpu.py [--write] [--rounds N]
+    python tests/tools/fit_cpu.py [--write] [--rounds N] [--ratios]
 
-Prints them as JSON; --write makes them the packaged ones, graph_runtime/costs/weights/cpu.json.
+Prints them as JSON; --write makes them the packaged ones (graph_runtime/costs/weights/cpu.json).
+
+--ratios: only rates of arithmetic, each in turns with packed_gflops, of one thread, by processor time; the
+ratio times the packaged packed_gflops is printed. For machines that other work shares, and to bring one rate
+up to date. Rates of instructions that not all hosts have (``instructions`` in that file) are written by hand.
 """
 
 from __future__ import annotations
@@ -10,11 +14,13 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 
 import numpy as np
 from fit_common import date_of, write_weights
 
 import graph_runtime as gr
+from graph_runtime.costs.weights_file import load
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import registry
 
@@ -32,8 +38,10 @@ CASES = {
         ((1, 28, 28, 192), (6, 5, 128), (), (192,)),
         {**DEPTHWISE, "to": "uint8", "zero": 7},
     ),
-    "simple_gflops": ("layer_norm", ((256, 512), (512,), (512,)), {}),
-    "function_gflops": ("exp", ((512, 512),), {}),
+    "grouped_gflops": ("conv2d", ((1, 28, 28, 192), (6, 36, 32)), {**DEPTHWISE, "group": 48}),
+    "simple_gflops": ("dequantize", ((128, 512), (), ()), {}),
+    "function_gflops": ("sigmoid", ((128, 512),), {}),
+    "scalar_gflops": ("sin", ((128, 512),), {}),
     "gb_per_s": ("add", ((4096, 2048), (4096, 2048)), {}),
     "call_ns": ("add", ((1,), (1,)), {}),
 }
@@ -43,6 +51,7 @@ DTYPES = {  # of the inputs, where they are not all float32
     "quantized_gflops": ("uint8", "int8", "uint8"),
     "quantized_depthwise_gflops": ("uint8", "int8", "uint8", "float32"),
     "levels_gflops": ("float32", "uint8"),
+    "simple_gflops": ("uint8", "float32", "uint8"),
 }
 SOME = 60  # every integer: four such bytes, as scales among levels are, are 0.0115 and no denormal
 MB = 1 << 20
@@ -51,7 +60,12 @@ HOPS = 32
 
 
 def seconds(
-    op: str, shapes: tuple[tuple[int, ...], ...], attrs: dict, chain: int, dtypes: tuple[str, ...] = ()
+    op: str,
+    shapes: tuple[tuple[int, ...], ...],
+    attrs: dict,
+    chain: int,
+    dtypes: tuple[str, ...] = (),
+    **options,
 ) -> float:
     """Least seconds of one call of the op, of several runs of ``chain`` calls."""
     builder = gr.GraphBuilder()
@@ -61,10 +75,12 @@ def seconds(
         result = builder.op(op, *inputs, **attrs)
         inputs[0] = result if chain > 1 else inputs[0]
     builder.output(result)
-    return least(builder, ["cpu:0"]) / chain
+    return least(builder, ["cpu:0"], **options) / chain
 
 
-def least(builder: gr.GraphBuilder, devices: list[str], **options) -> float:
+def least(
+    builder: gr.GraphBuilder, devices: list[str], clock: Callable[[], float] = time.perf_counter, **options
+) -> float:
     """Least seconds of a run."""
     module = gr.create(builder, None, devices, **options)
     draw = np.random.default_rng(0)
@@ -75,9 +91,9 @@ def least(builder: gr.GraphBuilder, devices: list[str], **options) -> float:
         module.set_input(name, np.broadcast_to(made, there.shape).astype(kind))
     took = []
     for _ in range(40):
-        start = time.perf_counter()
+        start = clock()
         module.run()
-        took.append(time.perf_counter() - start)
+        took.append(clock() - start)
     return min(took)
 
 
@@ -112,31 +128,56 @@ def handoffs() -> dict[str, float]:
     return {"handoff_ns": handoff, "wake_ns": max(long - handoff, handoff)}
 
 
+def of_case(name: str, **options) -> float:
+    """The constant that one case measures."""
+    op, shapes, attrs = CASES[name]
+    dtypes = DTYPES.get(name, ("float32",) * len(shapes))
+    ns = seconds(op, shapes, attrs, CHAIN if name == "call_ns" else 1, dtypes, **options) * 1e9
+    types = [TensorType(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
+    entry = registry.require(op)
+    given = entry.decode(attrs)
+    outputs = entry.infer(types, given)
+    work = entry.bytes_moved(types, outputs) if name == "gb_per_s" else entry.flops(types, outputs, given)
+    return ns if name == "call_ns" else work / ns
+
+
 def measure() -> dict[str, float]:
-    found = {}
-    for name, (op, shapes, attrs) in CASES.items():
-        dtypes = DTYPES.get(name, ("float32",) * len(shapes))
-        ns = seconds(op, shapes, attrs, CHAIN if name == "call_ns" else 1, dtypes) * 1e9
-        types = [TensorType(dtype, shape) for dtype, shape in zip(dtypes, shapes, strict=True)]
-        entry = registry.require(op)
-        given = entry.decode(attrs)
-        outputs = entry.infer(types, given)
-        work = entry.bytes_moved(types, outputs) if name == "gb_per_s" else entry.flops(types, outputs, given)
-        found[name] = ns if name == "call_ns" else work / ns
-    return {name: float(f"{value:.3g}") for name, value in {**found, **weights(), **handoffs()}.items()}
+    return rounded({**{name: of_case(name) for name in CASES}, **weights(), **handoffs()})
+
+
+def ratios(rounds: int) -> dict[str, float]:
+    """Rates of arithmetic beside the packaged one of panels: medians of so many ratios of a thread."""
+    thread = {"clock": time.thread_time, "threads": 1}
+    names = [name for name in CASES if name.endswith("_gflops") and name != "packed_gflops"]
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for _ in range(rounds):
+        for name, each in found.items():
+            each.append(of_case(name, **thread) / of_case("packed_gflops", **thread))
+    packed = load("cpu")["machine"]["packed_gflops"]
+    return rounded({name: packed * float(np.median(each)) for name, each in found.items()})
+
+
+def rounded(found: dict[str, float]) -> dict[str, float]:
+    return {name: float(f"{value:.3g}") for name, value in found.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true", help="make these the packaged constants")
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many counts")
+    parser.add_argument("--ratios", action="store_true", help="rates by their ratio to packed_gflops")
     options = parser.parse_args()
-    rounds = [measure() for _ in range(options.rounds)]
-    found = {name: (min if name.endswith("_ns") else max)(r[name] for r in rounds) for name in rounds[0]}
+    packaged = load("cpu")
+    if options.ratios:
+        found, source = ratios(options.rounds), packaged["source"]
+    else:
+        rounds = [measure() for _ in range(options.rounds)]
+        found = {name: (min if name.endswith("_ns") else max)(r[name] for r in rounds) for name in rounds[0]}
+        source = "tests/tools/fit_cpu.py on a host of 2 cores with AVX-512, 2 threads"
     print(json.dumps(found))
     if options.write:
-        source = "tests/tools/fit_cpu.py on a host of 2 cores with AVX-512, 2 threads"
-        write_weights("cpu", {"source": source, "date": date_of(), "machine": {**found, "basis": "assumed"}})
+        machine = {**packaged["machine"], **found}
+        write_weights("cpu", {**packaged, "source": source, "date": date_of(), "machine": machine})
 
 
 if __name__ == "__main__":

@@ -177,7 +177,7 @@ binary(
     make=("positive", "positive"),
     flops=8,
     nmse=_ONCE,
-    pace=("function", "power"),
+    pace=("scalar", "power"),
     onnx="Pow",
     ttnn="pow",
 )
@@ -189,7 +189,7 @@ binary(
     make=("normal", "positive"),
     flops=4,
     nmse=_ONCE,
-    pace=("function", "power"),
+    pace=("scalar", "power"),
     walk="checked",
     onnx={"Mod": {"fmod": "fmod"}},
     ttnn="remainder",

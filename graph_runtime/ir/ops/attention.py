@@ -171,9 +171,15 @@ def _prefers(i, a):
     return _PANELS.name if i[0].dtype == "float32" and i[0].shape[-2] >= PANEL_ROWS else None
 
 
+def softmax_flops(inputs, outputs, attrs) -> int:
+    """Those between both products: 8 a score."""
+    heads, rows, keys, _, _ = _sizes(inputs, attrs)
+    return 8 * heads * rows * keys
+
+
 def _flops(i, o, a):
     heads, rows, keys, d, e = _sizes(i, a)
-    return heads * rows * keys * (2 * d + 2 * e + 8)
+    return heads * rows * keys * (2 * d + 2 * e) + softmax_flops(i, o, a)
 
 
 def _refuse_heads(i, o, a):

@@ -160,7 +160,7 @@ register(
         words=_words,
         bodies={"cpu": Body("encode", rules.FLOATS, rules.by_dtype)},
         kind="windows",
-        pace={"cpu": "function"},
+        pace={"cpu": "scalar"},
         cases=tuple(
             Case(
                 f"{name}_{dtype}_{saturate}",

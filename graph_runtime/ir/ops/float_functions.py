@@ -52,11 +52,12 @@ def _bessel_i0(x: np.ndarray) -> np.ndarray:
     return np.where(np.isinf(x), np.inf, np.i0(x).reshape(np.shape(x)))
 
 
-def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, **more) -> None:
-    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. Its names in ONNX,
-    torch and ttnn are its own where nothing else is said; onnx="": ONNX has none."""
+def _plain(name: str, doc: str, compute, like: str, *, flops: int = 4, cpu: str = "function", **more) -> None:
+    """An op without attributes. ``like``: the op of costs.op_cycles that is as fast on tt. ``cpu``: its pace
+    on hosts. Its names in ONNX, torch and ttnn are its own where nothing else is said; onnx="": ONNX has
+    none."""
     own = {"onnx": name.capitalize(), "torch": name, "numpy": numpy_name(compute), "ttnn": name}
-    names = {"pace": ("function", like), **own, **more}
+    names = {"pace": (cpu, like), **own, **more}
     unary(name, doc, lambda x, attrs: compute(x), flops=flops, tt=rules.TT_FLOATS, **names)
 
 
@@ -88,13 +89,22 @@ _plain("frac", "x - trunc(x)", lambda x: x - np.trunc(x), "nop", make="wide", on
 
 # ---------------------------------------------------------------- exponentials and powers
 
-_plain("expm1", "exp(x) - 1, accurate near 0", np.expm1, "exp", onnx="")
+_plain("expm1", "exp(x) - 1, accurate near 0", np.expm1, "exp", onnx="", cpu="scalar")
 _plain("exp2", "2 to the x", np.exp2, "exp", onnx="")
-_plain("cbrt", "cube root, of negative numbers too", np.cbrt, "sqrt", make="wide", onnx="", torch="")
-_plain("log", "natural logarithm, NaN below 0", np.log, "log", make="positive", step=32)
-_plain("log1p", "log(1 + x), accurate near 0", np.log1p, "log", make="positive", onnx="")
-_plain("log2", "logarithm to base 2, NaN below 0", np.log2, "log", make="positive", onnx="")
-_plain("log10", "logarithm to base 10, NaN below 0", np.log10, "log", make="positive", onnx="")
+_plain(
+    "cbrt",
+    "cube root, of negative numbers too",
+    np.cbrt,
+    "sqrt",
+    make="wide",
+    onnx="",
+    torch="",
+    cpu="scalar",
+)
+_plain("log", "natural logarithm, NaN below 0", np.log, "log", make="positive", step=32, cpu="scalar")
+_plain("log1p", "log(1 + x), accurate near 0", np.log1p, "log", make="positive", onnx="", cpu="scalar")
+_plain("log2", "logarithm to base 2, NaN below 0", np.log2, "log", make="positive", onnx="", cpu="scalar")
+_plain("log10", "logarithm to base 10, NaN below 0", np.log10, "log", make="positive", onnx="", cpu="scalar")
 _plain("reciprocal", "1 / x", lambda x: 1 / x, "reciprocal", flops=1, make="wide", step=30)
 _plain("rsqrt", "1 / sqrt(x)", lambda x: 1 / np.sqrt(x), "sqrt", flops=2, make="positive", onnx="")
 _plain("erf", "the error function", lambda x: np.asarray(_erf(x), np.float64), "gelu", step=31)
@@ -104,6 +114,7 @@ _plain(
     lambda x: np.asarray(_erfc(x), np.float64),
     "gelu",
     onnx="",
+    cpu="scalar",
 )
 _plain(
     "lgamma",
@@ -112,6 +123,7 @@ _plain(
     "log",
     make="positive",
     onnx="",
+    cpu="scalar",
 )
 _plain(
     "digamma",
@@ -121,6 +133,7 @@ _plain(
     make="positive",
     onnx="",
     torch="digamma",
+    cpu="scalar",
 )
 _plain(
     "i0",
@@ -130,23 +143,24 @@ _plain(
     onnx="",
     numpy="i0",
     torch="i0 special_modified_bessel_i0",
+    cpu="scalar",
 )
 
 # ---------------------------------------------------------------- trigonometry
 
-_plain("sin", "sine, x in radians", np.sin, "sine")
-_plain("cos", "cosine, x in radians", np.cos, "cosine")
-_plain("tan", "tangent, x in radians", np.tan, "sine", make="uniform")
+_plain("sin", "sine, x in radians", np.sin, "sine", cpu="scalar")
+_plain("cos", "cosine, x in radians", np.cos, "cosine", cpu="scalar")
+_plain("tan", "tangent, x in radians", np.tan, "sine", make="uniform", cpu="scalar")
 _plain("rad2deg", "radians as degrees", np.rad2deg, "nop", flops=1, pace=("simple", "multiply"), onnx="")
 _plain("deg2rad", "degrees as radians", np.deg2rad, "nop", flops=1, pace=("simple", "multiply"), onnx="")
-_plain("asin", "inverse sine, NaN outside of -1 .. 1", np.arcsin, "sine", make="uniform")
-_plain("acos", "inverse cosine, NaN outside of -1 .. 1", np.arccos, "sine", make="uniform")
-_plain("atan", "inverse tangent", np.arctan, "sine")
-_plain("sinh", "hyperbolic sine", np.sinh, "exp")
-_plain("cosh", "hyperbolic cosine", np.cosh, "exp")
-_plain("asinh", "inverse hyperbolic sine", np.arcsinh, "log")
-_plain("acosh", "inverse hyperbolic cosine, NaN below 1", np.arccosh, "log", make="above_one")
-_plain("atanh", "inverse hyperbolic tangent", np.arctanh, "log", make="inside_one")
+_plain("asin", "inverse sine, NaN outside of -1 .. 1", np.arcsin, "sine", make="uniform", cpu="scalar")
+_plain("acos", "inverse cosine, NaN outside of -1 .. 1", np.arccos, "sine", make="uniform", cpu="scalar")
+_plain("atan", "inverse tangent", np.arctan, "sine", cpu="scalar")
+_plain("sinh", "hyperbolic sine", np.sinh, "exp", cpu="scalar")
+_plain("cosh", "hyperbolic cosine", np.cosh, "exp", cpu="scalar")
+_plain("asinh", "inverse hyperbolic sine", np.arcsinh, "log", cpu="scalar")
+_plain("acosh", "inverse hyperbolic cosine, NaN below 1", np.arccosh, "log", make="above_one", cpu="scalar")
+_plain("atanh", "inverse hyperbolic tangent", np.arctanh, "log", make="inside_one", cpu="scalar")
 
 # ---------------------------------------------------------------- activations
 

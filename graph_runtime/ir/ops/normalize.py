@@ -245,7 +245,7 @@ register(
         ),
         words=lambda i, o, a: [a["size"], *(rules.float_word(a[k]) for k in ("alpha", "beta", "bias"))],
         bodies={"cpu": Body("lrn", rules.FLOATS, rules.by_dtype), "tt": Body("lrn", rules.TT_FLOATS)},
-        pace={"cpu": "function"},
+        pace={"cpu": "scalar"},
         work=Passes(("multiply", "reduce", "log", "multiply", "exp", "multiply")),
         parts="whole",
         cases=(

@@ -123,7 +123,7 @@ class Op:
     ``kind``: what work it is, for the costs of tt and the balancer: "elementwise" (each element alike),
     "movement", "reduction" or "windows"; "" where ``work`` and ``parts`` say it.
     ``pace``: by device kind. cpu: which speed of costs.cpu.Machine its arithmetic goes at ("simple",
-    "function", "product"). tt: which op of costs.op_cycles an elementwise op is as fast as.
+    "function", "scalar", "product"). tt: which op of costs.op_cycles an elementwise op is as fast as.
     ``work``: what the cores of tt do for it (work.py); None: what follows from ``kind``.
     ``parts``: as what the balancer takes it apart, by a name of plan.balance's makers; "": by ``kind``.
     ``weights``: the inputs that are a model's parameters wherever they are inputs of a graph.

@@ -36,11 +36,12 @@ def addmm(e: Any, bias: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -
 
 @rule("_int_mm")
 def int_mm(e: Any, a: Any, b: Any) -> Any:
-    """int8 @ int8 in int32, as torchao's layers of dynamic quantization multiply: on hosts."""
-    if a.dtype != "int8" or b.dtype != "int8":
-        raise Unsupported("_int_mm takes int8")
+    """int8 @ int8 in int32, as torchao's layers of dynamic quantization multiply: on hosts. Where the CPU
+    multiplies uint8 faster, they add 128 to the first and take it off the sums."""
+    if a.dtype not in ("int8", "uint8") or b.dtype != "int8":
+        raise Unsupported(f"_int_mm takes int8 or uint8 times int8, not {a.dtype} times {b.dtype}")
     weight = e.op("cast", e.op("transpose", b, perm=(1, 0)), to="int16")
-    return e.op("quantized_dense", a, weight, e.array(np.zeros((), np.int8), "int8"), to="int32")
+    return e.op("quantized_dense", a, weight, e.array(np.zeros((), a.dtype), a.dtype), to="int32")
 
 
 @rule("linear")
