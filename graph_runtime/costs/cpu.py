@@ -164,11 +164,11 @@ def _work_ns(
         total += own / host.function_gflops
     if attrs.get("packed") and attrs.get("group", 1) > 1 and op.pace.get("cpu") != "quantized":
         channels = inputs[0].shape[-1 if attrs["layout"] == "NHWC" else 1] // attrs["group"]
-        return total + flops / _rate_of_groups(attrs, host, channels)
+        return total + flops / _rate_of_groups(attrs, host, channels, paired)
     return total + flops / _rate(op, attrs, host, paired)
 
 
-def _rate_of_groups(attrs: Mapping[str, Any], host: Machine, channels: int) -> float:
+def _rate_of_groups(attrs: Mapping[str, Any], host: Machine, channels: int, paired: bool) -> float:
     """As _rate, of a convolution of several groups of so many channels. Those that share panels multiply by
     zeros for each other's channels, and for the columns that a panel has more."""
     group, o = attrs["group"], attrs["packed"]
@@ -178,7 +178,7 @@ def _rate_of_groups(attrs: Mapping[str, Any], host: Machine, channels: int) -> f
         return host.depthwise_gflops if channels == 1 else host.grouped_gflops
     own = o // group
     computed = -(-own * bundle_of(group, own) // PANEL) * PANEL
-    return host.packed_gflops * _GATHERED * own / computed
+    return (host.paired_gflops if paired else host.packed_gflops) * _GATHERED * own / computed
 
 
 def _rate(op: registry.Op, attrs: Mapping[str, Any], host: Machine, paired: bool) -> float:
