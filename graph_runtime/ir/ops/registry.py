@@ -375,7 +375,7 @@ def get(name: str) -> Op | None:
     """The op of that name, None where there is none."""
     if name and name not in _OPS:
         _load([_LOADERS[name]] if name in _LOADERS else _OTHERS)
-        if name not in _OPS and name not in _aliases and _outside:
+        if not {name} & (_OPS.keys() | _aliases.keys() | _LOADERS.keys()) and _outside:
             _outside.pop()()
     return _OPS.get(name)
 
