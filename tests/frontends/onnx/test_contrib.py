@@ -390,3 +390,36 @@ def test_a_mask_on_an_infinite_grid_stays_one(kit, dtype, least):
     model = kit.make([("QuantizeLinear", ["x", "s", "z"], ["y"])], {"x": x.shape}, ["y"], weights)
     (got,) = kit.run(kit.load(model), {"x": x})
     assert got.tolist() == [least, 3, 3]
+
+
+@pytest.mark.parametrize("swap", [0, 1])
+@pytest.mark.parametrize("by_column", [False, True])
+def test_gemm_of_bytes_by_a_constant(swap, by_column):
+    """QGemm by a weight that is known multiplies bytes; its sums are exact."""
+    ort = pytest.importorskip("onnxruntime")
+    rng, n, k = np.random.default_rng(swap), 37, 70
+    columns = (n,) if by_column else ()
+    known = {
+        "a_scale": np.float32(0.02),
+        "a_zero": np.uint8(131),
+        "b": rng.integers(-64, 64, (n, k) if swap else (k, n)).astype(np.int8),
+        "b_scale": rng.uniform(0.01, 0.02, columns).astype(np.float32),
+        "b_zero": np.zeros(columns, np.int8) if by_column else np.int8(3),
+        "c": rng.integers(-999, 999, (n,)).astype(np.int32),
+    }
+    node = helper.make_node("QGemm", ["a", *known], ["y"], domain="com.microsoft", transB=swap)
+    graph = helper.make_graph(
+        [node],
+        "g",
+        [helper.make_tensor_value_info("a", onnx.TensorProto.UINT8, (5, k))],
+        [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(np.asarray(value), name) for name, value in known.items()],
+    )
+    sets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    model = helper.make_model(graph, opset_imports=sets, ir_version=9)
+    a = rng.integers(0, 256, (5, k)).astype(np.uint8)
+    (wanted,) = ort.InferenceSession(model.SerializeToString()).run(None, {"a": a})
+    assert "quantized_dense" in {func.op for func in load_model(model).graph.funcs}
+    module = create(model, devices=["cpu:0"], compile=False)
+    module.run(a=a)
+    np.testing.assert_allclose(module.get_output(0).numpy(), wanted, rtol=1e-6, atol=1e-6)

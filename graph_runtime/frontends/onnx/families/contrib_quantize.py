@@ -19,8 +19,10 @@ from .quantize import (
     _centred,
     _dequantize,
     _quantize,
+    dense_of_integers,
     dynamic_grid,
     from_grid,
+    numbers_of,
     on_grid,
     product_of_integers,
 )
@@ -130,15 +132,23 @@ def _dynamic_matmul(ctx: Context) -> Results:
 
 @converter("QGemm", domain=CONTRIB)
 def _gemm(ctx: Context) -> Results:
-    a, b, c = _centred(ctx, ctx.input(0), ctx.input(2)), ctx.input(3), ctx.optional(6)
-    swap = bool(ctx.attr("transB", 0))
-    b = _centred(ctx, b, ctx.input(5), -2 if swap else -1)
-    product = ctx.op("matmul", a, b, transpose_a=bool(ctx.attr("transA", 0)), transpose_b=swap)
+    c = ctx.optional(6)
+    product = _integer_gemm(ctx, bool(ctx.attr("transA", 0)), bool(ctx.attr("transB", 0)))
     product = product if c is None else ctx.op("add", product, c)
     alpha = ctx.const(np.float32(ctx.attr("alpha", 1.0)))
     a_scale = ctx.op("multiply", ctx.reshape(ctx.input(1), ()), alpha)
     y, scale, zero = _scaled(ctx, product, a_scale, ctx.input(4), None), ctx.optional(7), ctx.optional(8)
     return y if scale is None else _on_grid(ctx, y, scale, zero, "uint8" if zero is None else zero.dtype)
+
+
+def _integer_gemm(ctx: Context, swap_a: bool, swap: bool) -> TapeValue:
+    """int32 (a - its zero point) (b - its zero point)."""
+    a, a_zero, b, b_zero = (ctx.input(i) for i in (0, 2, 3, 5))
+    if b.constant is not None and a_zero.type.size == 1 and not swap_a:
+        numbers = numbers_of(ctx, b, b_zero, -2 if swap else -1)
+        return dense_of_integers(ctx, a, a_zero, numbers if swap else ctx.transpose(numbers, [1, 0]))
+    a, b = _centred(ctx, a, a_zero), _centred(ctx, b, b_zero, -2 if swap else -1)
+    return ctx.op("matmul", a, b, transpose_a=swap_a, transpose_b=swap)
 
 
 @converter("GatherBlockQuantized", domain=CONTRIB, limits="of constant data, by rows")

@@ -169,6 +169,9 @@ def _check_types(ctx: Context, x: TapeValue, scale: TapeValue, zero: TapeValue |
         ctx.fail(f"{x.dtype} is no grid that is supported")
 
 
+_EXACT = 1 << 24  # whole numbers up to this are float32
+
+
 @converter("DequantizeLinear", limits="of integers of 2 to 32 bits and floats of 8 and 4 bits")
 def _dequantize(ctx: Context) -> Results:
     x, scale, zero = ctx.input(0), ctx.input(1), ctx.optional(2)
@@ -296,10 +299,29 @@ def _qlinear_matmul(ctx: Context) -> Results:
         w = from_grid(ctx, b, b_scale, b_zero, 1)
         product = matmul(ctx, from_grid(ctx, a, a_scale, a_zero), w)
         return on_grid(ctx, product, y_scale, y_zero, y_zero.dtype)
+    if one and b_scale.type.size == b_zero.type.size == 1 and a.rank and 255**2 * a.shape[-1] <= _EXACT:
+        return _product_of_numbers(ctx, (a, a_zero, a_scale), (b, b_zero, b_scale), y_scale, y_zero)
     product = matmul(ctx, _centred(ctx, a, a_zero, -2), _centred(ctx, b, b_zero, -1))
     a_scale = _scale(ctx, a_scale, -2)
     scale = ctx.op("divide", ctx.op("multiply", a_scale, _scale(ctx, b_scale, -1)), _scale(ctx, y_scale, -2))
     return _requantized(ctx, product, scale, _scale(ctx, y_zero, -2), y_zero.dtype)
+
+
+def _product_of_numbers(
+    ctx: Context,
+    a: tuple[TapeValue, TapeValue, TapeValue],
+    b: tuple[TapeValue, TapeValue, TapeValue],
+    y_scale: TapeValue,
+    y_zero: TapeValue,
+) -> TapeValue:
+    """The result of QLinearMatMul, of two tensors with their zero point and scale, where float32 sums are
+    exact: a product of floats is faster than one of int32."""
+    unit = ctx.const(np.float32(1))
+    whole = [from_grid(ctx, x, unit, zero) for x, zero, _ in (a, b)]
+    scale = ctx.op(
+        "divide", ctx.op("multiply", *(ctx.reshape(s, ()) for _, _, s in (a, b))), ctx.reshape(y_scale, ())
+    )
+    return on_grid(ctx, ctx.op("multiply", matmul(ctx, *whole), scale), unit, y_zero, y_zero.dtype)
 
 
 def _check_result(ctx: Context, zero: TapeValue) -> None:
