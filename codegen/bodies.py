@@ -22,6 +22,24 @@ __all__ = ["Instance", "find_bodies", "generic_table", "includes"]
 
 # Large code once for each instruction set, which is compiled once a unit.
 INNER_LOOPS = ("byte_panels.h", "panels.h", "gemm.h")
+# Headers whose loops are plain C, and gain from the vectors of AVX2 and the conversions of F16C: their
+# bodies of these suffixes ("": all) are compiled a second time for such machines.
+FOR_AVX2 = {
+    "arithmetic": "f32 f16 bf16",
+    "attention": "f32 f16 bf16",
+    "binary": "f32 f16 bf16",
+    "cast": "f32 f16 bf16",
+    "compare": "f32 f16 bf16",
+    "fill": "",
+    "fused": "f32 f16 bf16",
+    "movement": "",
+    "normalize": "f16 bf16",
+    "pairs": "f32 f16 bf16",
+    "reduce": "f32 f16 bf16",
+    "resample": "f32 f16 bf16",
+    "unary": "f32 f16 bf16",
+    "where": "",
+}
 _INCLUDE = re.compile(r'^#include "([\w/]+\.h)"', re.M)
 # {what announces bodies: (the list of their names, its lines of those)}
 _LISTED = {
@@ -119,30 +137,51 @@ def includes(kind: str, header: str, suffix: str) -> list[str]:
     return [f'#include "{kind}/begin_{suffix}.h"', f'#include "{header}"', f'#include "{kind}/end.h"']
 
 
-def generic_table(kernels: Path) -> dict[str, str]:
+def generic_table(kernels: Path, avx2: bool = False) -> dict[str, str]:
     """C sources, by file name, of the generic entries: units that compile in parallel, and the table.
 
-    A header is a unit; those of a kind that read one of INNER_LOOPS are one together."""
+    A header is a unit; those of a kind that read one of INNER_LOOPS are one together. ``avx2``: the bodies of
+    FOR_AVX2 have a second unit each, whose name ends so."""
     by_unit: dict[str, list[Instance]] = {}
     for body in find_bodies(kernels):
         by_unit.setdefault(_unit(kernels, body), []).append(body)
-    units = {}
+    units, twice = {}, set()
     for unit, bodies in by_unit.items():
-        lines = ['#include "gr_abi.h"']
-        for header, suffix in dict.fromkeys((b.header, b.suffix) for b in bodies):
-            lines += includes(bodies[0].kind, header, suffix)
-        for body in bodies:
-            entry = f"int32_t gr_generic_{body.function}(const gr_call *call)"
-            lines += [f"{entry};", f"{entry} {{ return {body.function}(call); }}"]
-        units[f"generic_{unit}.c"] = "\n".join(lines) + "\n"
+        units[f"generic_{unit}.c"] = _entries(bodies)
+        again = [b for b in bodies if _gains_by_avx2(b)] if avx2 else []
+        if again:
+            units[f"generic_{unit}_avx2.c"] = _entries(again, "_avx2")
+            twice.update(again)
     every = [b for bodies in by_unit.values() for b in bodies]
     table = ['#include "generic.h"', ""]
-    table += [f"int32_t gr_generic_{b.function}(const gr_call *call);" for b in every]
+    table += [f"int32_t {_entry(b)}(const gr_call *call);" for b in every]
+    table += [f"int32_t {_entry(b, '_avx2')}(const gr_call *call);" for b in every if b in twice]
     table += ["", "const gr_generic_entry gr_generic_entries[] = {"]
-    table += [f'  {{"{b.generic}", gr_generic_{b.function}}},' for b in every]
-    table += ["  {0, 0}};", f"const int32_t gr_generic_entry_count = {len(every)};", ""]
+    table += [f'  {{"{b.generic}", {_entry(b)}, {_entry(b, "_avx2") if b in twice else 0}}},' for b in every]
+    table += ["  {0, 0, 0}};", f"const int32_t gr_generic_entry_count = {len(every)};", ""]
     units["generic_table.c"] = "\n".join(table)
     return units
+
+
+def _entries(bodies: list[Instance], form: str = "") -> str:
+    """A unit of generic entries."""
+    lines = ['#include "gr_abi.h"']
+    for header, suffix in dict.fromkeys((b.header, b.suffix) for b in bodies):
+        lines += includes(bodies[0].kind, header, suffix)
+    for body in bodies:
+        declared = f"int32_t {_entry(body, form)}(const gr_call *call)"
+        lines += [f"{declared};", f"{declared} {{ return {body.function}(call); }}"]
+    return "\n".join(lines) + "\n"
+
+
+def _entry(body: Instance, form: str = "") -> str:
+    return f"gr_generic_{body.function}{form}"
+
+
+def _gains_by_avx2(body: Instance) -> bool:
+    family = body.header.partition("/")[2].removesuffix(".h")
+    suffixes = FOR_AVX2.get(family)
+    return body.kind == "cpu" and suffixes is not None and body.suffix in (suffixes.split() or [body.suffix])
 
 
 def _unit(kernels: Path, body: Instance) -> str:

@@ -8,6 +8,7 @@ cffi reads, so a wrong signature is a compile error. GR_BUILD=asan|ubsan|tsan|de
 import compileall
 import importlib.util
 import os
+import platform
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,7 @@ FLAGS = [
 COPIES = ("generic_tt_normalize.c", "generic_tt_reduce.c")  # half as slow again without -O3's
 # Python's own -fwrapv hides which of a row's pixels lie inside: depthwise took 1.3 times as long
 PIXELS = ("generic_cpu_panels.c", "generic_cpu_pool_nhwc.c")
+AVX2 = ["-mavx2", "-mfma", "-mf16c", "-mbmi", "-mbmi2"]  # what kernels.c asks a machine for
 FLAVOURS = {
     "": [],
     "debug": ["-O1", "-g", "-UNDEBUG"],
@@ -100,7 +102,8 @@ class build_ext(_build_ext):  # setuptools spells it so
         glue = temp / "_core.c"
         ffi.emit_c_code(str(glue))
         generated = []
-        for name, text in _bodies().generic_table(NATIVE / "kernels").items():
+        avx2 = platform.machine() in ("x86_64", "AMD64")
+        for name, text in _bodies().generic_table(NATIVE / "kernels", avx2).items():
             (temp / name).write_text(text)
             generated.append(str(temp / name))
         flavour = FLAVOURS[os.environ.get("GR_BUILD", "")]
@@ -129,6 +132,7 @@ class build_ext(_build_ext):  # setuptools spells it so
         def compile_one(source, extra_postargs, **kwargs):
             name = Path(source).name
             own = [*["-O3"] * (self.copies and name in COPIES), *["-fno-wrapv"] * (name in PIXELS)]
+            own += AVX2 * name.endswith("_avx2.c")
             return serial([source], extra_postargs=[*extra_postargs, *own], **kwargs)
 
         def compile_all(sources, **kwargs):

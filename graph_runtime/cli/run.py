@@ -321,14 +321,15 @@ def _finish(
 
 def _profile(module: GraphModule) -> dict[str, Any]:
     """The rows of both tables, and the machine's rates."""
+    from ..run.peak import machine_peak
     from ..views.node_rates import node_rates
-    from ..views.op_totals import machine_rates, op_totals
+    from ..views.op_totals import op_totals
 
     ns = module.benchmark_nodes(_PROFILED).medians()
     return {
         "nodes": node_rates(module.session.program, ns),
         "ops": op_totals(module.session.plan, ns),
-        "machine": machine_rates(),
+        "machine": machine_peak().as_dict(),
     }
 
 

@@ -393,12 +393,11 @@ def copy(src: DeviceHandle | None, src_arg: Arg, dst: DeviceHandle | None, dst_a
 
 
 @cache
-def generic_kernels() -> dict[str, int]:
-    """Address of every kernel built into the core, by name: "cpu/softmax/f32", "tt/softmax"."""
-    return {
-        ffi.string(lib.gr_generic_name(i)).decode(): address_of(lib.gr_generic_fn(i))
-        for i in range(lib.gr_generic_count())
-    }
+def generic_kernels(plain: bool = False) -> dict[str, int]:
+    """Address of every kernel built into the core, by name: "cpu/softmax/f32"; ``plain``: for any machine."""
+    entry = lib.gr_generic_plain_fn if plain else lib.gr_generic_fn
+    names = [ffi.string(lib.gr_generic_name(i)).decode() for i in range(lib.gr_generic_count())]
+    return {name: address_of(entry(i)) for i, name in enumerate(names)}
 
 
 def copy_kernel() -> int:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
-
-import numpy as np
 
 from ..ir.graph import NodeView
 from ..ir.ops import registry
 from ..plan.types import Plan
+from ..run.peak import machine_peak
 from .report import table
 
-__all__ = ["machine_rates", "op_totals", "op_totals_text", "work_of"]
+__all__ = ["op_totals", "op_totals_text", "work_of"]
 
-# of the product and the copy that the machine is measured by
-_SIDE, _COPIED, _SECONDS, _TRIES = 384, 32 << 20, 0.2, 3
 _COLUMNS = ("op", "device", "count", "us", "share", "gflop_per_s", "gb_per_s")
 
 
@@ -60,18 +55,6 @@ def work_of(node: NodeView) -> tuple[float | None, int]:
     return None if node.func is None or op is None else op.flops(*types, node.func.attrs), nbytes
 
 
-@cache
-def machine_rates() -> dict[str, float]:
-    """What this machine does at its best, measured once: gflop_per_s of numpy's product of float32 matrices,
-    gb_per_s of its copy (what is read and what is written), all its threads."""
-    a = np.ones((_SIDE, _SIDE), np.float32)
-    source = np.ones(_COPIED, np.uint8)
-    target = np.empty_like(source)
-    product = _least(lambda: a @ a)
-    copy = _least(lambda: np.copyto(target, source))
-    return {"gflop_per_s": 2 * _SIDE**3 / product / 1e9, "gb_per_s": 2 * _COPIED / copy / 1e9}
-
-
 def op_totals_text(rows: list[dict[str, Any]], width: int | None = None) -> str:
     """The rows as a table, with a line of the machine's own rates below."""
     shown = [
@@ -84,19 +67,10 @@ def op_totals_text(rows: list[dict[str, Any]], width: int | None = None) -> str:
         }
         for row in rows
     ]
-    rates = machine_rates()
+    peak = machine_peak()
     return (
         table(shown, _COLUMNS, width)
-        + f"\nthis machine: {rates['gflop_per_s']:,.0f} GFLOP/s in numpy's product, "
-        + f"{rates['gb_per_s']:,.1f} GB/s in its copy"
+        + f"\nthis machine: {peak.gflop_per_s:,.0f} GFLOP/s in float32, "
+        + f"{peak.bf16_gflop_per_s:,.0f} in bf16, {peak.int8_gflop_per_s:,.0f} in int8; "
+        + f"{peak.gb_per_s:,.1f} GB/s of memory"
     )
-
-
-def _least(call: Any) -> float:
-    """Seconds of the fastest of a few calls, and of as many as some time has: others may use the machine."""
-    found: list[float] = []
-    while len(found) <= _TRIES or sum(found) < _SECONDS:
-        start = time.perf_counter()
-        call()
-        found.append(time.perf_counter() - start)
-    return min(found[1:])

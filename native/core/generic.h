@@ -10,7 +10,8 @@
 
 typedef struct gr_generic_entry {
   const char *name;      /* "cpu/softmax/f32", "tt/softmax" */
-  gr_kernel_fn fn;
+  gr_kernel_fn fn;       /* for any machine */
+  gr_kernel_fn avx2;     /* the same body compiled for AVX2, FMA, F16C, BMI; NULL: none */
 } gr_generic_entry;
 
 extern const gr_generic_entry gr_generic_entries[];   /* [gr_generic_entry_count] */

@@ -121,9 +121,19 @@ void gr_mapped_forget(uint64_t begin);
 /* ---------------------------------------------------------------- kernels built into the wheel */
 int32_t gr_generic_count(void);
 const char *gr_generic_name(int32_t i);           /* "cpu/softmax/f32", "tt/softmax" */
-gr_kernel_fn gr_generic_fn(int32_t i);
+gr_kernel_fn gr_generic_fn(int32_t i);            /* in the form that is fastest on this machine */
+gr_kernel_fn gr_generic_plain_fn(int32_t i);      /* in the one for any machine */
 gr_kernel_fn gr_packed_kernel_fn(void);           /* calls a TVM packed function; see gr_packed_call */
 gr_kernel_fn gr_null_kernel_fn(void);                /* does nothing: every op of a null device */
+
+/* ---------------------------------------------------------------- what the machine can do at its best */
+/* All threads of the pool at work; the caller has the clock. */
+typedef enum gr_peak_kind { GR_PEAK_FLOATS, GR_PEAK_PAIRS_OF_BF16, GR_PEAK_BYTES } gr_peak_kind;
+/* Products and sums in registers by the instructions that kernels of that kind use, ``rounds`` times some in each
+ * thread. Returns how many operations they were, a multiply-add as two. */
+double gr_peak_products(int32_t kind, int64_t rounds);
+/* Copies bytes, or where ``to`` is NULL reads them, which are all 0 then, ``times`` times. */
+int32_t gr_peak_moves(void *to, const void *from, int64_t bytes, int64_t times);
 
 /* ---------------------------------------------------------------- packing */
 typedef enum gr_pack_result { GR_PACK_FITS = 32, GR_PACK_IMPOSSIBLE, GR_PACK_UNKNOWN } gr_pack_result;

@@ -31,15 +31,13 @@ import numpy as np
 from bench_peers import NAMES, OURS, summed
 
 import graph_runtime as gr
+from graph_runtime.run.peak import machine_peak
 from graph_runtime.views.node_rates import node_rates
-from graph_runtime.views.op_totals import machine_rates
 from graph_runtime.views.svg import Svg, paint
 
 HERE = Path(__file__).resolve().parent
 QUIET = 1.0  # a load of one minute above which the page warns; a benchmark of n threads makes n of it itself
 RUNS = 30  # of the model that is shown node by node
-# numpy's product, by which the machine is measured, takes one thread there, as the model
-ALONE = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 Line = dict[str, Any]
 
 HEAD = """# Performance
@@ -58,8 +56,9 @@ ROOF = """
 ## Node by node
 
 {model} on one thread: the nodes that take longest. One thread reaches {gflop:.0f}
-GFLOP/s in numpy's product and {gb:.1f} GB/s in its copy, measured in the same process. Nodes that reach half
-of what these rates allow take {near:.0%} of the time. A share above 100 % is of values that lie in a cache.
+GFLOP/s in products of float32 in registers and moves {gb:.1f} GB/s of memory, measured in the same
+process. Nodes that reach half of what these rates, and those of the caches, allow take {near:.0%} of the
+time.
 
 ![Roofline](roofline.svg)
 """
@@ -266,7 +265,7 @@ def profile(model: Path) -> None:
         inputs = {key.removeprefix("in_"): file[key] for key in file.files if key.startswith("in_")}
     module = gr.create(model, threads=1)
     rows = node_rates(module.session.program, module.benchmark_nodes(RUNS, **inputs).medians())
-    print(json.dumps({"rates": machine_rates(), "nodes": rows}))
+    print(json.dumps({"rates": machine_peak().as_dict(), "nodes": rows}))
 
 
 def page(peers: list[Line], zoo: list[Line], start: list[Line], shown: str, found: Line) -> str:
@@ -317,7 +316,7 @@ def main() -> None:
     if given.lines:
         given.lines.write_text("".join(json.dumps(line) + "\n" for line in (*peers, *zoo, *start)))
     shown = given.roofline or given.names.split(",")[-1]
-    found = lines_of(Path(__file__).name, "--profile", str(given.models / f"{shown}.onnx"), **ALONE)[-1]
+    found = lines_of(Path(__file__).name, "--profile", str(given.models / f"{shown}.onnx"))[-1]
     (given.out / "roofline.svg").write_text(roofline(found["nodes"], found["rates"]))
     (given.out / "performance.md").write_text(page(peers, zoo, start, shown, found))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,8 +12,12 @@ import graph_runtime as gr
 from graph_runtime import cli
 from graph_runtime.base.config import config
 from graph_runtime.plan import plan
+from graph_runtime.run import core
+from graph_runtime.run.peak import Peak, machine_peak
 from graph_runtime.views import node_rates
-from graph_runtime.views.op_totals import op_totals, op_totals_text
+from graph_runtime.views.op_totals import op_totals, op_totals_text, work_of
+
+PEAK = Peak(2.0, 4.0, 8.0, ((1 << 10, 1.0), (1 << 20, 0.5)))
 
 
 def _command(capsys, *args):
@@ -25,6 +30,19 @@ def _graph():
     b = gr.GraphBuilder()
     x, w = b.input("x", (64, 128), "float32"), b.input("w", (32, 128), "float32")
     b.output(b.op("relu", b.op("relu", b.op("dense", x, w))))
+    return b
+
+
+def _product():
+    b = gr.GraphBuilder()
+    b.output(b.op("dense", b.input("x", (64, 128)), b.param("w", np.ones((32, 128), np.float32))))
+    return b
+
+
+def _windows():
+    b = gr.GraphBuilder()
+    w = b.param("w", np.ones((32, 32, 3, 3), np.float32))
+    b.output(b.op("conv2d", b.input("x", (1, 32, 32, 32)), w, pads=(1, 1, 1, 1)))
     return b
 
 
@@ -42,7 +60,7 @@ def test_totals_are_those_of_the_nodes():
 
 
 def test_a_row_says_how_near_a_node_is_to_what_the_machine_can_do(monkeypatch):
-    monkeypatch.setattr(node_rates, "machine_rates", lambda: {"gflop_per_s": 2.0, "gb_per_s": 0.5})
+    monkeypatch.setattr(node_rates, "machine_peak", lambda: PEAK)
     session = gr.create(_graph()).session
     nids = [nid for nid in range(session.graph.num_nodes) if session.graph.func_id[nid] >= 0]
     flops, nbytes = 2 * 64 * 128 * 32, 4 * 64 * 32 * 2  # of the product, of a relu
@@ -51,6 +69,45 @@ def test_a_row_says_how_near_a_node_is_to_what_the_machine_can_do(monkeypatch):
     assert sorted(row["of_peak"] for row in rows) == pytest.approx([0.1, 0.25, 1.0])
     assert next(row for row in rows if row["op"] == "dense")["gflop_per_s"] == pytest.approx(0.5)
     assert {row["kernel"].rpartition("/")[0] for row in rows} == {"cpu/dense", "cpu/relu"}
+
+
+@pytest.mark.parametrize(
+    ("graph", "formats", "share"),
+    [(_product, {}, 0.25), (_product, {"cpu": "bf16"}, 0.125), (_windows, {}, 0.0625)],
+)
+def test_the_share_is_of_the_instructions_that_a_node_takes(monkeypatch, graph, formats, share):
+    """Products of bfloat16 have a peak of their own; Winograd's tiles make a fourth of the products."""
+    monkeypatch.setattr(node_rates, "machine_peak", lambda: PEAK)
+    session = gr.create(graph(), fuse=True, compile=False, formats=formats).session
+    node = max(range(session.graph.num_nodes), key=lambda nid: work_of(session.graph.node(nid))[0] or 0)
+    took = 4 * work_of(session.graph.node(node))[0] / PEAK.gflop_per_s
+    rows = node_rates.node_rates(session.program, {node: took})
+    assert [row["of_peak"] for row in rows] == [pytest.approx(share)]
+
+
+def test_what_is_small_is_moved_at_the_rate_of_a_cache():
+    assert [PEAK.moved(n) for n in (0, 1 << 10, 1 << 11, 1 << 30)] == [1.0, 1.0, 0.5, 0.5]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_peak_of_this_machine(threads):
+    before = core.pool_threads()
+    core.pool_set_threads(threads)
+    try:
+        peak = machine_peak()
+    finally:
+        core.pool_set_threads(before)
+    assert 0 < peak.gflop_per_s <= min(peak.bf16_gflop_per_s, peak.int8_gflop_per_s) < 1e6
+    rates = [rate for _, rate in peak.moves]
+    assert rates == sorted(rates, reverse=True)
+    assert peak.gb_per_s == rates[-1] > 0
+    assert peak.as_dict()["gb_per_s"] == peak.gb_per_s
+
+
+@pytest.mark.parametrize(("name", "shown"), [("a.so", "a.so"), ("0" * 64 + ".so", "000000000000....so")])
+def test_the_name_of_a_library_is_cut_where_it_is_a_hash(name, shown):
+    kernel = SimpleNamespace(name="f", origin=f"/cache/{name}")
+    assert node_rates._named(kernel) == f"f in {shown}"
 
 
 def test_a_simulated_device_has_no_share_of_this_machine():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from graph_runtime.codegen.bodies import find_bodies, generic_table
+from graph_runtime.codegen.bodies import FOR_AVX2, find_bodies, generic_table
 from graph_runtime.codegen.shared_library import native_folder
 
 LIST = """/* GR_FUNCTION(told, 0, 1, of in a comment) */
@@ -155,3 +155,15 @@ def test_the_functions_of_the_tree_are_units_of_their_headers():
         ("tt_reduce", "gr_tt_mean"),
     ):
         assert f"{{ return {function}(call); }}" in units[f"generic_{unit}.c"]
+
+
+def test_what_gains_by_avx2_is_in_the_table_twice():
+    kernels = native_folder() / "kernels"
+    plain, both = generic_table(kernels), generic_table(kernels, avx2=True)
+    more = both.keys() - plain.keys()
+    assert more == {f"generic_cpu_{family}_avx2.c" for family in FOR_AVX2}
+    assert all(both[name] == text for name, text in plain.items() if name != "generic_table.c")
+    assert "int32_t gr_generic_gr_cpu_add__f32_avx2(const gr_call *call)" in both["generic_cpu_binary_avx2.c"]
+    table = both["generic_table.c"]
+    assert '{"cpu/add/f32", gr_generic_gr_cpu_add__f32, gr_generic_gr_cpu_add__f32_avx2},' in table
+    assert '{"cpu/add/i8", gr_generic_gr_cpu_add__i8, 0},' in table

@@ -50,8 +50,8 @@ def call(op, attrs, arrays, into=None):
     return call_all(op, attrs, arrays, into)[0]
 
 
-def call_all(op, attrs, arrays, into=None):
-    """As ``call``: all outputs. ``into`` is for ops of one output."""
+def call_all(op, attrs, arrays, into=None, plain=False):
+    """As ``call``: all outputs. ``into`` is for ops of one output; ``plain``: the kernel for any machine."""
     attrs = op.decode(attrs)
     types = [TensorType(dtypes.from_numpy(a.dtype), a.shape) for a in arrays]
     outputs = op.infer(types, attrs)
@@ -77,7 +77,7 @@ def call_all(op, attrs, arrays, into=None):
             "env": env,
         },
     )
-    core.check(ffi.cast("gr_kernel_fn", core.generic_kernels()[selected.generic])(request))
+    core.check(ffi.cast("gr_kernel_fn", core.generic_kernels(plain)[selected.generic])(request))
     assert all(b.intact() for b in (*buffers, *made, scratch)), (
         f"{selected.generic} wrote outside of its buffers"
     )
@@ -104,8 +104,19 @@ def test_every_announced_cpu_kernel_has_an_op_and_every_op_its_kernels():
             assert {case.inputs[0][0] for case in op.cases} == set(op.bodies["cpu"].dtypes), op.name
 
 
-@pytest.mark.parametrize("name", [op.name for op in ops.all_ops().values() if not op.is_nop])
-def test_cases(name):
+def _has_forms(op):
+    """Whether one of an op's kernels is there twice on this machine: for it, and for any."""
+    fast, plain = core.generic_kernels(), core.generic_kernels(plain=True)
+    names = {body.name for body in op.all_bodies("cpu")}
+    return any(fast[key] != plain[key] for key in plain if key.split("/")[1] in names)
+
+
+OPS = [op for op in ops.all_ops().values() if not op.is_nop]
+FORMS = [*((op.name, False) for op in OPS), *((op.name, True) for op in OPS if _has_forms(op))]
+
+
+@pytest.mark.parametrize(("name", "plain"), FORMS)
+def test_cases(name, plain):
     """All cases of an op, into a buffer of its own and over every input that the op may overwrite."""
     op = ops.require(name)
     for case in op.cases:
@@ -114,7 +125,7 @@ def test_cases(name):
         like = [(a.dtype, a.shape) == (wanted.dtype, wanted.shape) for a in arrays]
         same = [i for i in op.inplace if i < len(like) and like[i]]
         for into in (None, *same):
-            made = call_all(op, case.attrs, arrays, into)
+            made = call_all(op, case.attrs, arrays, into, plain)
             error = max(draws.nmse(a, b) for a, b in zip(made, [wanted, *others], strict=True))
             assert error <= case.nmse["cpu"], (
                 f"{name}/{case.name}: nmse {error:.2e}, output over input {into}"

@@ -10,6 +10,7 @@ import pytest
 from graph_runtime.base.errors import GraphRuntimeError, KernelError, SessionBusyError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
+from graph_runtime.build.libraries import isa
 from graph_runtime.run import core
 from graph_runtime.run.programs.program import CALL, INSTR
 
@@ -262,6 +263,12 @@ def test_the_table_of_generic_kernels():
     assert all(name.split("/")[0] in ("cpu", "tt") and address for name, address in table.items())
     assert core.lib.gr_generic_name(-1) == core.ffi.NULL
     assert core.lib.gr_generic_fn(len(table)) == core.ffi.NULL
+    assert core.lib.gr_generic_plain_fn(-1) == core.ffi.NULL
+    plain = core.generic_kernels(plain=True)
+    assert plain.keys() == table.keys()
+    assert (plain["cpu/add/f32"] != table["cpu/add/f32"]) == {"avx2", "fma", "f16c", "bmi1", "bmi2"}.issubset(
+        isa.host_features() or ()
+    )
 
 
 def test_a_library_that_is_not_there():

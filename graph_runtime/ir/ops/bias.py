@@ -47,7 +47,7 @@ register(
         attrs=(Attr("axis", "int", 1, "the axis of x that bias runs along"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
         bodies={
-            "cpu": Body("bias_add", _BIAS_TYPES, rules.by_dtype),
+            "cpu": Body("bias_add", _BIAS_TYPES, rules.by_dtype, prebuilt=rules.PREBUILT),
             "tt": Body("bias_add", rules.TT_FLOATS),
         },
         inplace=(0,),

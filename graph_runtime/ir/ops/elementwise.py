@@ -231,7 +231,7 @@ register(
         lambda i, o, a: o[0].size,
         attrs=(Attr("to", "str", REQUIRED, 'the dtype to cast to, e.g. "bfloat16"'),),
         bodies={
-            "cpu": Body("cast", rules.ALL, rules.by_dtype),
+            "cpu": Body("cast", rules.ALL, rules.by_dtype, prebuilt=rules.PREBUILT),
             "tt": Body("cast", rules.TT_MOVED, accepts=_tt_cast),
         },
         cases=(

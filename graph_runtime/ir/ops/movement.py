@@ -23,7 +23,7 @@ __all__ = ["bodies", "per_type"]
 _MOST_INPUTS = 1 << 16
 
 
-def bodies(name, prebuilt=()):
+def bodies(name, prebuilt=rules.FOUR_BYTES):
     """The two bodies of an op that moves elements of any type; ``prebuilt`` as Body's."""
     return {"cpu": Body(name, rules.ALL, rules.by_bytes, prebuilt=prebuilt), "tt": Body(name, rules.TT_MOVED)}
 

@@ -130,7 +130,7 @@ def binary(
         dtype = rules.one_dtype(name, inputs, allowed)
         return [TensorType(result or dtype, rules.broadcast(name, *(t.shape for t in inputs)))]
 
-    bodies = {"cpu": Body(name, allowed, rules.by_dtype)}
+    bodies = {"cpu": Body(name, allowed, rules.by_dtype, prebuilt=rules.PREBUILT)}
     if tt:
         bodies["tt"] = Body(kernel or name, tt, numerics=numerics, functions=functions)
     register(
@@ -217,7 +217,7 @@ def ternary(
             attrs=(*attrs, NUMERICS),
             words=words,
             bodies={
-                "cpu": Body(name, rules.FLOATS, rules.by_dtype),
+                "cpu": Body(name, rules.FLOATS, rules.by_dtype, prebuilt=rules.PREBUILT),
                 "tt": Body(name, rules.TT_FLOATS, functions=True),
             },
             inplace=(0, 1, 2),
@@ -297,7 +297,7 @@ def unary(
         with np.errstate(all="ignore"):
             return [np.asarray(compute(wide, decoded)).astype(dtype)]
 
-    bodies = {"cpu": Body(name, allowed, rules.by_dtype)}
+    bodies = {"cpu": Body(name, allowed, rules.by_dtype, prebuilt=rules.PREBUILT)}
     functions = result is None and "float32" in tt
     if tt:
         bodies["tt"] = Body(name, tt, functions=functions)

@@ -52,7 +52,7 @@ def _reduction(
             )
         return [rules.narrow(y, x.dtype.name)]
 
-    bodies = {"cpu": Body(body or op, allowed, rules.by_dtype)}
+    bodies = {"cpu": Body(body or op, allowed, rules.by_dtype, prebuilt=rules.PREBUILT)}
     if tt:
         bodies["tt"] = Body(body or op, tt)
     register(

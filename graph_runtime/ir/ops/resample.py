@@ -63,7 +63,7 @@ register(
         lambda i, o, a: 2 * o[0].size * i[1].shape[1],
         attrs=(Attr("axis", "int", -1, "the axis that is made anew"),),
         words=lambda i, o, a: [a["axis"] % len(i[0].shape)],
-        bodies={"cpu": Body("resample", rules.FLOATS, rules.by_dtype)},
+        bodies={"cpu": Body("resample", rules.FLOATS, rules.by_dtype, prebuilt=rules.PREBUILT)},
         kind="windows",
         pace={"cpu": "simple"},
         by_index=True,

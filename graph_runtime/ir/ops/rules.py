@@ -49,6 +49,10 @@ __all__ = [
 
 FLOATS = dtypes.FLOATS
 SIGNED = tuple(dtype for dtype, f in dtypes.BY_DTYPE.items() if f.kind == "int")
+# Of elementwise ops and reductions, and of what moves elements of four bytes: the wheel's loops for AVX2
+# (codegen/bodies.py, FOR_AVX2) take as long as those compiled for a node, but for some % of small tensors
+PREBUILT = ("float32", "float16", "bfloat16")
+FOUR_BYTES = ("float32", "int32", "uint32")
 INTS = (*SIGNED, *(dtype for dtype, f in dtypes.BY_DTYPE.items() if f.kind == "uint"))
 NUMBERS = (*FLOATS, *INTS)
 BOOL = tuple(dtype for dtype, f in dtypes.BY_DTYPE.items() if f.kind == "bool")

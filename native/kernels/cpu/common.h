@@ -5,7 +5,7 @@
  * loop bound here.
  *
  * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_word, gr_span, gr_size,
- *          gr_same_shape, gr_min, gr_max, gr_ceil_div, gr_refuse, gr_b1 gr_b2 gr_b4 gr_b8, gr_bf16_to_float,
+ *          gr_same_shape, gr_min, gr_max, gr_ceil_div, gr_refuse, gr_b1 gr_b2 gr_b4 gr_b8, gr_copy_row, gr_bf16_to_float,
  *          gr_float_to_bf16, gr_select, gr_select_wide, gr_strides, gr_advance, gr_seek, gr_parallel, gr_each;
  *          those of exponentials.h
  */
@@ -71,6 +71,32 @@ typedef uint8_t __attribute__((may_alias)) gr_b1;
 typedef uint16_t __attribute__((may_alias)) gr_b2;
 typedef uint32_t __attribute__((may_alias)) gr_b4;
 typedef uint64_t __attribute__((may_alias)) gr_b8;
+
+typedef uint32_t __attribute__((may_alias, aligned(1))) gr_four_bytes;
+typedef uint64_t __attribute__((may_alias, aligned(1))) gr_eight_bytes;
+typedef uint64_t __attribute__((vector_size(16), may_alias, aligned(1))) gr_sixteen_bytes;
+
+#define GR_FEW_BYTES 256
+/* As memcpy, whose call takes longer than the copy of a short row does: the last part overlaps the one before. */
+GR_INLINE void gr_copy_row(void *to, const void *from, int64_t n) {
+  char *out = to;
+  const char *in = from;
+  if (__builtin_constant_p(n) || n > GR_FEW_BYTES || n < 4) {
+    memcpy(out, in, (size_t)n);
+  } else if (n >= 16) {
+    for (int64_t i = 0; i < n - 16; i += 16) *(gr_sixteen_bytes *)(out + i) = *(const gr_sixteen_bytes *)(in + i);
+    *(gr_sixteen_bytes *)(out + n - 16) = *(const gr_sixteen_bytes *)(in + n - 16);
+  } else if (n >= 8) {
+    gr_eight_bytes last = *(const gr_eight_bytes *)(in + n - 8);
+    *(gr_eight_bytes *)out = *(const gr_eight_bytes *)in;
+    *(gr_eight_bytes *)(out + n - 8) = last;
+  } else {
+    gr_four_bytes last = *(const gr_four_bytes *)(in + n - 4);
+    *(gr_four_bytes *)out = *(const gr_four_bytes *)in;
+    *(gr_four_bytes *)(out + n - 4) = last;
+  }
+}
+#undef GR_FEW_BYTES
 
 /* ---------------------------------------------------------------- bfloat16: the upper half of a float */
 

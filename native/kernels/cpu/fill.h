@@ -44,7 +44,7 @@ static int32_t GR_FN(tile_runs)(void *ctx, int64_t first, int64_t last) {
   for (int64_t i = first; i < last; i++) {
     const GR_T *x = (const GR_T *)gr_ptr(t->x) + GR_FN(tile_source)(t->x, t->out, t->dim, i);
     GR_T *out = (GR_T *)gr_ptr(t->out) + i * t->n * t->repeats;
-    for (int64_t r = 0; r < t->repeats; r++) memcpy(out + r * t->n, x, (size_t)t->n * sizeof(GR_T));
+    for (int64_t r = 0; r < t->repeats; r++) gr_copy_row(out + r * t->n, x, t->n * (int64_t)sizeof(GR_T));
   }
   return GR_OK;
 }
@@ -80,36 +80,50 @@ GR_INLINE int64_t GR_FN(pad_source)(int64_t at, int64_t n, int64_t mode) {
   return gr_min(turned, period - turned);
 }
 
+/* Rows of groups of ``inner`` elements: the dimensions behind ``dim`` are not padded. */
+typedef struct GR_FN(padding) {
+  const gr_call *call;
+  int32_t dim;
+  int64_t inner;
+} GR_FN(padding);
+
+/* Groups first .. last-1 of a row that has its first one of n at place ``before``: none of them is copied as it lies. */
+GR_INLINE void GR_FN(pad_edge)(const GR_FN(padding) *p, GR_T *to, const GR_T *row, int64_t first, int64_t last) {
+  const int64_t *words = p->call->attrs;
+  int64_t n = p->call->args[0].shape[p->dim], before = words[2 + p->dim], inner = p->inner;
+  GR_T value = (GR_T)words[1];
+  for (int64_t j = first; j < last; j++) {
+    int64_t i = row ? GR_FN(pad_source)(j - before, n, words[0]) : -1;
+    if (i >= 0) gr_copy_row(to + j * inner, row + i * inner, inner * (int64_t)sizeof(GR_T));
+    for (int64_t e = 0; e < inner && i < 0; e++) to[j * inner + e] = value;
+  }
+}
+
 /* Rows first .. last-1 of out. */
 static int32_t GR_FN(pad_rows)(void *ctx, int64_t first, int64_t last) {
-  const gr_call *call = ctx;
-  const gr_arg *x = &call->args[0], *out = &call->args[1];
-  int64_t mode = call->attrs[0], n = x->shape[x->ndim - 1], width = out->shape[x->ndim - 1];
-  int64_t before = call->attrs[1 + x->ndim];
-  GR_T value = (GR_T)call->attrs[1];
+  const GR_FN(padding) *p = ctx;
+  const gr_arg *x = &p->call->args[0], *out = &p->call->args[1];
+  const int64_t *words = p->call->attrs;
+  int64_t n = x->shape[p->dim], width = out->shape[p->dim], before = words[2 + p->dim];
   for (int64_t row = first; row < last; row++) {
-    int64_t left = row, at = 0, step = n, inside = 1;
-    for (int32_t d = x->ndim - 2; d >= 0; d--) {
-      int64_t i = GR_FN(pad_source)(left % out->shape[d] - call->attrs[2 + d], x->shape[d], mode);
+    int64_t left = row, at = 0, step = n * p->inner, inside = 1;
+    for (int32_t d = p->dim - 1; d >= 0; d--) {
+      int64_t i = GR_FN(pad_source)(left % out->shape[d] - words[2 + d], x->shape[d], words[0]);
       inside = inside && i >= 0;
       at += i * step;
       step *= x->shape[d];
       left /= out->shape[d];
     }
-    GR_T *to = (GR_T *)gr_ptr(out) + row * width;
-    const GR_T *from = (const GR_T *)gr_ptr(x) + at;
-    /* first .. end of the row are elements of x as they follow each other */
+    GR_T *to = (GR_T *)gr_ptr(out) + row * width * p->inner;
+    const GR_T *from = inside ? (const GR_T *)gr_ptr(x) + at : NULL;
+    /* first .. end of the row are groups of x as they follow each other */
     int64_t begin = inside ? gr_min(gr_max(before, 0), width) : width;
     int64_t end = inside ? gr_max(begin, gr_min(width, before + n)) : width;
-    for (int64_t j = 0; j < begin; j++) {
-      int64_t i = inside ? GR_FN(pad_source)(j - before, n, mode) : -1;
-      to[j] = i < 0 ? value : from[i];
-    }
-    if (end > begin) memcpy(to + begin, from + begin - before, (size_t)(end - begin) * sizeof(GR_T));
-    for (int64_t j = end; j < width; j++) {
-      int64_t i = GR_FN(pad_source)(j - before, n, mode);
-      to[j] = i < 0 ? value : from[i];
-    }
+    GR_FN(pad_edge)(p, to, from, 0, begin);
+    if (end > begin)
+      gr_copy_row(to + begin * p->inner, from + (begin - before) * p->inner,
+                  (end - begin) * p->inner * (int64_t)sizeof(GR_T));
+    GR_FN(pad_edge)(p, to, from, end, width);
   }
   return GR_OK;
 }
@@ -127,7 +141,8 @@ static inline int32_t GR_BODY(pad)(const gr_call *call) {
     memcpy(gr_ptr(out), gr_ptr(x), sizeof(GR_T));
     return GR_OK;
   }
-  int64_t width = out->shape[x->ndim - 1];
-  return gr_parallel(call->env, size / width, gr_ceil_div(GR_GRAIN, width), GR_FN(pad_rows),
-                     (void *)(uintptr_t)call);
+  GR_FN(padding) p = {call, x->ndim - 1, 1};
+  while (p.dim > 0 && call->attrs[2 + p.dim] == 0 && out->shape[p.dim] == x->shape[p.dim]) p.inner *= x->shape[p.dim--];
+  int64_t width = out->shape[p.dim] * p.inner;
+  return gr_parallel(call->env, size / width, gr_ceil_div(GR_GRAIN, width), GR_FN(pad_rows), &p);
 }

@@ -1,7 +1,7 @@
-/* fours.h: four by four elements of four bytes, and eight by eight of two, turned.
+/* fours.h: four by four elements of four bytes, three by four, and eight by eight of two, turned.
  *
  * Included by: movement.h, planes.h. Thread: any.
- * defines: gr_turn_four, gr_turn_eight
+ * defines: gr_turn_four, gr_turn_eight, gr_turn_three
  */
 #ifndef GR_CPU_FOURS_H
 #define GR_CPU_FOURS_H
@@ -64,6 +64,23 @@ GR_INLINE void gr_turn_eight(void *out, int64_t out_step, const void *x, int64_t
 #else
   for (int i = 0; i < 8; ++i)
     for (int j = 0; j < 8; ++j) to[i * out_step + j] = from[i + j * step];
+#endif
+}
+
+/* Four elements of four bytes of each of three rows of x, ``step`` elements apart -> four threes, side by side. */
+GR_INLINE void gr_turn_three(void *out, const void *x, int64_t step) {
+  const uint32_t *from = x;
+  uint32_t *to = out;
+#if GR_SHUFFLES
+  gr_four a = *(const gr_four *)from, b = *(const gr_four *)(from + step), c = *(const gr_four *)(from + 2 * step);
+  gr_four ab = __builtin_shufflevector(a, b, 0, 4, 1, 3), bc = __builtin_shufflevector(b, c, 1, 5, 2, 6);
+  gr_four ca = __builtin_shufflevector(c, a, 2, 7, 3, 3);
+  *(gr_four *)to = __builtin_shufflevector(ab, c, 0, 1, 4, 2);
+  *(gr_four *)(to + 4) = __builtin_shufflevector(bc, a, 0, 1, 6, 2);
+  *(gr_four *)(to + 8) = __builtin_shufflevector(ca, b, 0, 1, 7, 2);
+#else
+  for (int i = 0; i < 4; ++i)
+    for (int j = 0; j < 3; ++j) to[i * 3 + j] = from[i + j * step];
 #endif
 }
 

@@ -22,8 +22,11 @@ typedef struct GR_FN(plane) {
 
 /* n rows of x -> m rows of n elements, side by side. */
 GR_INLINE void GR_FN(interleave)(GR_T *out, const GR_T *x, int64_t m, int64_t n, int64_t step) {
+  int64_t whole = 0;
+  if (sizeof(GR_T) == 4 && n == 3)
+    for (; whole + 4 <= m; whole += 4) gr_turn_three(out + whole * 3, x + whole, step);
   GR_INDEPENDENT
-  for (int64_t i = 0; i < m; i++) {
+  for (int64_t i = whole; i < m; i++) {
     for (int64_t j = 0; j < n; j++) out[i * n + j] = x[i + j * step];
   }
 }
@@ -58,7 +61,7 @@ static int32_t GR_FN(transpose_planes)(void *ctx, int64_t first, int64_t last) {
     GR_T *out = p->out + to;
     const GR_T *x = p->x + from;
     if (p->step == 1) {
-      memcpy(out, x, (size_t)p->n * sizeof(GR_T));
+      gr_copy_row(out, x, p->n * (int64_t)sizeof(GR_T));
     } else if (p->n == 3 && p->m_out == 3) { /* images of three colours */
       GR_FN(interleave)(out, x, p->m, 3, p->step);
     } else if (p->n == 4 && p->m_out == 4) { /* and of one more */
@@ -122,7 +125,7 @@ static int32_t GR_FN(concatenate_rows)(void *ctx, int64_t first, int64_t last) {
     int64_t n = gr_span(x, axis, x->ndim);
     const GR_T *from = (const GR_T *)gr_ptr(x) + first * n;
     if (n == 0) continue;
-    for (int64_t i = 0; i < last - first; i++) memcpy(to + i * row, from + i * n, (size_t)n * sizeof(GR_T));
+    for (int64_t i = 0; i < last - first; i++) gr_copy_row(to + i * row, from + i * n, n * (int64_t)sizeof(GR_T));
     to += n;
   }
   return GR_OK;
@@ -179,7 +182,7 @@ GR_INLINE int32_t GR_FN(window_move)(const GR_FN(window) *w, int64_t first, int6
   for (int64_t row = first; row < last; row++) {
     GR_T *whole = w->whole + in_whole, *part = w->part + row * w->n;
     if (w->step == 1) {
-      memcpy(update ? whole : part, update ? part : whole, (size_t)w->n * sizeof(GR_T));
+      gr_copy_row(update ? whole : part, update ? part : whole, w->n * (int64_t)sizeof(GR_T));
     } else if (update) {
       for (int64_t i = 0; i < w->n; i++) whole[i * w->step] = part[i];
     } else {
@@ -242,7 +245,7 @@ static inline int32_t GR_BODY(take)(const gr_call *call) {
       if (inner == 1) {
         *to = *x;
       } else {
-        memcpy(to, x, (size_t)inner * sizeof(GR_T));
+        gr_copy_row(to, x, inner * (int64_t)sizeof(GR_T));
       }
       to += inner;
     }
