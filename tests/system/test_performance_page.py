@@ -65,7 +65,7 @@ def test_the_page_has_what_the_lines_say(writer):
     assert "| far | dense | 5.0 | 50.0% | 1.0 | 1.0 | 10% | cpu/dense/f32 |" in text
     assert "family 1, model 2, x86-64-v3, 2 cores" in text
     assert "Load of one minute 0.25 to 1.75" in text
-    assert "half\nof what these rates allow take 50% of the time" in text
+    assert "half of what these rates, and those of the caches, allow take 50% of the\ntime" in text
 
 
 def test_a_zoo_takes_the_place_of_the_one_that_is_there(writer):
