@@ -27,11 +27,11 @@
 #define GR_FORMS 1
 #endif
 
-/* A line of folds.h: a run of n contiguous elements onto a total, `rows` rows of them, `step` elements apart, each onto
- * its own, and the results of width totals, each of n elements. */
+/* A line of folds.h: runs of n contiguous elements, `step` elements apart, each onto a total of its own; `rows` rows of
+ * width elements, each element onto its own; and the results of width totals, each of n elements. */
 typedef struct GR_FN(fold) {
   GR_WIDE start;
-  GR_WIDE (*run[GR_FORMS])(GR_WIDE total, const GR_T *x, int64_t n);
+  void (*runs[GR_FORMS])(GR_WIDE *total, const GR_T *x, int64_t n, int64_t width, int64_t step);
   void (*rows[GR_FORMS])(GR_WIDE *total, const GR_T *x, int64_t width, int64_t rows, int64_t step);
   void (*end)(GR_T *out, const GR_WIDE *total, int64_t width, int64_t n);
 } GR_FN(fold);
@@ -87,20 +87,22 @@ GR_INLINE void GR_FN(reduce_rows)(GR_WIDE *restrict total, const GR_T *x, int64_
   }
 }
 
-/* Results first .. last-1, where the last run is reduced. */
+/* Results first .. last-1, where the last run is reduced; those along the last run that is kept some at a time. */
 static int32_t GR_FN(reduce_inner)(void *ctx, int64_t first, int64_t last) {
   const GR_FN(reduction) *r = ctx;
   int64_t kept[GR_MAX_DIMS], count[GR_MAX_DIMS], base, at, none;
-  gr_seek(first, r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
-  for (int64_t i = first; i < last; i++) {
+  int32_t along = r->kept - 1;
+  for (int64_t i = first, width = 1; i < last; i += width) {
+    GR_WIDE total[GR_CHUNK];
+    gr_seek(i, r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
+    if (along >= 0) width = gr_min(GR_CHUNK, gr_min(last - i, r->kept_shape[along] - kept[along]));
+    for (int64_t c = 0; c < width; c++) total[c] = r->fold->start;
     gr_seek(0, r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
-    GR_WIDE total = r->fold->start;
     for (int64_t row = 0; row < r->rows; row++) {
-      total = r->fold->run[r->form](total, r->x + base + at, r->n);
+      r->fold->runs[r->form](total, r->x + base + at, r->n, width, along >= 0 ? r->kept_step[along] : 0);
       gr_advance(r->reduced, r->reduced_shape, count, &at, r->reduced_step, &none, r->reduced_step);
     }
-    r->fold->end(r->out + i, &total, 1, r->count);
-    gr_advance(r->kept, r->kept_shape, kept, &base, r->kept_step, &none, r->kept_step);
+    r->fold->end(r->out + i, total, width, r->count);
   }
   return GR_OK;
 }
@@ -198,8 +200,10 @@ static int32_t GR_FN(reduce)(const gr_call *call, const GR_FN(fold) *fold) {
 }
 
 #define GR_FOLD_FORM(name, isa, attributes)                                                                   \
-  static __attribute__(attributes) GR_WIDE GR_FN(name##_run_##isa)(GR_WIDE total, const GR_T *x, int64_t n) { \
-    return GR_FN(reduce_run)(total, x, n, GR_FN(name##_element), GR_FN(name##_joined));                       \
+  static __attribute__(attributes) void GR_FN(name##_runs_##isa)(GR_WIDE *total, const GR_T *x, int64_t n,    \
+                                                                 int64_t width, int64_t step) {               \
+    for (int64_t c = 0; c < width; c++)                                                                       \
+      total[c] = GR_FN(reduce_run)(total[c], x + c * step, n, GR_FN(name##_element), GR_FN(name##_joined));   \
   }                                                                                                           \
   static __attribute__(attributes) void GR_FN(name##_rows_##isa)(GR_WIDE *total, const GR_T *x, int64_t width, \
                                                                  int64_t rows, int64_t step) {                \
@@ -229,7 +233,7 @@ static int32_t GR_FN(reduce)(const gr_call *call, const GR_FN(fold) *fold) {
     }                                                                                                         \
   }                                                                                                           \
   static inline int32_t GR_BODY(name)(const gr_call *call) {                                                  \
-    static const GR_FN(fold) fold = {start, GR_EACH_FORM(name##_run), GR_EACH_FORM(name##_rows),              \
+    static const GR_FN(fold) fold = {start, GR_EACH_FORM(name##_runs), GR_EACH_FORM(name##_rows),              \
                                      GR_FN(name##_end)};                                                      \
     return GR_FN(reduce)(call, &fold);                                                                        \
   }

@@ -48,11 +48,16 @@ GR_INLINE void GR_STEPS(gather)(GR_C *to, const GR_T *from, int64_t row_stride, 
     GR_STEPS(widen)(to, from, at->rows * at->columns);
     return;
   }
+  if (stride && row_stride == 0) { /* one row again and again: what is there is doubled */
+    int64_t all = at->rows * at->columns, made = at->columns;
+    GR_STEPS(widen)(to, from, made);
+    for (; made < all; made += gr_min(made, all - made))
+      memcpy(to + made, to, (size_t)gr_min(made, all - made) * sizeof(GR_C));
+    return;
+  }
   for (int64_t r = 0; r < at->rows; r++, to += at->columns) {
     const GR_T *row = from + r * row_stride;
-    if (stride && row_stride == 0 && r > 0) {
-      memcpy(to, to - at->columns, (size_t)at->columns * sizeof(GR_C));
-    } else if (stride) {
+    if (stride) {
       GR_STEPS(widen)(to, row, at->columns);
     } else {
       GR_C value = GR_LOAD(row[0]);
