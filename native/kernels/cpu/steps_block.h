@@ -151,9 +151,22 @@ GR_INLINE void GR_STEPS(strip)(const gr_steps *s, const GR_STEPS(place) *at, con
   }
 }
 
+/* A program of one step that reads nothing but products which lie side by side: all of the block at once. */
+GR_INLINE int GR_STEPS(alone)(const gr_steps *s, int64_t rows, int64_t columns, const GR_C *in, int64_t in_row, GR_T *out,
+                              int64_t out_row) {
+  if (!in || s->count != 1 || s->words[0] == GR_STEP_LOAD || sizeof(GR_T) != sizeof(GR_C)) return 0;
+  if (rows > 1 && (in_row != columns || out_row != columns)) return 0;
+  GR_STEPS(register) x = {in, 1};
+  GR_STEPS(apply)(s->words, x, x, (GR_C *)(void *)out, rows * columns);
+  return 1;
+}
+
 /* The block's elements (row .. row + rows-1, column .. column + columns-1) of a plane. */
-static __attribute__((noinline, noclone)) void GR_STEPS(block)(const gr_steps *s, int64_t plane, int64_t row, int64_t column, int64_t rows,
-                            int64_t columns, const GR_C *in, int64_t in_row, GR_T *out, int64_t out_row) {
+static __attribute__((noinline, noclone)) void GR_STEPS(block)(const gr_steps *s, int64_t plane, int64_t row,
+                                                               int64_t column, int64_t rows, int64_t columns,
+                                                               const GR_C *in, int64_t in_row, GR_T *out,
+                                                               int64_t out_row) {
+  if (GR_STEPS(alone)(s, rows, columns, in, in_row, out, out_row)) return;
   int64_t width = gr_min(columns, GR_STEPS_STRIP), height = gr_max(1, GR_STEPS_STRIP / gr_max(width, 1));
   for (int64_t r = 0; r < rows; r += height) {
     for (int64_t j = 0; j < columns; j += width) {
