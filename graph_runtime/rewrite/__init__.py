@@ -24,6 +24,7 @@ from .epilogues import epilogues
 from .folding import fold
 from .groups import fused_groups
 from .indices import narrow_indices
+from .margins import margins
 from .net import Net
 from .neutral import casts, equal_nodes, neutral, reshapes, transposes
 from .norms import layer_norms, softmaxes
@@ -64,6 +65,7 @@ SIMPLIFICATION: tuple[Rule, ...] = (
     reshapes,
     affine,
     summed_convolutions,
+    margins,
     reshapes,
     casts,
     fold,

@@ -398,6 +398,57 @@ def test_kernels_that_meet_other_pixels_are_no_sum(first, second):
     assert ops_of(model).count("conv2d") == 2
 
 
+@pytest.mark.parametrize("flat", [True, False])
+@pytest.mark.parametrize("pads", [(0, 0, 3, 0, 0, 1), (0, 0, 2, 0, 0, 0)])
+def test_zeros_around_an_image_are_padding_of_its_convolution(flat, pads):
+    def build(b):
+        x = b.input("x", (2, 3, 9) if flat else (2, 3, 5, 9))
+        if not flat:
+            pads_2d = (0, 0, 1, pads[2], 0, 0, 0, pads[5])
+            return b.op("conv2d", b.op("pad", x, pads=pads_2d), b.weight(4, 3, 2, 3), pads=(1, 0, 0, 2))
+        y = b.op("pad", x, pads=pads)
+        y = b.op("reshape", y, shape=[2, 3, 1, y.shape[2]])
+        return b.op("conv2d", y, b.weight(4, 3, 1, 3), dilations=(1, 2), strides=(1, 2))
+
+    assert_rule(rewritten(build), "margins", "conv2d", *["reshape"] * flat)
+
+
+@pytest.mark.parametrize("pads", [(0, 1, 0, 0, 0, 0), (0, 0, -1, 0, 0, 2)])
+def test_more_channels_and_fewer_pixels_are_no_padding(pads):
+    def build(b):
+        y = b.op("pad", b.input("x", (2, 3, 9)), pads=pads)
+        y = b.op("reshape", y, shape=[2, y.shape[1], 1, y.shape[2]])
+        return b.op("conv2d", y, b.weight(4, y.shape[1], 1, 3))
+
+    assert "pad" in ops_of(rewritten(build))
+
+
+def sliced(b, start, end, *, stride=1, left=4, right=4, axis=2):
+    y = b.op(
+        "conv2d",
+        b.input("x", (2, 3, 1, 11)),
+        b.weight(4, 3, 1, 3),
+        pads=(0, left, 0, right),
+        strides=(1, stride),
+    )
+    y = b.op("reshape", y, shape=[2, 4, y.shape[3]])
+    return b.op("slice", y, starts=(start,), ends=(end,), axes=(axis,))
+
+
+@pytest.mark.parametrize("options", [{}, {"stride": 2}, {"stride": 3, "left": 5, "right": 8}])
+@pytest.mark.parametrize("part", [(0, -1), (1, 100), (1, -1)])
+def test_what_a_slice_takes_off_a_convolution_is_padding(part, options):
+    assert_rule(rewritten(lambda b: sliced(b, *part, **options)), "margins", "conv2d", "reshape")
+
+
+@pytest.mark.parametrize(
+    "options", [{"left": 0, "start": 1}, {"right": 0, "end": -1}, {"axis": 1, "start": 1}]
+)
+def test_what_is_inside_of_an_image_stays_cut_off(options):
+    made = {"start": 0, "end": 100, **options}
+    assert "slice" in ops_of(rewritten(lambda b: sliced(b, **made)))
+
+
 def beside(b, *, group, scale=True, shift=True, first=False, op="add"):
     """A convolution, and its image with or without numbers a channel beside it."""
     x = b.input("x", (2, 6, 9, 8))

@@ -37,7 +37,7 @@ def _per_axis(op, attrs, ndim, names):
     return rows
 
 
-def _slices(inputs, attrs):
+def slices_of(inputs, attrs):
     """(start, count, step) of each dimension of input 0, by ONNX's rules: negative counts from the back, then
     clamp."""
     shape = inputs[0].shape
@@ -53,7 +53,7 @@ def _slices(inputs, attrs):
 
 def _slice_infer(inputs, attrs):
     rules.one_dtype("slice", inputs, rules.ALL)
-    return [TensorType(inputs[0].dtype, tuple(count for _, count, _ in _slices(inputs, attrs)))]
+    return [TensorType(inputs[0].dtype, tuple(count for _, count, _ in slices_of(inputs, attrs)))]
 
 
 def _positions(slices):
@@ -62,7 +62,7 @@ def _positions(slices):
 
 def _slice(arrays, attrs):
     x = arrays[0]
-    return [np.array(x[_positions(_slices([TensorType(x.dtype.name, x.shape)], attrs))])]
+    return [np.array(x[_positions(slices_of([TensorType(x.dtype.name, x.shape)], attrs))])]
 
 
 def _updates(inputs, attrs):
@@ -148,7 +148,7 @@ register(
             _AXES,
             _STEPS,
         ),
-        words=lambda i, o, a: _words(_slices(i, a)),
+        words=lambda i, o, a: _words(slices_of(i, a)),
         bodies=bodies("slice", rules.ALL),
         moves=(),
         kind="movement",

@@ -152,8 +152,8 @@ GR_INLINE void GR_STEPS(strip)(const gr_steps *s, const GR_STEPS(place) *at, con
 }
 
 /* A program of one step that reads nothing but products which lie side by side: all of the block at once. */
-GR_INLINE int GR_STEPS(alone)(const gr_steps *s, int64_t rows, int64_t columns, const GR_C *in, int64_t in_row, GR_T *out,
-                              int64_t out_row) {
+GR_INLINE int GR_STEPS(alone)(const gr_steps *s, int64_t rows, int64_t columns, const GR_C *in, int64_t in_row,
+                              GR_T *out, int64_t out_row) {
   if (!in || s->count != 1 || s->words[0] == GR_STEP_LOAD || sizeof(GR_T) != sizeof(GR_C)) return 0;
   if (rows > 1 && (in_row != columns || out_row != columns)) return 0;
   GR_STEPS(register) x = {in, 1};
