@@ -28,17 +28,17 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # requests) say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 63,  # what ttnn's programs take of L1 for it, what an error bound tries, sums of convolutions
+        "f32": 65,  # what ttnn's programs take of L1 for it, what an error bound tries, sums of convolutions
         "f64": 9,
-        "f16": 8,
-        "bf16": 26,  # likewise; what a product takes of which a host stores the weight so, and its images
-        "int8": 25,  # torch's product of bytes takes no others
+        "f16": 9,
+        "bf16": 29,  # likewise; what a product takes of which a host stores the weight so, images, states
+        "int8": 26,  # torch's product of bytes takes no others; panels of a recurrent cell's bytes
         "int16": 16,
         "int32": 44,  # sums of bytes, by tiles too
         "int64": 15,
-        "uint8": 16,  # what MatMulNBits' weights must be
+        "uint8": 17,  # what MatMulNBits' weights must be
         "uint16": 12,
-        "uint32": 14,
+        "uint32": 15,
         "uint64": 5,
         "bool": 32,
         "bfp8_b": 7,  # read and written in loops of their own, for speed; what search and error bounds try

@@ -45,6 +45,7 @@ _OTHER_WORDS: dict[str, tuple[str, ...]] = {
     "graph_runtime/frontends/onnx/families/resize.py": _ALL,
     "graph_runtime/ir/ops/axis.py": _CYCLES,
     "graph_runtime/ir/ops/bias.py": _CYCLES,
+    "graph_runtime/ir/ops/halves.py": ("add", "clip", "relu"),  # steps behind a product
     "graph_runtime/ir/ops/normalize.py": _CYCLES,
     "graph_runtime/ir/ops/packed.py": ("transpose",),  # of a weight
     "graph_runtime/ir/ops/scatter.py": _REDUCED,
