@@ -11,10 +11,14 @@ from __future__ import annotations
 import itertools
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import torch
 
+from ..base.errors import HandleError
+from ..run.tensors.tensor import Tensor
 from . import clock
 from .required import TorchDeviceError
 from .store import current, device_of, live, torch_device
@@ -37,13 +41,22 @@ def synchronize(device: Any = None) -> None:
 
 
 def _wait(index: int) -> None:
-    for store in live():
-        if store.index == index and store.base is not None:
-            store.base.wait()
+    for base in _bases(index):
+        with suppress(HandleError):  # it ended with its device, which was closed: nothing is to come
+            base.wait()
 
 
 def _is_done(index: int) -> bool:
-    return all(s.base is None or s.base.ready for s in live() if s.index == index)
+    for base in _bases(index):
+        with suppress(HandleError):
+            if not base.ready:
+                return False
+    return True
+
+
+def _bases(index: int) -> Iterator[Tensor]:
+    """The tensors in which torch's of a device are."""
+    return (store.base for store in live() if store.index == index and store.base is not None)
 
 
 _ids = itertools.count(1)

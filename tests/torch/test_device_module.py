@@ -11,6 +11,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("graph_runtime.torch")
 from torch.profiler import ProfilerActivity, profile  # noqa: E402
 
+import graph_runtime.runtime as rt  # noqa: E402
+from graph_runtime.base.errors import HandleError  # noqa: E402
+
 TIMED = {"enable_timing": True}
 
 
@@ -227,3 +230,15 @@ def test_states_are_saved_and_restored():
         torch.rand(3, device="tt")
         torch.tt.manual_seed_all(5)
     assert torch.tt.initial_seed() == torch.initial_seed()
+
+
+def test_a_device_that_was_closed_elsewhere_is_synchronized_and_counted():
+    held = torch.ones(4, device="tt:1") * 3.0
+    with rt.open_device("tt:1"):
+        pass
+    torch.tt.synchronize(1)
+    assert torch.tt.current_stream(1).query()
+    assert torch.tt.memory_stats(1)["allocated"] == 0
+    with pytest.raises(HandleError, match="which was closed"):
+        held.cpu()
+    assert (torch.ones(4, device="tt:1") * 3.0).sum().item() == 12

@@ -35,7 +35,7 @@ __all__ = [
 _MOST_CONSTANTS = 1024
 _constants: OrderedDict[tuple[Device, str, str], Tensor] = OrderedDict()
 _lock = new_lock()
-_alive: set[tuple[int, Device, int]] = set()  # (id, device, bytes) of constants, those held elsewhere, too
+_alive: dict[int, tuple[weakref.ref[Tensor], int]] = {}  # constants and bytes, those held elsewhere, too
 
 
 def tensor(value: Any) -> Tensor:
@@ -130,9 +130,8 @@ def _constant(value: np.ndarray, device: Device, dtype: str) -> Tensor:
             return found
     spec = default_spec(device, TensorType(dtype, ()))
     made = push(value, spec)
-    entry = (id(made), device, spec.extent * device.main_memory.banks)
-    _alive.add(entry)
-    weakref.finalize(made, _alive.discard, entry).atexit = False  # type: ignore[misc]
+    _alive[made.id] = weakref.ref(made), spec.extent * device.main_memory.banks
+    weakref.finalize(made, _alive.pop, made.id, None).atexit = False  # type: ignore[misc]
     with _lock:
         _constants[key] = made
         while len(_constants) > _MOST_CONSTANTS:
@@ -142,4 +141,5 @@ def _constant(value: np.ndarray, device: Device, dtype: str) -> Tensor:
 
 def constant_bytes(device: Device) -> int:
     """Bytes of a device's main memory, padding counted, that scalars take which are kept to be used again."""
-    return sum(nbytes for _, where, nbytes in tuple(_alive) if where == device)
+    held = ((made(), nbytes) for made, nbytes in tuple(_alive.values()))
+    return sum(nbytes for t, nbytes in held if t is not None and t.device == device and t.is_allocated)
