@@ -8,7 +8,7 @@
 
 #include "isa/amx.h"
 #include "isa/has.h"
-#include "parallel.h"
+#include "pool.h"
 
 #ifdef __aarch64__
 #define GR_PEAK_SUMS 24          /* of 32 registers */
@@ -73,7 +73,7 @@ static double peak_products(int32_t kind, int64_t rounds, float *made) {
 typedef struct products {
   int32_t kind;
   int64_t rounds;
-  double operations[256];        /* of each piece */
+  double operations[MOST_THREADS]; /* of each piece */
 } products;
 
 static int32_t products_task(void *ctx, int64_t index) {
