@@ -374,4 +374,4 @@ def _show(
         from ..views.op_totals import op_totals_text
 
         typer.echo(node_rates_text(profile["nodes"], opt.terminal_width()) + "\n")
-        typer.echo(op_totals_text(profile["ops"], opt.terminal_width()))
+        typer.echo(op_totals_text(profile["ops"], profile["machine"], opt.terminal_width()))

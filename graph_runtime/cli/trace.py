@@ -39,12 +39,13 @@ def timed_run(module: GraphModule, record: bool = False) -> Timeline | None:
     and a table by op. With ``record`` its
     timeline: of a run on queues, or of those steps."""
     if int(config.get("DEBUG")) >= 2:
+        from ..run.peak import machine_peak
         from ..views.measured import stepped_run
         from ..views.op_totals import op_totals, op_totals_text
 
         took: dict[int, float] = {}
         timeline = stepped_run(module.session, _tell(module.session.plan, took))
-        _say(op_totals_text(op_totals(module.session.plan, took)))
+        _say(op_totals_text(op_totals(module.session.plan, took), machine_peak().as_dict()))
         return timeline
     if record:
         from ..views.measured import queued_run

@@ -8,7 +8,6 @@ from typing import Any
 from ..ir.graph import NodeView
 from ..ir.ops import registry
 from ..plan.types import Plan
-from ..run.peak import machine_peak
 from .report import table
 
 __all__ = ["op_totals", "op_totals_text", "work_of"]
@@ -55,8 +54,8 @@ def work_of(node: NodeView) -> tuple[float | None, int]:
     return None if node.func is None or op is None else op.flops(*types, node.func.attrs), nbytes
 
 
-def op_totals_text(rows: list[dict[str, Any]], width: int | None = None) -> str:
-    """The rows as a table, with a line of the machine's own rates below."""
+def op_totals_text(rows: list[dict[str, Any]], machine: Mapping[str, Any], width: int | None = None) -> str:
+    """The rows as a table, with a line of the machine's own rates below, those of run/peak.py."""
     shown = [
         {
             **row,
@@ -67,10 +66,9 @@ def op_totals_text(rows: list[dict[str, Any]], width: int | None = None) -> str:
         }
         for row in rows
     ]
-    peak = machine_peak()
     return (
         table(shown, _COLUMNS, width)
-        + f"\nthis machine: {peak.gflop_per_s:,.0f} GFLOP/s in float32, "
-        + f"{peak.bf16_gflop_per_s:,.0f} in bf16, {peak.int8_gflop_per_s:,.0f} in int8; "
-        + f"{peak.gb_per_s:,.1f} GB/s of memory"
+        + f"\nthis machine: {machine['gflop_per_s']:,.0f} GFLOP/s in float32, "
+        + f"{machine['bf16_gflop_per_s']:,.0f} in bf16, {machine['int8_gflop_per_s']:,.0f} in int8; "
+        + f"{machine['gb_per_s']:,.1f} GB/s of memory"
     )

@@ -54,9 +54,9 @@ def test_totals_are_those_of_the_nodes():
     assert sum(row["share"] for row in rows) == pytest.approx(1)
     assert rows[0]["gflop_per_s"] == pytest.approx(2 * 64 * 128 * 32 / 1000)
     assert rows[0]["gb_per_s"] == pytest.approx(4 * (64 * 128 + 32 * 128 + 64 * 32) / 1000)
-    text = op_totals_text(rows)
+    text = op_totals_text(rows, PEAK.as_dict())
     assert text.splitlines()[1].split()[:4] == ["dense", "cpu:0", "1", "1.0"]
-    assert "this machine: " in text.splitlines()[-1]
+    assert text.splitlines()[-1].startswith("this machine: 2 GFLOP/s in float32, 4 in bf16, 8 in int8")
 
 
 def test_a_row_says_how_near_a_node_is_to_what_the_machine_can_do(monkeypatch):

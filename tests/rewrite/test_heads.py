@@ -13,6 +13,7 @@ from graph_runtime.plan.placement import place
 from graph_runtime.rewrite.target import target
 from graph_runtime.testing.interpreter import heads, interpret
 
+pytestmark = pytest.mark.core
 B, S, H, D = 2, 19, 3, 5
 MOVES = ("transpose", "slice", "take")
 
