@@ -152,7 +152,7 @@ GR_ALWAYS void GR_OF(gr_panels_store_halves)(const GR_V *acc, int rows, GR_V low
     }
     x = GR_ISA_MIN(high, GR_ISA_MAX(low, x));      /* a NaN stays one */
     y = GR_ISA_MIN(high, GR_ISA_MAX(low, y));
-    *(GR_V *)(c + i * c_row) = GR_ISA(gr_pairs)(x, y);
+    GR_ISA(gr_put_pairs)(c + i * c_row, GR_ISA(gr_pairs)(x, y));
   }
 }
 #endif

@@ -153,7 +153,7 @@ GR_ALWAYS void GR_OF(gr_depthwise_paired)(const gr_image *s, const GR_OF(gr_taps
 #pragma GCC unroll 32
     for (int j = 0; j < (pixels - 1) * stride + taps; ++j, at += step) {
       if (!inside && (uint64_t)(left + j) >= (uint64_t)s->w) continue;
-      GR_VI both = *(const GR_VI *)at;
+      GR_VI both = GR_ISA(gr_pairs_at)(at);
       GR_V x = (GR_V)(both << 16), y = (GR_V)(both & ~0xffff);
 #pragma GCC unroll 8
       for (int q = 0; q < taps; ++q) {
@@ -170,13 +170,13 @@ GR_ALWAYS void GR_OF(gr_depthwise_paired)(const gr_image *s, const GR_OF(gr_taps
 #pragma GCC unroll 8
   for (int i = 0; i < pixels; ++i) {
     if (extra) {
-      GR_VI both = *(const GR_VI *)(extra + i * step);
+      GR_VI both = GR_ISA(gr_pairs_at)(extra + i * step);
       even[i] += (GR_V)(both << 16);
       odd[i] += (GR_V)(both & ~0xffff);
     }
     GR_V x = GR_ISA_MIN(bounds.high, GR_ISA_MAX(bounds.low, even[i]));
     GR_V y = GR_ISA_MIN(bounds.high, GR_ISA_MAX(bounds.low, odd[i]));
-    *(GR_V *)(to + i * step) = GR_ISA(gr_mixed)(x, y);
+    GR_ISA(gr_put_pairs)(to + i * step, GR_ISA(gr_mixed)(x, y));
   }
 }
 #endif

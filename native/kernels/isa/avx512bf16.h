@@ -4,6 +4,7 @@
  * GR_ISA(gr_pairs)(x, y)     the floats of x, then those of y, rounded to bf16
  * GR_ISA(gr_mixed)(x, y)     the same, one of x beside one of y
  * GR_ISA(gr_every_other)(x, y, odd)  of the floats of x, then of y: the first, third .., or the second, fourth ..
+ * GR_ISA(gr_pairs_at)(from)  32 bf16 that begin at any even address; GR_ISA(gr_put_pairs)(to, x) writes them so
  *
  * The instruction rounds after each of the two products, to nearest even, and takes denormals for zero. It is written
  * as assembly, because compilers differ in the types of its builtin.
@@ -15,6 +16,11 @@
 #ifndef GR_ISA_AVX512BF16_TYPES
 #define GR_ISA_AVX512BF16_TYPES
 #include <string.h>
+
+typedef float gr_even_avx512bf16 __attribute__((vector_size(64), aligned(2), may_alias));
+
+GR_ALWAYS GR_VI GR_ISA(gr_pairs_at)(const void *from) { return (GR_VI) * (const gr_even_avx512bf16 *)from; }
+GR_ALWAYS void GR_ISA(gr_put_pairs)(void *to, GR_V x) { *(gr_even_avx512bf16 *)to = x; }
 
 #ifdef GR_PLAY_AVX512
 typedef uint16_t gr_halves_avx512bf16 __attribute__((vector_size(64), may_alias));

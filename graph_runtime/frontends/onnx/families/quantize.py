@@ -318,9 +318,8 @@ def _product_of_numbers(
     exact: a product of floats is faster than one of int32."""
     unit = ctx.const(np.float32(1))
     whole = [from_grid(ctx, x, unit, zero) for x, zero, _ in (a, b)]
-    scale = ctx.op(
-        "divide", ctx.op("multiply", *(ctx.reshape(s, ()) for _, _, s in (a, b))), ctx.reshape(y_scale, ())
-    )
+    of_a, of_b, of_y = (ctx.cast(ctx.reshape(s, ()), "float32") for s in (a[2], b[2], y_scale))
+    scale = ctx.op("divide", ctx.op("multiply", of_a, of_b), of_y)
     return on_grid(ctx, ctx.op("multiply", matmul(ctx, *whole), scale), unit, y_zero, y_zero.dtype)
 
 
