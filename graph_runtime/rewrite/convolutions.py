@@ -24,10 +24,11 @@ from ..ir.ops.shape import exactly
 from .net import Net, NetNode, NetValue
 from .neutral import reshaped
 from .pack_weights import is_host, without_defaults
+from .store_weights import HOST_FORMATS
 
 __all__ = ["lean_convolutions", "pair_channels"]
 
-_FORMAT = "bf16"
+_FORMAT = HOST_FORMATS[1]
 _FEW = range(1, 16, 2)  # channels whose windows take longer to gather than the image to copy
 _ONE_MORE = 3  # channels from which one more is little to multiply
 

@@ -11,26 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 SOURCE = """
-#include "cpu/half_rows.h"
-
-static int has(int isa)
-{
-#if defined(__x86_64__)
-  if (isa == 1) return GR_HAS_AVX2;
-  if (isa == 2) return GR_HAS_AVX512;
-#elif defined(__aarch64__)
-  if (isa == 1) return GR_NEON;
-#endif
-  return isa == 0;
-}
-#if defined(__x86_64__)
-#define FORMS(name) {name##_any, name##_avx2, name##_avx512}
-#elif defined(__aarch64__)
-#define FORMS(name) {name##_any, name##_neon}
-#else
-#define FORMS(name) {name##_any}
-#endif
-
 int widen(int isa, float *to, const uint16_t *from, int64_t n)
 {
   static void (*const forms[])(float *, const uint16_t *, int64_t) = FORMS(gr_widen_row);
@@ -54,8 +34,8 @@ SPECIAL = np.array(
 
 
 @pytest.fixture(scope="module")
-def library(compile_c, played):
-    return ctypes.CDLL(str(compile_c(SOURCE, "-O2", *played)))
+def library(compile_forms):
+    return compile_forms("cpu/half_rows.h", SOURCE)
 
 
 def address(array: np.ndarray) -> ctypes.c_void_p:

@@ -31,7 +31,7 @@ ABOVE = {
         "f32": 65,  # what ttnn's programs take of L1 for it, what an error bound tries, sums of convolutions
         "f64": 9,
         "f16": 9,
-        "bf16": 29,  # likewise; what a product takes of which a host stores the weight so, images, states
+        "bf16": 28,  # likewise; what a product takes of which a host stores the weight so, images, states
         "int8": 26,  # torch's product of bytes takes no others; panels of a recurrent cell's bytes
         "int16": 16,
         "int32": 44,  # sums of bytes, by tiles too
