@@ -52,7 +52,7 @@ DECLINED: dict[str, str] = {
         "transformer.windowed_scaled_dot_product_attention "
         "transformer.flash_multi_latent_attention_decode "
         "transformer.paged_flash_multi_latent_attention_decode transformer.chunked_flash_mla_prefill "
-        "experimental.create_qkv_heads kv_cache.zero_cache_range "
+        "kv_cache.zero_cache_range "
         "experimental.rotary_embedding_llama_fused_qk experimental.nlp_kv_cache_load_slice"
     ),
     "an older form": ("bcast moreh_fold"),

@@ -11,14 +11,14 @@ import numpy as np
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 from .caches import paged
-from .errors import Unsupported, check
+from .errors import check
 from .kernel_configs import numerics
-from .memory import L1_HEIGHT_SHARDED_MEMORY_CONFIG, MemoryConfig
+from .memory import MemoryConfig
 from .operation import operation
-from .results import Target, device_tensor, target, tiled_input
+from .results import device_tensor, target, tiled_input
 from .tensor import Tensor
-from .transformer import attend, cut_heads, rotated
-from .values import Layout, MathFidelity
+from .transformer import attend, rotated
+from .values import MathFidelity
 from .wide import Wide
 
 __all__: list[str] = []
@@ -224,98 +224,6 @@ def flash_mla_prefill(
     words = numerics(compute_kernel_config, MathFidelity.HiFi2)
     made = attend(w, q._handle, k._handle, v, mask, scale, words, causal=is_causal)
     return target(op, q, memory_config).wrap(made)
-
-
-# **************** heads ****************
-
-
-def _into_none(op: str, output_tensors: Any) -> None:
-    if output_tensors is not None:
-        raise Unsupported(f"{op}: output_tensors is not supported", op=op)
-
-
-@operation("experimental.nlp_create_qkv_heads", "slice, reshape, transpose")
-def nlp_create_qkv_heads(
-    input: Tensor,
-    input_kv: Tensor | None = None,
-    *,
-    num_heads: int,
-    num_kv_heads: int | None = None,
-    transpose_k_heads: bool = True,
-    memory_config: MemoryConfig | None = None,
-    output_tensors: Any = None,
-) -> tuple[Tensor, ...]:
-    """[b, 1, s, (h + 2 kv) d] as queries [b, h, s, d], keys (turned, unless transpose_k_heads is False) and
-    values [b, kv, s, d]."""
-    op = "ttnn.experimental.nlp_create_qkv_heads"
-    _into_none(op, output_tensors)
-    x = device_tensor(op, input)
-    check(len(x.shape) == 4 and x.shape[1] == 1, op, f"the input must be [b, 1, s, width], got {x.shape}")
-    w, groups = Wide(x._handle.device), num_kv_heads or num_heads
-    other = None if input_kv is None else _sequence(w, device_tensor(op, input_kv))
-    made = cut_heads(op, w, _sequence(w, x), other, num_heads, groups, transpose_k_heads)
-    goal = target(op, x, memory_config)
-    return tuple(Target(op, goal.dtype, goal.layout, goal.config, goal.device).wrap(h) for h in made)
-
-
-def _sequence(w: Wide, x: Tensor) -> Handle:
-    batch, _, length, width = x.shape
-    return w.reshape(w.rows(x._handle), (batch, length, width))
-
-
-@operation("experimental.nlp_create_qkv_heads_decode", "reshape, slice")
-def nlp_create_qkv_heads_decode(
-    input_tensor: Tensor,
-    *,
-    num_heads: int,
-    num_kv_heads: int | None = None,
-    output_tensors: Any = None,
-    overlap_qk_coregrid: bool = True,
-    batch_offset: Any = None,
-    slice_size: int | None = None,
-    memory_config: MemoryConfig | None = None,
-) -> tuple[Tensor, ...]:
-    """[1, 1, b, (h + 2 kv) d] as queries [1, b, h, d], keys and values [1, b, kv, d], in height shards."""
-    op = "ttnn.experimental.nlp_create_qkv_heads_decode"
-    _into_none(op, output_tensors)
-    x, groups = device_tensor(op, input_tensor), num_kv_heads or num_heads
-    if batch_offset is not None or slice_size is not None:
-        raise Unsupported(f"{op} with batch_offset is not supported", op=op)
-    heads = num_heads + 2 * groups
-    users, width = x.shape[2], x.shape[3]
-    check(width % heads == 0, op, f"the width {width} cannot be cut into {heads} heads")
-    w = Wide(x._handle.device)
-    cut = w.reshape(w.rows(x._handle), (1, users, heads, width // heads))
-    config = memory_config or L1_HEIGHT_SHARDED_MEMORY_CONFIG
-    made = []
-    for start, end in ((0, num_heads), (num_heads, num_heads + groups), (num_heads + groups, heads)):
-        part = w("slice", cut, starts=(start,), ends=(end,), axes=(2,))
-        made.append(target(op, x, config, None, None, Layout.TILE).wrap(part))
-    return tuple(made)
-
-
-@operation("experimental.nlp_concat_heads_decode", "slice, reshape")
-def nlp_concat_heads_decode(
-    input_tensor: Tensor,
-    *,
-    num_heads: int,
-    memory_config: MemoryConfig | None = None,
-    output_tensor: Tensor | None = None,
-    sub_core_grids: Any = None,
-) -> Tensor:
-    """[1, b, h or more, d] as [1, 1, b, h d]."""
-    op = "ttnn.experimental.nlp_concat_heads_decode"
-    x = device_tensor(op, input_tensor)
-    _, users, heads, size = x.shape
-    check(heads >= num_heads, op, f"{x.shape} has no {num_heads} heads")
-    w, made = Wide(x._handle.device), x._handle
-    if heads > num_heads:
-        made = w("slice", made, starts=(0,), ends=(num_heads,), axes=(2,))
-    made = w.reshape(w.rows(made), (1, 1, users, num_heads * size))
-    goal = target(op, x, memory_config, output_tensor)
-    if memory_config is None and output_tensor is None and goal.config.is_sharded():
-        goal.config = goal.config.with_shard_spec(None)
-    return goal.wrap(made)
 
 
 # **************** positions ****************

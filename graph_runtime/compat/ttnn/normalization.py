@@ -71,26 +71,31 @@ def _scaled(
     made = x._handle if scale is None else w("multiply", x._handle, float(scale))
     if mask is not None:
         device_tensor(op, mask)
-        check(
-            mask.shape[-1] == x.shape[-1],
-            op,
-            f"the mask's width {mask.shape[-1]} must be the input's {x.shape[-1]}",
-        )
-        made = _masked_by(op, w, made, mask, causal)
+        made = _masked_by(op, w, made, *_rows_of_mask(op, w, x, mask), causal)
     return goal_of(x).wrap(soft(w, made, len(x.shape) - 1, stable, x.dtype))
 
 
-def _masked_by(op: str, w: Wide, x: Handle, mask: Tensor, causal: bool) -> Handle:
+def _rows_of_mask(op: str, w: Wide, x: Tensor, mask: Tensor) -> tuple[Handle, tuple[int, ...]]:
+    """A mask and its shape; one in rows of a tile's width, [b, 1, width / 32, 32], is one row."""
+    shape, width = tuple(mask.shape), x.shape[-1]
+    if mask.layout is Layout.ROW_MAJOR and shape[1:] == (1, width // TILE_SIZE, TILE_SIZE):
+        shape = (shape[0], 1, 1, width)
+        return w.reshape(w.rows(mask._handle), shape), shape
+    check(shape[-1] == width, op, f"the mask's width {shape[-1]} must be the input's {width}")
+    return mask._handle, shape
+
+
+def _masked_by(op: str, w: Wide, x: Handle, handle: Handle, mask: tuple[int, ...], causal: bool) -> Handle:
     """x + mask. A mask of fewer rows: its first row is every row's; a causal one begins again and again."""
-    handle, shape = mask._handle, tuple(x.shape)
-    rows = mask.shape[-2] if len(mask.shape) > 1 else 1
-    text = f"the mask {mask.shape} does not fit {list(shape)}"
+    shape = tuple(x.shape)
+    rows = mask[-2] if len(mask) > 1 else 1
+    text = f"the mask {mask} does not fit {list(shape)}"
     if 1 < rows < shape[-2] and not causal:
-        last = len(mask.shape) - 2
+        last = len(mask) - 2
         handle = w("slice", handle, starts=(0,), ends=(1,), axes=(last,))
     elif 1 < rows < shape[-2]:
         check(shape[-2] % rows == 0, op, text)
-        times = [1] * len(mask.shape)
+        times = [1] * len(mask)
         times[-2] = shape[-2] // rows
         handle = kernels.run("tile", [handle], {"repeats": tuple(times)})
     made = w("add", x, handle)
@@ -98,7 +103,8 @@ def _masked_by(op: str, w: Wide, x: Handle, mask: Tensor, causal: bool) -> Handl
     return made
 
 
-def _masked(name: str, in_place: bool) -> Operation:
+def _masked(name: str, in_place: bool, causal: bool) -> Operation:
+    """``causal``: whatever the caller says."""
     full = f"ttnn.{name}"
 
     def function(
@@ -116,18 +122,15 @@ def _masked(name: str, in_place: bool) -> Operation:
         def goal_of(x: Tensor) -> Target:
             return target(full, x, memory_config, x if in_place else None)
 
-        return _scaled(full, input_tensor, scale, mask, numeric_stable, is_causal_mask, goal_of)
+        return _scaled(full, input_tensor, scale, mask, numeric_stable, causal or is_causal_mask, goal_of)
 
     function.__doc__ = "softmax of scale x + mask along the last dimension."
     return Operation(name, function, "multiply, add, softmax")
 
 
-for _name, _into in {
-    "scale_mask_softmax": False,
-    "scale_mask_softmax_in_place": True,
-    "scale_causal_mask_hw_dims_softmax_in_place": True,
-}.items():
-    _masked(_name, _into)
+_masked("scale_mask_softmax", False, False)
+_masked("scale_mask_softmax_in_place", True, False)
+_masked("scale_causal_mask_hw_dims_softmax_in_place", True, True)
 
 
 @operation("softmax_in_place", "softmax")

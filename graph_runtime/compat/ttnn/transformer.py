@@ -1,4 +1,4 @@
-"""Attention and its heads."""
+"""Attention, and positions that turn the halves of a row."""
 
 from __future__ import annotations
 
@@ -14,90 +14,12 @@ from .kernel_configs import numerics
 from .memory import MemoryConfig
 from .normalization import soft
 from .operation import Operation, operation
-from .results import Target, device_tensor, target, tiled_input
+from .results import device_tensor, target, tiled_input
 from .tensor import Tensor
-from .values import Layout, MathFidelity
+from .values import MathFidelity
 from .wide import Wide
 
-__all__ = ["attend", "cut_heads", "rotated"]
-
-
-@operation("transformer.split_query_key_value_and_split_heads", "slice, reshape, transpose")
-def split_heads(
-    input_tensor: Tensor,
-    kv_input_tensor: Tensor | None = None,
-    *,
-    num_heads: int,
-    num_kv_heads: int | None = None,
-    transpose_key: bool = True,
-    memory_config: MemoryConfig | None = None,
-    **_: Any,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """[b, s, (h + 2 kv) d] as queries [b, h, s, d], keys [b, kv, d, s] (unless transpose_key is False) and
-    values [b, kv, s, d]."""
-    op = "ttnn.transformer.split_query_key_value_and_split_heads"
-    x = tiled_input(op, input_tensor, f"Invalid layout: expected TILE, got {input_tensor.layout}")
-    if x.is_sharded():
-        raise Unsupported(f"{op} of a sharded tensor is not supported", op=op)
-    check(len(x.shape) == 3, op, f"Input tensor must have 3 dimensions, got {len(x.shape)}")
-    w, groups = Wide(x._handle.device), num_kv_heads or num_heads
-    other = None
-    if kv_input_tensor is not None:
-        other = tiled_input(op, kv_input_tensor, "Invalid layout: expected TILE")._handle
-    goal = target(op, x, memory_config)
-    made = cut_heads(op, w, x._handle, other, num_heads, groups, transpose_key)
-    query, key, value = (Target(op, goal.dtype, goal.layout, goal.config, goal.device).wrap(h) for h in made)
-    return query, key, value
-
-
-def cut_heads(
-    op: str, w: Wide, x: Handle, kv: Handle | None, heads: int, groups: int, transpose_key: bool
-) -> list[Handle]:
-    """Queries, keys and values [b, heads, s, d] of [b, s, widths], keys and values from ``kv`` if given."""
-    width = x.shape[2]
-    parts = heads if kv is not None else heads + 2 * groups
-    check(width % parts == 0, op, f"the width {width} cannot be cut into {parts} heads")
-    size = width // parts
-    text = f"Head size must be a multiple of 32, but was found to be {size}! Update the heads that fit"
-    check(size % 32 == 0, op, text)
-    rest, start = (x, heads * size) if kv is None else (kv, 0)
-    sources = [(x, 0, heads), (rest, start, groups), (rest, start + groups * size, groups)]
-    perms = ((0, 2, 1, 3), (0, 2, 3, 1) if transpose_key else (0, 2, 1, 3), (0, 2, 1, 3))
-    return [
-        _heads(w, source, at, count, size, perm)
-        for (source, at, count), perm in zip(sources, perms, strict=True)
-    ]
-
-
-def _heads(w: Wide, x: Handle, at: int, count: int, size: int, perm: tuple[int, ...]) -> Handle:
-    batch, length, _ = x.shape
-    part = kernels.run("slice", [x], {"starts": (at,), "ends": (at + count * size,), "axes": (2,)})
-    return kernels.run("transpose", [w.reshape(w.rows(part), (batch, length, count, size))], {"perm": perm})
-
-
-def _concatenated(name: str, rank: int) -> Operation:
-    full = f"ttnn.{name}"
-
-    def function(input_tensor: Tensor, *, memory_config: MemoryConfig | None = None, **_: Any) -> Tensor:
-        x = device_tensor(full, input_tensor)
-        check(len(x.shape) == 4, full, f"Input tensor must have 4 dimensions, got {len(x.shape)}")
-        batch, heads, length, size = x.shape
-        w = Wide(x._handle.device)
-        turned = kernels.run("transpose", [w.rows(x._handle)], {"perm": (0, 2, 1, 3)})
-        shape = (batch, length, heads * size) if rank == 3 else (batch, 1, length, heads * size)
-        text = (
-            f"Head size must be a multiple of 32, but was found to be {size}! Update matmul that uses the "
-            "output of this operation to include the padding in the weights!"
-        )
-        check(size % 32 == 0, full, text)
-        return target(full, x, memory_config, layout=Layout.TILE).wrap(w.reshape(w.rows(turned), shape))
-
-    function.__doc__ = "[b, h, s, d] as the heads side by side in the last dimension."
-    return Operation(name, function, "transpose, reshape")
-
-
-_concatenated("transformer.concatenate_heads", 3)
-_concatenated("experimental.nlp_concat_heads", 4)
+__all__ = ["attend", "rotated"]
 
 
 def _attention_softmax(name: str, in_place: bool) -> Operation:
@@ -190,7 +112,7 @@ def attend(
     sink: Handle | None = None,
 ) -> Handle:
     """softmax(q k^T scale + mask) v of [b, heads, length, d], key heads repeated. ``sink`` [1, heads, 1, 1]:
-    a score beside those of the keys, whose value is 0."""
+    a score beside those of the keys, scaled as they are, whose value is 0."""
     heads, groups = q.shape[1], k.shape[1]
     check(heads % groups == 0, "attention", f"{groups} key heads do not divide {heads} query heads")
     k, v = (_repeated(w, x, heads // groups) for x in (k, v))
@@ -201,11 +123,13 @@ def attend(
             attrs["scale"] = float(scale)
         return kernels.run("attention", inputs, attrs, kernels.WIDE)
     scores = kernels.run("matmul", [q, k], {"transpose_b": True, **words}, kernels.WIDE)
-    scores = w("multiply", scores, 1 / math.sqrt(q.shape[3]) if scale is None else float(scale))
+    factor = 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
+    scores = w("multiply", scores, factor)
     if causal:
         mask = _window(w, q.shape[2], k.shape[2], k.shape[2])
     scores = scores if mask is None else w("add", scores, mask)
-    column = kernels.run("broadcast_to", [w.wide(sink)], {"shape": (*scores.shape[:3], 1)})
+    sink = w("multiply", w.wide(sink), factor)
+    column = kernels.run("broadcast_to", [sink], {"shape": (*scores.shape[:3], 1)})
     weights = w("softmax", w("concatenate", scores, column, axis=3), axis=3)
     weights = w("slice", weights, starts=(0,), ends=(k.shape[2],), axes=(3,))
     return kernels.run("matmul", [weights, v], words, kernels.WIDE)

@@ -131,6 +131,21 @@ def test_a_mask_of_fewer_rows(device, causal):
     assert np.abs(_back(made) - want).max() < 0.01
 
 
+def test_a_mask_of_heights_and_widths_is_causal_unasked(device):
+    x, mask = torch.randn(1, 2, 128, 64).bfloat16(), torch.randn(1, 1, 32, 64).bfloat16()
+    made = ttnn.scale_causal_mask_hw_dims_softmax_in_place(_on(device, x), 0.5, _on(device, mask))
+    want = torch.softmax(x.float() * 0.5 + mask.repeat(1, 1, 4, 1).float(), -1).numpy()
+    assert np.abs(_back(made) - want).max() < 0.01
+
+
+def test_a_mask_in_rows_of_a_tile_is_one_row(device):
+    x, mask = torch.randn(2, 3, 64, 96).bfloat16(), torch.randn(2, 1, 1, 96).bfloat16()
+    given = ttnn.to_layout(_on(device, mask.reshape(2, 1, 3, 32)), ttnn.ROW_MAJOR_LAYOUT)
+    made = ttnn.scale_mask_softmax_in_place(_on(device, x), 0.5, given)
+    want = torch.softmax(x.float() * 0.5 + mask.float(), -1).numpy()
+    assert np.abs(_back(made) - want).max() < 0.01
+
+
 @pytest.mark.parametrize(
     ("shape", "dim", "dtype"),
     [((1, 2050), 1, ttnn.bfloat16), ((1100, 3), 0, ttnn.float32), ((2, 1030), -1, ttnn.uint16)],
