@@ -17,6 +17,7 @@ from ..base.machine.devices import NO_KERNELS, Device, parse_list
 from ..base.mapped import read_file
 from ..base.options import Options
 from ..base.progress import Tell, silent
+from ..base.temporary import temporary_folder
 from ..build.bundles.bundle import BundleLibrary, BundleProgram, BundleSource
 from ..build.bundles.writer import write_bundle
 from ..build.libraries.elf import read_elf
@@ -229,7 +230,7 @@ def write_prepared(
     kernels = [] if options.compile is False else _missing(plans, given, written)
     files_of = {f"libraries/{i}_{library.path.name}": library for i, library in enumerate(given)}
     programs, files, params = _programs(prepared, const)
-    with tempfile.TemporaryDirectory(prefix="graph_runtime_") as folder:
+    with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
         if kernels:
             built = _Given(_compile(kernels, Path(folder) / "kernels.so", march, jobs, tell))
             files_of = {"kernels.so": built, **files_of}

@@ -18,7 +18,6 @@ not used for longest goes when there is more than GR_CACHE_MB, or when it was no
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import hashlib
@@ -35,16 +34,16 @@ from typing import Any
 
 from ..base.config import get as setting
 from ..base.folders import make_private, why_not_private
+from ..base.temporary import temporary_folder
 from ..base.writing import told, write_whole
 
-__all__ = ["HINT", "KINDS", "Cache", "Entry", "hash_of", "open_cache", "temporary_folder"]
+__all__ = ["HINT", "KINDS", "Cache", "Entry", "hash_of", "open_cache"]
 
 KINDS = {"libraries": ".so", "objects": ".o"}  # folder, and how its files end
 HINT = "GR_CACHE_DIR chooses another folder for the cache"
 _SUM, _TIMES = ".sha256", "kernels.json"
 _TICK = 0.02  # seconds between looks at a lock
 _ABANDONED = 24 * 3600  # seconds after which a file that no build finished is garbage
-_temporary: dict[int, Path] = {}  # by process: a child of fork must not remove its parent's
 _warned: set[str] = set()
 
 
@@ -220,22 +219,6 @@ def _unsafe(folder: Path, make: bool) -> str:
         if make and part != folder and stat.S_IMODE(part.stat().st_mode) != 0o700:
             part.chmod(0o700)  # of an earlier version, which others may read
     return ""
-
-
-def temporary_folder() -> Path:
-    """A folder of this process and user alone, which goes with the process."""
-    pid = os.getpid()
-    if pid not in _temporary:
-        with told(tempfile.gettempdir(), "TMPDIR chooses another folder for temporary files"):
-            _temporary[pid] = Path(tempfile.mkdtemp(prefix="graph_runtime_"))
-    return _temporary[pid]
-
-
-@atexit.register
-def _remove_temporary() -> None:
-    folder = _temporary.pop(os.getpid(), None)
-    if folder is not None:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 # ------------------------------------------------------------------------------------------------ its files

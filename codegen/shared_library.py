@@ -13,13 +13,14 @@ import cffi
 from ..base.errors import CompileError
 from ..base.packaged import data_folder
 from ..base.progress import Count, uncounted
+from ..base.temporary import temporary_folder
 from ..base.writing import told, write_whole
 from ..build.libraries import isa
 from ..build.libraries.manifest import ABI_VERSION, Manifest
 from ..ir.ops.registry import kernel_folders
 from . import glue
 from .bodies import Instance, find_bodies
-from .cache import HINT, Cache, hash_of, open_cache, temporary_folder
+from .cache import HINT, Cache, hash_of, open_cache
 from .process import CommandPool
 from .render import Rendered
 from .toolchain import FLAGS, Compiler, find_compiler, target

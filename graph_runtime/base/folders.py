@@ -11,28 +11,38 @@ import os
 import stat
 from pathlib import Path
 
-__all__ = ["make_private", "why_not_private"]
+__all__ = ["make_private", "why_not_private", "why_replaceable"]
 
 _BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 def why_not_private(folder: Path) -> str:
     """Why files of a folder that is there may be another's; "" where they are the user's. Raises OSError."""
+    user, state = os.geteuid(), folder.stat()
+    if not stat.S_ISDIR(state.st_mode):
+        return "it is no folder"
+    if state.st_uid != user:
+        return f"it belongs to user {state.st_uid}, not to user {user}"
+    if state.st_mode & _BY_OTHERS:
+        return f"it {_written_by_others(folder, state)}"
+    return why_replaceable(folder)
+
+
+def why_replaceable(folder: Path) -> str:
+    """Why others may put another folder in the place of one that is there; "" where they may not. Raises
+    OSError."""
     user = os.geteuid()
-    for part in (folder, *folder.resolve().parents):
+    for part in folder.resolve().parents:
         state = part.stat()
-        at = "" if part == folder else f"{part}, on the way to it, "
-        if part == folder and not stat.S_ISDIR(state.st_mode):
-            return "it is no folder"
-        if state.st_uid != user and (part == folder or state.st_uid != 0):
-            return f"{at or 'it '}belongs to user {state.st_uid}, not to user {user}"
-        sticky = part != folder and state.st_mode & stat.S_ISVTX
-        if state.st_mode & _BY_OTHERS and not sticky:
-            return (
-                f"{at or 'it '}may be written to by others (mode {stat.S_IMODE(state.st_mode):04o}: "
-                f"chmod go-w {part})"
-            )
+        if state.st_uid not in (user, 0):
+            return f"{part}, on the way to it, belongs to user {state.st_uid}, not to user {user}"
+        if state.st_mode & _BY_OTHERS and not state.st_mode & stat.S_ISVTX:
+            return f"{part}, on the way to it, {_written_by_others(part, state)}"
     return ""
+
+
+def _written_by_others(part: Path, state: os.stat_result) -> str:
+    return f"may be written to by others (mode {stat.S_IMODE(state.st_mode):04o}: chmod go-w {part})"
 
 
 def make_private(folder: Path) -> str:

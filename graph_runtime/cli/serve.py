@@ -12,6 +12,7 @@ import typer
 
 from ..base.errors import InputError
 from ..base.options import Options
+from ..base.temporary import temporary_folder
 from . import options as opt
 from .pictures import Trace
 
@@ -90,7 +91,7 @@ def serve(
         most_body=max_body_mb << 20,
         trace=trace,
     )
-    with tempfile.TemporaryDirectory(prefix="graph_runtime_serve_") as folder:
+    with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
         making = Making(
             Path(folder), tuple(device) if device else None, options, tuple(library or ()), params, native
         )

@@ -24,7 +24,7 @@ from .dispatcher import Workers
 from .doors import Door
 from .installation import Installation, this_installation
 from .ports import Served
-from .rays import import_ray
+from .rays import import_ray, require_folder
 from .replica import Replica
 from .runner import Runner, ServedSource
 from .scaling import LOAD, replicas_wanted
@@ -69,6 +69,7 @@ class ReplicaActor:
         if (here := this_installation()) != sender:
             text = f"{os.uname().nodename} has {here}, what serves has {sender}: install the same"
             raise ClusterError(text, got=str(here), wanted=str(sender))
+        require_folder()
         if packed is not None:
             from ..codegen.cache import open_cache  # where bundles are kept that came from elsewhere
 

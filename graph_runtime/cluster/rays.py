@@ -23,8 +23,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import ClusterError
+from ..base.errors import ClusterError, GraphRuntimeError
 from .ray_address import require_ray_at
+from .ray_folder import new_folder, private_files, require_closed_folder
 
 __all__ = [
     "auth_token",
@@ -34,6 +35,7 @@ __all__ = [
     "leave",
     "own_address",
     "require_closed",
+    "require_folder",
     "require_ray",
     "start_nodes",
     "tls_authority",
@@ -149,33 +151,34 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
             os.environ.setdefault(name, value)
         _make_token()
     ray = import_ray()
-    own: dict[str, Any] = {
-        "num_cpus": cores,
-        "object_store_memory": _STORE,
-        "include_dashboard": False,
+    words = {
+        "address": address,
+        "namespace": "graph_runtime",
+        "log_to_driver": False,
+        "logging_level": "ERROR",
     }
     try:
-        _init(
-            ray,
-            address=address,
-            namespace="graph_runtime",
-            log_to_driver=False,
-            logging_level="ERROR",
-            **(own if address == LOCAL else {}),
-        )
+        if address == LOCAL:
+            own = {"num_cpus": cores, "object_store_memory": _STORE, "include_dashboard": False}
+            with private_files(new_folder()):
+                _init(ray, **words, **own)
+        else:
+            _init(ray, **words)
+    except GraphRuntimeError:
+        raise
     except Exception as error:
         text = f"Ray at {address}: {type(error).__name__}: {error}"
         if address != LOCAL:
             text += ": it may have another token (RAY_AUTH_TOKEN_PATH), or another version of Ray"
         raise ClusterError(text, got=address) from error
-    if address != LOCAL:
-        try:
-            for node in ray.nodes():  # a loopback may be one of several machines
-                if node["Alive"] and node["NodeManagerAddress"] != own_address():
-                    require_closed(node["NodeManagerAddress"])
-        except BaseException:
-            leave()
-            raise
+    try:
+        require_folder()
+        for node in ray.nodes() if address != LOCAL else ():  # a loopback may be one of several machines
+            if node["Alive"] and node["NodeManagerAddress"] != own_address():
+                require_closed(node["NodeManagerAddress"])
+    except BaseException:
+        leave()
+        raise
     return ray
 
 
@@ -205,6 +208,12 @@ def _children() -> set[int]:
     return set(map(int, " ".join(texts).split()))
 
 
+def require_folder() -> None:
+    """Raise ClusterError where other users get into the folder of the Ray that is joined, on this machine."""
+    node = import_ray("ray._private.worker")._global_node
+    require_closed_folder(Path(node.get_session_dir_path()))
+
+
 def own_address() -> str:
     """This machine's address in the cluster that is joined."""
     return str(import_ray("ray.util").get_node_ip_address())
@@ -222,19 +231,23 @@ def start_nodes(count: int, cores: int | None = None) -> Callable[[], None]:
     ray = import_ray()
     made = import_ray("ray.cluster_utils").Cluster()
     words = {"num_cpus": cores or max(1, (os.cpu_count() or 1) // count), "object_store_memory": _STORE}
-    try:
-        for _ in range(count):
-            made.add_node(include_dashboard=False, **words)
-        ray.init(made.address, namespace="graph_runtime", log_to_driver=False, logging_level="ERROR")
-    except Exception as error:
-        made.shutdown()
-        text = f"Ray did not start {count} nodes: {type(error).__name__}: {error}"
-        raise ClusterError(text, got=count) from error
+    folder = new_folder()
 
     def end() -> None:
         ray.shutdown()
-        made.shutdown()
+        with private_files(folder):
+            made.shutdown()
 
+    try:
+        with private_files(folder):
+            for _ in range(count):
+                made.add_node(include_dashboard=False, **words)
+            ray.init(made.address, namespace="graph_runtime", log_to_driver=False, logging_level="ERROR")
+        require_folder()
+    except Exception as error:
+        end()
+        text = f"Ray did not start {count} nodes: {type(error).__name__}: {error}"
+        raise ClusterError(text, got=count) from error
     return end
 
 

@@ -37,6 +37,7 @@ from .front import DEADLINE, Front
 from .http_server import HttpServer, listen
 from .metrics import ServingMetrics
 from .ports import Served
+from .ray_folder import socket_folder
 from .request_bodies import Bodies
 from .request_trace import RequestTrace
 from .runner import ServedSource, bundle_hash, read_source
@@ -121,7 +122,7 @@ def serve_models(
         cores = 2 * serving.most_replicas * serving.replica_threads * len(models)
         ray = rays.join(serving.address, cores)
         try:
-            with tempfile.TemporaryDirectory(prefix="graph_runtime_door_") as folder:
+            with tempfile.TemporaryDirectory(dir=socket_folder()) as folder:
                 reached = serving.address != rays.LOCAL and rays.tls_files() is not None
                 door = Door.new(Path(folder), rays.own_address() if reached else "")
                 with asyncio.Runner(loop_factory=new_event_loop) as loop:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from ..base.config import get as setting
 from ..base.errors import CompileError, GraphRuntimeError, InputError, did_you_mean
 from ..base.locks import new_lock
+from ..base.temporary import temporary_folder
 from ..base.writing import write_whole
 from ..run.core import ffi, lib
 from ..run.queues.buffer import Buffer
@@ -184,7 +185,6 @@ def _compile() -> None:
 
 def _opened() -> Any:
     """The module, from the cache; None where it is not there, or cannot be loaded."""
-    from ..codegen.cache import temporary_folder
     from ..codegen.torch_calls import NAME, find_calls, key_of_calls
 
     try:

@@ -64,7 +64,7 @@ class TwoNodes:
         try:
             self._make_link()
             self._make_secrets()
-            head = ("--head", "--port", "6379", f"--temp-dir={self._ray_folder}")
+            head = ("--head", "--port", "6379", f"--temp-dir={self._ray_folder / 'ray'}")
             head += ("--include-dashboard=false", "--disable-usage-stats")
             self._ray(0, *head)
             self.start_second()

@@ -18,6 +18,7 @@ from ...base.machine.devices import Device, parse_list
 from ...base.machine.interconnect import Interconnect
 from ...base.options import Options
 from ...base.progress import Tell, silent
+from ...base.temporary import temporary_folder
 from ...build.bundles.bundle import Bundle, BundleProgram, read_bundle
 from ...build.libraries.judge import LibraryFile, read_library
 from ...build.prepare import Prepared, prepare
@@ -156,7 +157,7 @@ def _open(
     pieces = cut(prepared.plan, constants)
     if not pieces.parts:
         raise InputError(f"{name} computes nothing: there is nothing to run on {prepared.plan.devices[0]}")
-    folder = Path(tempfile.mkdtemp(prefix="graph_runtime_parts_"))
+    folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
     paths = write_parts(prepared, pieces, folder, libraries, tell)
     said = sheets(pieces)
     parts = {

@@ -14,7 +14,7 @@ import numpy as np
 
 from ...base.errors import ClusterError
 from ..messages import Message
-from ..rays import import_ray, tls_authority, tls_files
+from ..rays import import_ray, require_folder, tls_authority, tls_files
 from .endpoint import Tls
 from .fleet import Fleet
 from .fleet_members import FleetMember, WorkerGone
@@ -36,6 +36,7 @@ class NodeWorker:
         from ...codegen.cache import open_cache  # where bundles are kept that came from elsewhere
 
         ray = import_ray()
+        require_folder()
         host = ray.util.get_node_ip_address() if reached else None
         self._worker = Worker(
             name, key, open_cache().folder / "bundles", host, own_tls() if reached else None

@@ -9,7 +9,6 @@ them, so they are held once.
 
 from __future__ import annotations
 
-import atexit
 import mmap
 import os
 import tarfile
@@ -25,6 +24,7 @@ import numpy as np
 from ...base.errors import CompileError, LibraryError, did_you_mean
 from ...base.machine.devices import Device
 from ...base.mapped import open_file
+from ...base.temporary import temporary_folder
 from ...build.libraries.asked import way_out
 from ...build.libraries.elf import BLOB
 from ...run import core
@@ -254,12 +254,11 @@ def _link(path: Path) -> Path:
     """A shared object made of an object file or a tar of them, in a folder that goes with the process."""
     from ...codegen.toolchain import find_compiler  # only unlinked objects need a compiler
 
-    folder = tempfile.TemporaryDirectory(prefix="graph_runtime_")
-    atexit.register(folder.cleanup)
-    objects = [str(path)] if path.suffix == ".o" else _unpack(path, Path(folder.name))
-    out = Path(folder.name) / (path.stem + ".so")
+    folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
+    objects = [str(path)] if path.suffix == ".o" else _unpack(path, folder)
+    out = folder / (path.stem + ".so")
     try:
-        find_compiler().run(["-shared", "-fPIC", "-o", str(out), *objects, "-lm"], Path(folder.name))
+        find_compiler().run(["-shared", "-fPIC", "-o", str(out), *objects, "-lm"], folder)
     except CompileError as error:
         raise LibraryError(f"cannot link {path}: {error}", got=str(path)) from error
     return out
