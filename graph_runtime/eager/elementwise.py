@@ -79,9 +79,10 @@ def _compared(op: str) -> Function:
         if whole and to in FLOATS:
             raise Refused("the integers have no common dtype")
         try:
-            return apply(op, (), *together(op, a, b, dtype=to))
-        except OverflowError:
-            raise Refused("a scalar lies outside of the dtype") from None
+            operands = together(op, a, b, dtype=to)
+        except (OverflowError, ValueError):
+            raise Refused("a value lies outside of the dtype") from None
+        return apply(op, (), *operands)
 
     return body
 

@@ -79,7 +79,7 @@ def _update(x: Tensor, region: BasicIndex, value: Any) -> Tensor:
     except ValueError as error:
         raise Refused(str(error)) from error
     if array.ndim:
-        return on_device(array.astype(dtypes.to_numpy(x.dtype)), x.device, x.dtype)
+        return on_device(array, x.device, x.dtype)
     raise Refused("a scalar has no region")
 
 

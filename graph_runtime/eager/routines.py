@@ -45,12 +45,12 @@ def array(value: Any, device: Device | str = "cpu:0", dtype: Any = None) -> Tens
     """A tensor on ``device`` with the values of anything numpy takes, in the layout that planning would
     choose there. A dtype that the device does not have becomes its 32-bit one (float64 on tt: float32).
 
-    Raises DeviceError for a dtype that no device holds, DeviceMemoryError.
+    Raises InputError for a value that the dtype does not hold, DeviceError for a dtype that no device holds,
+    DeviceMemoryError.
     """
     device = parse(device)
     host = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     name = held(device, dtypes.from_numpy(host.dtype) if dtype is None else dtype_name(dtype))
-    host = np.asarray(host, dtypes.to_numpy(name), order="C")
     return push(host, default_spec(device, TensorType(name, host.shape)))
 
 
@@ -58,7 +58,7 @@ def full(
     shape: int | tuple[int, ...], value: Any, device: Device | str = "cpu:0", dtype: Any = None
 ) -> Tensor:
     """A tensor of one value. Raises as array."""
-    return array(np.full(shape, value, None if dtypes.is_extension(dtype) else dtype), device, dtype)
+    return array(np.broadcast_to(np.asarray(value), shape), device, dtype)
 
 
 def zeros(shape: int | tuple[int, ...], device: Device | str = "cpu:0", dtype: Any = "float32") -> Tensor:

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import GraphError
+from ..base.exact import exactly
 from ..base.machine import devices
 from .documents.draft import (
     DraftNode,
@@ -122,7 +123,8 @@ class GraphBuilder:
             return self.input(name, value, dtype or "float32", device=device, storage=storage)
         array = np.asarray(value)
         if dtype is not None:
-            array = array.astype(dtypes.to_numpy(tensor_type(dtype, (), name).dtype), copy=False)
+            wanted = dtypes.to_numpy(tensor_type(dtype, (), name).dtype)
+            array = exactly(array, wanted, f"parameter {name!r}")
         made = self.input(name, array.shape, array.dtype, device=device, storage=storage)
         self.params[name] = array
         return made

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import InputError, did_you_mean
+from ..base.exact import exactly
 from ..frontends.stablehlo.source import read_source
 from ..run.factory import create
 from ..run.module import GraphModule
@@ -183,7 +184,8 @@ def _is_key(leaf: Any) -> bool:
 def _array(leaf: Any, dtype: np.dtype) -> np.ndarray:
     if isinstance(leaf, Tensor):
         return leaf.numpy()
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf, dtype)
+    array = np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    return exactly(array, dtype, "an argument")
 
 
 def _kind(leaf: Any) -> Any:

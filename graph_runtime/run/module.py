@@ -182,8 +182,8 @@ class GraphModule:
         """Copy values into inputs: one by name or index, any number by name (biggest first).
 
         A value is a Tensor or anything numpy takes; shapes must be equal, dtypes equal or a same_kind cast
-        apart. Raises InputError for a value that does not fit and, before anything is copied, for an
-        unknown name.
+        apart, and the input's must hold each value (floats are rounded). Raises InputError for one that does
+        not fit and, before anything is copied, for an unknown name.
         """
         if key is not None:
             self.session.set_input(self._find_input(key), value)

@@ -266,3 +266,34 @@ def test_a_map_has_its_labels(labels):
     assert session.run(None, {"x": x})[0] == [dict(zip(labels, row, strict=True)) for row in x.tolist()]
     name = "int64" if labels == [3, 5] else "string"
     assert session.get_outputs()[0].type == f"seq(map({name},tensor(float)))"
+
+
+DTYPES = ["int64", "int32", "int16", "float32", "float64", "float16", "bool", "uint8", "object", "complex64"]
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_array_of_another_dtype_is_refused_as_by_onnx_runtime(dtype):
+    theirs = pytest.importorskip("onnxruntime")
+    infos = [helper.make_tensor_value_info(name, TensorProto.INT32, [2]) for name in "xy"]
+    node = helper.make_node("Add", ["x", "x"], ["y"])
+    graph = helper.make_graph([node], "g", infos[:1], infos[1:])
+    data = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    given = np.array([1, 2], dtype)
+
+    def once(ort, bound):
+        session = ort.InferenceSession(data.SerializeToString(), providers=["CPUExecutionProvider"])
+        if not bound:
+            return session.run(None, {"x": given})
+        binding = session.io_binding()
+        binding.bind_cpu_input("x", given)
+        binding.bind_output("y")
+        session.run_with_iobinding(binding)
+        return binding.copy_outputs_to_cpu()
+
+    for ort, refusal in ((theirs, Exception), (ours, InputError)):
+        for bound in (False, True):
+            if dtype == "int32":
+                assert once(ort, bound)[0].tolist() == [2, 4]
+                continue
+            with pytest.raises(refusal, match=r"nexpected input data type|can't be converted|Numpy_type"):
+                once(ort, bound)

@@ -37,7 +37,9 @@ def test_remainders_of_integers_are_numpys(function, dtype, device, rng):
 
 @pytest.mark.parametrize("dtype", [*INTEGERS, "float16"])
 def test_squares_are_numpys(dtype, device):
-    """Of every type; integers wrap."""
+    """Of every type that the device has, or its 32-bit one; integers wrap."""
+    if device != "cpu:0" and "int" in dtype:
+        dtype = dtype.replace("64", "32")
     info = np.iinfo(dtype) if "int" in dtype else np.finfo(dtype)
     values = np.array([info.min, info.max, *range(20)], dtype)
     with np.errstate(over="ignore"):

@@ -66,3 +66,10 @@ def test_refusals():
         f(jnp.ones(4))
     with pytest.raises(gr.InputError, match="make it static"):
         gr_jit(lambda x, s: x)(jnp.ones(2), object())
+
+
+@pytest.mark.parametrize("value", [np.array([1, 1 << 40]), np.array([0.0, 1e300])])
+def test_a_value_that_32_bits_do_not_hold_is_refused(value):
+    """jax.jit wraps it, or makes it infinite."""
+    with pytest.raises(gr.InputError, match="which does not fit"):
+        gr_jit(lambda x: x + 1, compile=False)(value)

@@ -19,7 +19,7 @@ from ...frontends.onnx.dynamic import PortInfo
 from ...run.factory import create_flow
 from ...run.sessions.session import Session
 from .io_binding import IOBinding, own_value
-from .ort_value import OrtValue, type_text
+from .ort_value import OrtValue, require_dtype, type_text
 from .session_options import RunOptions, SessionOptions
 
 __all__ = ["InferenceSession", "ModelMetadata", "NodeArg", "available"]
@@ -145,12 +145,21 @@ class InferenceSession:
         if missing := [name for name in self._inputs if name not in feed]:
             text = f"Required inputs ({missing}) are missing from input feed ({list(feed)})."
             raise InputError(text, wanted=missing)
+        given = {name: self._typed(name, value) for name, value in feed.items()}
         began = time.perf_counter_ns()
-        self._module.run(**feed)
+        self._module.run(**given)
         if self._events is not None:
             took = time.perf_counter_ns() - began
             self._events.append(_event("Session", "model_run", began - self._began, took))
         return [self._module.get_output(name) for name in wanted]
+
+    def _typed(self, name: str, value: Any) -> Any:
+        """A value of a feed. Raises InputError for an array of another dtype: ONNX Runtime converts none."""
+        value = value.value if isinstance(value, OrtValue) else value
+        if (port := self._inputs.get(name)) is not None and port.dtype:
+            for each in value if port.sequence and isinstance(value, list) else (value,):
+                require_dtype(each, port.dtype, f"Unexpected input data type of {name!r}")
+        return value
 
     def _observe(self, session: Session) -> None:
         """Run a program node by node, an event each."""

@@ -12,7 +12,7 @@ from ...base.errors import InputError
 from ...base.machine.devices import parse
 from ...run.flows.element_array import ElementArray
 from ...run.tensors.arrays import array
-from .ort_value import OrtValue, on_host
+from .ort_value import OrtValue, on_host, require_dtype
 
 __all__ = ["IOBinding", "own_value"]
 
@@ -111,6 +111,7 @@ def _placed(target: Any, value: Any) -> OrtValue:
         target.update_inplace(value.numpy())
         return target
     if isinstance(target, np.ndarray):
+        require_dtype(target, value.dtype, "Unexpected data type of the bound output")
         np.copyto(target, value.numpy())
         return OrtValue(own_value(value))
     return OrtValue(own_value(value) if isinstance(value, ElementArray) else array(value, target))

@@ -15,7 +15,7 @@ from ...run.flows.element_array import ElementArray, tensor_of
 from ...run.tensors.arrays import empty
 from ...run.tensors.tensor import Tensor
 
-__all__ = ["OrtValue", "on_host", "type_text"]
+__all__ = ["OrtValue", "on_host", "require_dtype", "type_text"]
 
 
 def element_code(dtype: str) -> int:
@@ -32,6 +32,26 @@ def type_text(dtype: str, sequence: bool = False) -> str:
     """As ONNX Runtime says it: tensor(float)."""
     name = require_onnx().TensorProto.DataType.Name(element_code(dtype)).lower()
     return f"seq(tensor({name}))" if sequence else f"tensor({name})"
+
+
+def require_dtype(value: Any, wanted: str, what: str) -> None:
+    """Raise InputError, which begins with ``what``, for an array or tensor of another element type."""
+    got = getattr(value, "dtype", wanted)
+    if isinstance(got, np.dtype):
+        from ...frontends.onnx.elements import STRING
+
+        got = STRING.name if got.kind in "OSUT" else got.name
+    if got != wanted:
+        text = f"{what}. Actual: ({_said(got)}) , expected: ({_said(wanted)})"
+        raise InputError(text, got=got, wanted=wanted)
+
+
+def _said(dtype: str) -> str:
+    """As type_text; numpy's name of what ONNX has not."""
+    try:
+        return type_text(dtype)
+    except StopIteration:
+        return dtype
 
 
 def on_host(device: Device) -> bool:
@@ -62,7 +82,8 @@ class OrtValue:
         return np.array(self._tensor().numpy())
 
     def update_inplace(self, np_arr: np.ndarray) -> None:
-        """Write values of the same type and shape."""
+        """Write values of the same type and shape. Raises InputError for others."""
+        require_dtype(np_arr, self._numbers().dtype, "Unexpected data type of the array")
         self._numbers().copy_from(np_arr)
 
     def shape(self) -> list[int]:

@@ -18,6 +18,7 @@ from ...base.errors import (
     UnsupportedOpError,
     did_you_mean,
 )
+from ...base.exact import exactly
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from . import require_onnx
@@ -132,7 +133,7 @@ def _given(file: ModelFile, info: PortInfo, value: np.ndarray) -> TapeValue:
     """The constant that an input's value makes of it."""
     element, source = ELEMENTS.get(info.dtype), f"input {info.name}"
     if element is None:
-        array = value.astype(info.dtype)
+        array = exactly(value, dtypes.to_numpy(info.dtype), f"the value of input {info.name!r}")
     elif element.is_text:
         array = file.strings.encoded(np.asarray(value, object), source)
     else:

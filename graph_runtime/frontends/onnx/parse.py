@@ -12,6 +12,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import GraphError, InputError, did_you_mean
+from ...base.exact import exactly
 from ...ir.graph import TensorType
 from .batch import Batch, set_batch
 from .blanks import blanks_as_functions
@@ -97,17 +98,13 @@ def with_type(value: np.ndarray, type_: TensorType, name: str) -> np.ndarray:
         if shaped.shape != type_.shape:
             raise InputError(f"input {name!r} is {type_}; its value has {value.shape}", got=value.shape)
         return shaped
-    with np.errstate(all="ignore"):
-        cast = shaped.astype(dtypes.to_numpy(type_.dtype))
-    floats = cast.dtype.kind not in "iub"
-    if shaped.shape != type_.shape or not (floats or np.array_equal(cast, shaped)):
+    if shaped.shape != type_.shape:
         raise InputError(
-            f"input {name!r} is {type_}; its value is {value.dtype.name}{list(value.shape)}"
-            + (f", {value.item()!r}" if value.size == 1 else ""),
+            f"input {name!r} is {type_}; its value is {value.dtype.name}{list(value.shape)}",
             got=value.shape,
             wanted=type_.shape,
         )
-    return cast
+    return exactly(shaped, dtypes.to_numpy(type_.dtype), f"the value of input {name!r}")
 
 
 def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:

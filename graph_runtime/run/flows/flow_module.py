@@ -305,7 +305,8 @@ class FlowModule:
 
     def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
         """Give inputs values, which stay the caller's: they are read when it runs. Dtypes must be equal or a
-        same_kind cast apart. Raises InputError, before any is set, for a name or value that does not fit."""
+        same_kind cast apart, and hold each value. Raises InputError, before any is set, for what does not
+        fit."""
         if key is not None:
             params = {self._name(key): value, **params}
         self._values |= self._fitted(params)

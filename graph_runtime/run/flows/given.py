@@ -8,6 +8,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import InputError
+from ...base.exact import exactly
 from ...frontends.onnx.dynamic import PortInfo
 from ...frontends.onnx.elements import ELEMENTS, STRING, element_name
 from ..tensors.tensor import Tensor
@@ -47,16 +48,13 @@ def _typed(info: PortInfo, value: Any) -> np.ndarray:
     if info.dtype in ELEMENTS or array.dtype.kind in "OUST":
         return _typed_elements(info, array)
     wanted = dtypes.to_numpy(info.dtype) if info.dtype else array.dtype
-    if array.dtype != wanted:
-        plain = not hasattr(value, "dtype") and np.array_equal(array, array.astype(wanted))
-        if not (plain or np.can_cast(array.dtype, wanted, "same_kind")):
-            raise InputError(
-                f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}",
-                got=array.dtype.name,
-                wanted=info.dtype,
-            )
-        array = array.astype(wanted)
-    return np.asarray(array, order="C")
+    if hasattr(value, "dtype") and not np.can_cast(array.dtype, wanted, "same_kind"):
+        raise InputError(
+            f"input {info.name!r} is {info}, got {array.dtype.name}{list(array.shape)}",
+            got=array.dtype.name,
+            wanted=info.dtype,
+        )
+    return np.asarray(exactly(array, wanted, f"input {info.name!r}"), order="C")
 
 
 def _typed_elements(info: PortInfo, array: np.ndarray) -> np.ndarray:

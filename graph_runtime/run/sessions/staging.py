@@ -13,7 +13,6 @@ from ...base.machine.layout import Layout, host_layout
 from ...ir.graph import Graph, TensorType
 from .. import core
 from ..queues.buffer import Buffer
-from ..tensors.host_values import as_array
 from ..tensors.lineage import before_write
 from ..tensors.tensor import Tensor
 
@@ -72,8 +71,7 @@ def most_in_flight(count: Any) -> int:
 
 def stage(value: Any, type_: TensorType, what: str) -> Buffer:
     """A host value in a buffer of its own, so that the caller may change his array at once."""
-    array = as_array(value, type_, what)
-    return written(core.open_device(cpu(0)), 0, type_.nbytes, type_, host_layout(type_.dtype), array, what)
+    return written(core.open_device(cpu(0)), 0, type_.nbytes, type_, host_layout(type_.dtype), value, what)
 
 
 def written(

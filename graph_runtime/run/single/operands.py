@@ -11,6 +11,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import DocumentError, InputError
+from ...base.exact import exactly
 from ...base.locks import new_lock
 from ...base.machine.devices import Device
 from ...ir.graph import TensorType
@@ -103,16 +104,19 @@ def together(name: str, *operands: Any, dtype: str | None = None) -> list[Tensor
 
 
 def on_device(operand: Any, device: Device, dtype: str) -> Tensor:
-    """An operand as a tensor of ``dtype``. A Python scalar that the dtype cannot hold is an OverflowError."""
+    """An operand as a tensor of ``dtype``. A Python scalar that the dtype cannot hold is an OverflowError, a
+    value of an array that a dtype of its kind cannot, an InputError."""
     if isinstance(operand, Tensor):
         return operand if operand.dtype == dtype else cast(operand, dtype)
-    array = np.asarray(operand)
+    array, wanted = np.asarray(operand), dtypes.to_numpy(dtype)
+    if isinstance(operand, (np.ndarray, np.generic)) and array.dtype.kind == wanted.kind:
+        array = exactly(array, wanted, "an operand")
     if array.ndim:
-        array = array.astype(dtypes.to_numpy(dtype), order="C")
+        array = array.astype(wanted, order="C")
         return push(array, default_spec(device, TensorType(dtype, array.shape)))
     if type(operand) is int and dtypes.is_integer(dtype):
-        array = np.array(operand, dtypes.to_numpy(dtype))  # raises OverflowError
-    return _constant(array.astype(dtypes.to_numpy(dtype)), device, dtype)
+        array = np.array(operand, wanted)  # raises OverflowError
+    return _constant(array.astype(wanted), device, dtype)
 
 
 def cast(tensor: Tensor, dtype: str) -> Tensor:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...base import dtypes
+from ...base.exact import exactly
 from ..tensors.arrays import allocate
 from ..tensors.spec import TensorSpec
 from ..tensors.tensor import Tensor
@@ -12,7 +14,9 @@ __all__ = ["push"]
 
 
 def push(array: np.ndarray, to: TensorSpec) -> Tensor:
-    """A new tensor with the values of an array of its dtype and shape. Raises DeviceMemoryError."""
+    """A new tensor with the values of an array of its shape. Raises InputError for a value that its dtype
+    does not hold, DeviceMemoryError."""
+    array = exactly(array, dtypes.to_numpy(to.type.dtype), "the value")
     made = allocate(to.type, to.device, to.layout, f"eager {to.type}", for_host=True)
     made.copy_from(array)
     return made

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import DeviceError, InputError, PlanError, did_you_mean
+from ...base.exact import exactly
 from ...base.machine.devices import Device, cpu, parse
 from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint, shard_fault
 from ...ir.graph import TensorType
@@ -62,10 +63,11 @@ def array(
     value: Any, device: Device | str = "cpu:0", dtype: Any = None, layout: Layout | None = None
 ) -> Tensor:
     """A tensor with the values of anything numpy takes, or of a Tensor, in ``dtype`` if one is given.
-    Raises as empty."""
+    Raises InputError for a value that the dtype does not hold, and as empty."""
     host = value.numpy() if isinstance(value, Tensor) else np.asarray(value)
     if dtype is not None:
-        host = host.astype(dtypes.to_numpy(dtypes.canonical(dtype)) if isinstance(dtype, str) else dtype)
+        wanted = dtypes.to_numpy(dtypes.canonical(dtype)) if isinstance(dtype, str) else np.dtype(dtype)
+        host = exactly(host, wanted, "the value")
     made = empty(host.shape, host.dtype, device, layout)
     made.copy_from(host)
     return made

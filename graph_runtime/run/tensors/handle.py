@@ -18,6 +18,7 @@ from weakref import ref
 
 import numpy as np
 
+from ...base.dtypes import to_numpy
 from ...base.errors import HandleError, KernelError
 from ...base.locks import new_rlock
 from ...base.machine.devices import Device
@@ -362,7 +363,7 @@ class Handle:
             if target is not None:
                 np.copyto(target, values)
                 return
-            values = core.host_arg(np.asarray(values, order="C"), self.dtype)
+            values = core.host_arg(np.asarray(values, to_numpy(self.dtype), order="C"), self.dtype)
         core.copy(handle, values, self._handle, self._arg)
 
     def _target(self) -> np.ndarray | None:

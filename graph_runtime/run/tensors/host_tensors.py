@@ -16,6 +16,7 @@ import orjson
 
 from ...base import dtypes
 from ...base.errors import DocumentError, InputError, ParamsError, as_path
+from ...base.exact import exactly
 from ...base.json_text import parse_json
 from ...base.machine.devices import Device, cpu, parse
 from ...base.machine.layout import HOST, Layout, pages
@@ -65,16 +66,22 @@ def owned(value: Any, dtype: str | None = None) -> Tensor:
     """A host tensor with a dense copy of ``value``, whatever its strides.
 
     ``dtype``: what to cast to; by default its own, or where no device stores that (float64, float16, int64,
-    uint64) the nearest that one does. Raises InputError, DocumentError for a dtype that is none.
+    uint64) the nearest that one does, which must hold all values. Raises InputError, DocumentError for a
+    dtype that is none.
     """
     plain = isinstance(value, (list, tuple, int, float, bool, Tensor))
     array = np.asarray(value) if plain else viewed(value)
     if not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
     name = dtypes.from_numpy(array.dtype)
-    wanted = ALIASES.get(name, name) if dtype is None else dtypes.canonical(dtype)
+    if dtype is None:
+        wanted = ALIASES.get(name, name)
+        values = exactly(array, dtypes.to_numpy(wanted), "the value")
+    else:
+        wanted = dtypes.canonical(dtype)
+        values = cast(array, wanted)
     made = arrays.empty(array.shape, wanted)
-    made.copy_from(cast(array, wanted))
+    made.copy_from(values)
     return made
 
 

@@ -10,9 +10,11 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import DocumentError, InputError
+from ...base.exact import exactly, fitting
 from ...ir.graph import TensorType
+from .dlpack import viewed
 
-__all__ = ["ALIGNMENT", "aligned_empty", "as_array", "as_host", "host_view", "writable_view"]
+__all__ = ["ALIGNMENT", "aligned_empty", "as_array", "as_host", "checked", "host_view", "writable_view"]
 
 ALIGNMENT = 64
 
@@ -68,13 +70,18 @@ def as_host(value: Any) -> np.ndarray:
 
 
 def as_array(value: Any, type_: TensorType, what: str) -> np.ndarray:
-    """A host value as an array of the entry's dtype and shape.
+    """A host value as an array of the entry's dtype and shape. Raises as checked."""
+    return checked(value, type_, what).astype(dtypes.to_numpy(type_.dtype), copy=False)
 
-    Raises InputError where the shape differs or where numpy would not cast "same_kind" (float64 to float32 is
-    fine, float to int is not).
+
+def checked(value: Any, type_: TensorType, what: str) -> np.ndarray:
+    """A host value as an array of the entry's shape, which numpy casts to its dtype without a change.
+
+    Raises InputError where the shape differs, where numpy would not cast "same_kind" (float64 to float32 is
+    fine, float to int is not), and for a value that the dtype does not hold.
     """
     wanted = dtypes.to_numpy(type_.dtype)
-    array = value if isinstance(value, np.ndarray) else _from_foreign(value, wanted)
+    array = value if isinstance(value, np.ndarray) else _from_foreign(value, wanted, what)
     if array.shape != type_.shape:
         raise InputError(
             f"{what} has shape {array.shape}, the graph says {type_.shape}",
@@ -89,14 +96,14 @@ def as_array(value: Any, type_: TensorType, what: str) -> np.ndarray:
                 got=array.dtype.name,
                 wanted=type_.dtype,
             )
-        array = array.astype(wanted)
+        return fitting(array, wanted, what)
     return array
 
 
-def _from_foreign(value: Any, wanted: np.dtype) -> np.ndarray:
+def _from_foreign(value: Any, wanted: np.dtype, what: str = "the value") -> np.ndarray:
     """Lists and Python scalars take the wanted dtype where that loses no kind; DLPack owners are viewed."""
     if hasattr(value, "__dlpack__"):
-        return np.from_dlpack(value)
+        return viewed(value)
     try:
         array = np.asarray(value)
     except ValueError as error:
@@ -105,10 +112,5 @@ def _from_foreign(value: Any, wanted: np.dtype) -> np.ndarray:
         raise InputError(f"cannot make an array of {type(value).__name__}", got=type(value).__name__)
     plain = isinstance(value, (list, tuple, int, float, bool))
     if plain and array.size and array.dtype.kind in "iub" and wanted.kind in "iu":
-        info = np.iinfo(wanted)
-        if array.min() < info.min or array.max() > info.max:
-            raise InputError(
-                f"a value in {array.min()} .. {array.max()} does not fit {wanted.name}", wanted=wanted.name
-            )
-        return array.astype(wanted)
+        return exactly(array, wanted, what)
     return array

@@ -25,7 +25,7 @@ from ...base.providers import provided
 from .. import core
 from .dlpack import HOST_DEVICE, export
 from .handle import Handle, moves
-from .host_values import aligned_empty, as_array
+from .host_values import aligned_empty, checked
 from .lineage import before_write
 from .operators import Operators
 from .traffic import record, refuse_hidden
@@ -116,8 +116,8 @@ class Tensor(Handle, Operators):
     def copy_from(self, source: Any, what: str = "value") -> None:
         """Overwrite the values with those of a Tensor or of anything numpy takes, called ``what`` in errors.
 
-        Raises InputError where the shape differs, or the dtype (of an array: beyond a same_kind cast), and
-        for a constant.
+        Raises InputError where the shape differs, or the dtype (of an array: beyond a same_kind cast, or for
+        a value that it does not hold), and for a constant.
         """
         if self.readonly:
             raise InputError(f"this {self.type} is a constant of the library: it cannot be written")
@@ -130,7 +130,7 @@ class Tensor(Handle, Operators):
     def _source(self, source: Any, what: str) -> tuple[Any, core.DeviceHandle | None, object]:
         """The arguments of _overwrite. Raises InputError, and what failed to write a Tensor."""
         if not isinstance(source, Tensor):
-            return as_array(source, self.type, what), None, None
+            return checked(source, self.type, what), None, None
         if source.type != self.type:
             raise InputError(
                 f"{what} is {source.type}, the graph says {self.type}",

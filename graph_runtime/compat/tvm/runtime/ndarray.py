@@ -1,7 +1,7 @@
 """NDArray: a Tensor in TVM's shape, and the functions that make one.
 
 It has no arithmetic, ``==`` asks whether two show the same memory, and values from numpy are converted to its
-dtype, as in TVM.
+dtype, as in TVM, where that changes none.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 
 from ....base.dtypes import to_numpy
 from ....base.errors import InputError
+from ....base.exact import exactly
 from ....run.tensors.arrays import array as _make
 from ....run.tensors.arrays import borrow
 from ....run.tensors.arrays import empty as _empty
@@ -140,7 +141,8 @@ class NDArray:
     def copyfrom(self, source_array: Any) -> NDArray:
         """Take the values of an NDArray, or of anything numpy takes, converted to this dtype; returns self.
 
-        Raises ValueError for another shape, InputError for an NDArray of another dtype, and for a constant.
+        Raises ValueError for another shape, InputError for an NDArray of another dtype, a value that the
+        dtype does not hold, and a constant.
         """
         if self._lent:
             self.tensor, self._lent = _make(self.tensor), False
@@ -258,7 +260,8 @@ def lent(params: dict[str, np.ndarray]) -> dict[str, NDArray]:
 
 def converted(value: Any, shape: tuple[int, ...], dtype: str) -> Any:
     """A value that can be written to an array of that type: the Tensor of an NDArray, or an array of that
-    dtype. Raises ValueError for another shape, TypeError for what numpy does not take."""
+    dtype. Raises ValueError for another shape, InputError for a value that the dtype does not hold, TypeError
+    for what numpy does not take."""
     if isinstance(value, (NDArray, Tensor)):
         return tensor_of(value)
     try:
@@ -272,4 +275,4 @@ def converted(value: Any, shape: tuple[int, ...], dtype: str) -> Any:
     wanted = np.dtype(to_numpy(dtype))
     if wanted.kind == "V" and wanted.itemsize == 2 and values.dtype != wanted:  # as numpy() gives it out
         return values.astype(np.uint16).view(wanted)
-    return values.astype(wanted, copy=False)
+    return exactly(values, wanted, "the array")
