@@ -20,12 +20,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.errors import GraphRuntimeError, KernelError, RequestError, WorkerLost
+from ..base.loopback import why_foreign
 from .batcher import Batcher
 from .catalog import Catalog, ServedModel
 from .clocks import now
 from .http_heads import Head
 from .metrics import CONTENT_TYPE, metrics_text
-from .request_bodies import Bodies
+from .request_bodies import Bodies, RequestBody
 from .request_trace import RequestTrace
 from .requests import Request, parse_request
 from .responses import HEADER_LENGTH, Response, error_response, json_response, make_response
@@ -36,26 +37,27 @@ DEADLINE = 60.0  # seconds
 _LONG = 256 << 10  # bytes of JSON that take some 20 ms
 _log = logging.getLogger("graph_runtime.cluster")
 _HEADER_LENGTH = HEADER_LENGTH.lower().encode()
-_NOTHING = memoryview(bytearray())
+_NOTHING = RequestBody(0)
 
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A request: its method, path in parts, headers, and the memory of its body. ``model``: that is to infer,
-    None for other requests, whose bodies are not read. ``arrived``: of clocks.now."""
+    """A request: its method, path in parts, headers and body. ``model``: that is to infer, None for other
+    requests, whose bodies are not read. ``arrived``: of clocks.now."""
 
     method: str
     parts: tuple[str, ...]
     headers: Mapping[bytes, bytes]
-    body: memoryview
+    body: RequestBody
     model: ServedModel | None
     arrived: int
 
 
 class Front:
     """See the module. ``token``: each call but the one for liveness has to bring it as ``Authorization:
-    Bearer``, None where none is asked for. ``deadline``: seconds in which a request is answered or refused.
-    ``status``: what else ``/v2/cluster`` tells. ``trace`` is told of all requests."""
+    Bearer``; None on loopback, where calls have to be of this machine (loopback.py). ``deadline``: seconds in
+    which a request is answered or refused. ``status``: what else ``/v2/cluster`` tells. ``trace`` is told of
+    all requests."""
 
     def __init__(
         self,
@@ -76,8 +78,7 @@ class Front:
         """A request whose head is there. Raises RequestError for one that is refused before its body is
         read."""
         arrived, parts = now(), tuple(part for part in head.path.split("/") if part)
-        if parts != ("v2", "health", "live"):
-            self._let_in(head)
+        self._let_in(head, parts)
         model = self._to_infer(head, parts)
         if model is None:
             return _Call(head.method, parts, head.headers, _NOTHING, None, arrived)
@@ -144,11 +145,16 @@ class Front:
                 return Response(200, (("Content-Type", CONTENT_TYPE),), (text.encode(),))
         raise RequestError(f"there is nothing at /{'/'.join(call.parts)[:100]}", status=404)
 
-    def _let_in(self, head: Head) -> None:
+    def _let_in(self, head: Head, parts: tuple[str, ...]) -> None:
         if self._token is None:
+            said = [head.headers.get(name) for name in (b"host", b"origin", b"sec-fetch-site")]
+            host, origin, site = (None if one is None else one.decode("latin-1") for one in said)
+            if why := why_foreign(head.method, host, origin, site):
+                raise RequestError(why, status=403)
             return
         given = head.headers.get(b"authorization", b"")
-        if not hmac.compare_digest(given, f"Bearer {self._token}".encode()):
+        known = hmac.compare_digest(given, f"Bearer {self._token}".encode())
+        if not known and parts != ("v2", "health", "live"):
             raise RequestError(
                 "the header Authorization: Bearer TOKEN is missing, or has another token", status=401
             )
@@ -187,8 +193,8 @@ class Front:
 
     async def _infer(self, call: _Call, model: ServedModel) -> Response:
         start, read = time.monotonic(), now()
-        model.metrics.bytes.add("in", len(call.body))
-        batcher, request = await _parsed(call.body, _header_length(call), model)
+        model.metrics.bytes.add("in", call.body.size)
+        batcher, request = await _parsed(call.body.memory, _header_length(call), model)
         left = min(self.deadline, request.timeout or self.deadline)
         id = f"{request.id or 'request'}/{next(self._numbers)}"
         outputs = await batcher.submit(id, request.inputs, start + left)

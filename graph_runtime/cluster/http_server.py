@@ -4,8 +4,10 @@
     await server.start(listen(host, port), tls)
     await server.close(seconds)
 
-Connections are bounded in number, in bytes of a head, and in the time of each: one that begins no request for
-long ends, one that sends its head byte by byte, and one that does not read its answer.
+Connections are bounded in number, in bytes of a head and of answers that are not read, and in the time of
+each: one that begins no request for long ends, one that sends its head byte by byte or its body slower than
+would be in time, and one that does not read its answer. Where there are too many, the one ends that has
+waited longest for its client.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import resource
 import socket
 import ssl
 from http import HTTPStatus
@@ -20,18 +23,18 @@ from typing import Any, Protocol, cast
 
 from ..base.errors import ClusterError, RequestError
 from .http_heads import MOST_HEAD, Head, parse_head
-from .request_bodies import content_length
+from .request_bodies import RequestBody, content_length
 from .responses import Response, error_response
 
 __all__ = ["Application", "BegunRequest", "HttpServer", "listen"]
 
 
 class BegunRequest(Protocol):
-    """A request that an application has begun. ``body``: memory that is filled with its body's bytes."""
+    """A request that an application has begun."""
 
     @property
-    def body(self) -> memoryview:
-        """As many bytes as the request has, or none for a body that is not read."""
+    def body(self) -> RequestBody:
+        """Of as many bytes as the request has, or of none for one that is not read."""
 
 
 class Application(Protocol):
@@ -50,7 +53,10 @@ class Application(Protocol):
 _HEAD_SECONDS = 30.0  # in which a request's head has to arrive
 _IDLE_SECONDS = 60.0  # that a connection stays open between two requests
 _WRITE_SECONDS = 60.0  # in which a client has to read some of its answer
+_GRACE_SECONDS = 5.0  # that a body may be behind what would be in time
 _CONNECTIONS = 1024
+_OTHER_FILES = 256  # descriptors that this process has for other things
+_UNREAD = 512 << 20  # bytes of answers that clients do not read
 _SCRATCH = 64 << 10
 _SKIPPED = 4 << 20  # bytes of a body that was refused which are read over, so that the connection goes on
 _FOREVER = float("inf")
@@ -80,6 +86,7 @@ class HttpServer:
     def __init__(self, application: Application, body_seconds: float = 60.0):
         self.application, self.body_seconds = application, body_seconds
         self.connections: set[_Connection] = set()
+        self.most = min(_CONNECTIONS, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - _OTHER_FILES)
         self.ending = False
         self._server: asyncio.Server | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -113,6 +120,24 @@ class HttpServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watching
 
+    def make_room(self, new: _Connection) -> bool:
+        """Whether there is room for a connection: where there are too many, the one has ended that has waited
+        longest for its client."""
+        if len(self.connections) <= self.most:
+            return True
+        waiting = [one for one in self.connections if one is not new and one.waits]
+        if waiting:
+            min(waiting, key=lambda one: one.since).abort()
+        return bool(waiting)
+
+    def bound_unread(self) -> None:
+        """End the connection whose client leaves most of its answer unread, while all leave too much."""
+        unread = {one: one.unread for one in self.connections if one.unread}
+        while sum(unread.values()) > _UNREAD:
+            largest = max(unread, key=lambda one: unread[one])
+            del unread[largest]
+            largest.abort()
+
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(0.5)
@@ -123,16 +148,17 @@ class HttpServer:
 
 
 class _Connection(asyncio.BufferedProtocol):
-    """One request after the other. Bytes go to ``_into``, a body's memory, or to ``_seen``: heads, and what
-    comes early. ``until``: the loop's time at which it is closed."""
+    """One request after the other. Bytes go to ``_into``, a body, or to ``_seen``: heads, and what comes
+    early. ``until``: the loop's time at which it is closed; ``since``: from which on its client owes what
+    comes next, later for a body of which much has come."""
 
     def __init__(self, server: HttpServer):
-        self.until = _FOREVER
+        self.until, self.since = _FOREVER, 0.0
         self._server, self._loop = server, asyncio.get_running_loop()
         self._scratch = memoryview(bytearray(_SCRATCH))
         self._seen = bytearray()
-        self._into: memoryview | None = None
-        self._at = 0
+        self._into: RequestBody | None = None
+        self._begun = 0.0  # when it was
         self._unread = 0  # bytes of a body that is read over
         self._call: BegunRequest | None = None  # whose body is not there yet
         self._only_head = False  # the request is a HEAD
@@ -147,9 +173,11 @@ class _Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are no subclasses
         self._server.connections.add(self)
-        self.until = self._loop.time() + _HEAD_SECONDS
-        if len(self._server.connections) > _CONNECTIONS:
-            self._refuse(RequestError(f"{_CONNECTIONS} connections are open", status=503, retry_after=1))
+        self.since = self._loop.time()
+        self.until = self.since + _HEAD_SECONDS
+        if not self._server.make_room(self):
+            text = f"{self._server.most} connections have requests under way"
+            self._refuse(RequestError(text, status=503, retry_after=1))
 
     def connection_lost(self, error: Exception | None) -> None:
         self._server.connections.discard(self)
@@ -158,19 +186,18 @@ class _Connection(asyncio.BufferedProtocol):
             self._task.cancel()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        return self._scratch if self._into is None else self._into[self._at :]
+        return self._scratch if self._into is None else self._into.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         if self._into is None:
             self._seen += self._scratch[:nbytes]
             self._advance()
-            return
-        self._at += nbytes
-        if self._at == len(self._into):
-            self._run()
+        else:
+            self._filled(self._into, nbytes)
 
     def pause_writing(self) -> None:
         self._full, self.until = True, self._loop.time() + _WRITE_SECONDS
+        self._server.bound_unread()
 
     def resume_writing(self) -> None:
         self._full = False
@@ -206,7 +233,7 @@ class _Connection(asyncio.BufferedProtocol):
                 text = f"the request's head has more than {MOST_HEAD} bytes"
                 self._refuse(RequestError(text, status=431, wanted=MOST_HEAD))
             elif self._seen and self.until > self._loop.time() + _HEAD_SECONDS:
-                self.until = self._loop.time() + _HEAD_SECONDS
+                self._wait()
             return False
         try:
             head = parse_head(bytes(self._seen[:end]))
@@ -222,23 +249,39 @@ class _Connection(asyncio.BufferedProtocol):
             self._unread = size
             self._answered(error_response(error))
             return not self._last
-        self._call, self._unread = call, size - len(call.body)
+        self._call, self._unread = call, size - call.body.size
         self._fill(call.body, head)
         return False
 
-    def _fill(self, body: memoryview, head: Head) -> None:
+    def _fill(self, body: RequestBody, head: Head) -> None:
         """Take what is there of a body, and what comes."""
-        self._at = min(len(body), len(self._seen))
-        body[: self._at] = self._seen[: self._at]
-        del self._seen[: self._at]
-        self._into = body
-        if self._at == len(body):
-            self._run()
-            return
-        self.until = self._loop.time() + self._server.body_seconds
-        if not self._at and head.headers.get(b"expect", b"").lower() == b"100-continue":
+        self._into, self._begun, body.refuse = body, self._loop.time(), self._refuse_body
+        self._filled(body, 0)
+        while self._into is body and self._seen:
+            room = body.room()
+            count = min(len(room), len(self._seen))
+            room[:count] = self._seen[:count]
+            del self._seen[:count]
+            self._filled(body, count)
+        waits = self._into is body and not body.filled
+        if waits and head.headers.get(b"expect", b"").lower() == b"100-continue":
             assert self._transport is not None, "it is not over"
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+
+    def _filled(self, body: RequestBody, count: int) -> None:
+        """``count`` bytes more of a body are there."""
+        try:
+            body.fill(count)
+        except RequestError as error:
+            self._refuse_body(error)
+        if self._into is not body:  # it was refused
+            return
+        if body.whole:
+            self._run()
+            return
+        seconds = self._server.body_seconds
+        self.since = self._begun + seconds * body.filled / body.size
+        self.until = min(self._begun + seconds, self.since + _GRACE_SECONDS)
 
     def _run(self) -> None:
         """The body is there."""
@@ -266,7 +309,24 @@ class _Connection(asyncio.BufferedProtocol):
         if call is not None:
             self._server.application.drop(call)
 
+    def _refuse_body(self, error: RequestError) -> None:
+        """Answer a request whose body is not there and will not be, and end."""
+        if self._into is not None:
+            self._unread += self._into.size - self._into.filled
+            self._drop()
+            self._refuse(error)
+
     # **************** the connection ****************
+
+    @property
+    def waits(self) -> bool:
+        """Whether it is the client's turn, and no answer is on its way."""
+        return self._task is None and not self._full
+
+    @property
+    def unread(self) -> int:
+        """Bytes of an answer that its client has not read."""
+        return self._transport.get_write_buffer_size() if self._full and self._transport is not None else 0
 
     def _read(self, on: bool) -> None:
         if self._transport is None or self._transport.is_closing() or on == self._reading:
@@ -278,7 +338,8 @@ class _Connection(asyncio.BufferedProtocol):
             self._transport.pause_reading()
 
     def _wait(self) -> None:
-        self.until = self._loop.time() + (_HEAD_SECONDS if self._seen else _IDLE_SECONDS)
+        self.since = self._loop.time()
+        self.until = self.since + (_HEAD_SECONDS if self._seen else _IDLE_SECONDS)
 
     def _write(self, response: Response) -> None:
         if self._over():
@@ -312,12 +373,14 @@ class _Connection(asyncio.BufferedProtocol):
 
     def overdue(self) -> None:
         """It has taken too long."""
-        if self._call is None:
+        body = self._into
+        if body is None:
             self.abort()
             return
-        self._drop()
-        text = f"the body did not arrive in {self._server.body_seconds:g} s"
-        self._refuse(RequestError(text, status=408))
+        seconds = self._loop.time() - self._begun
+        text = f"after {seconds:.1f} s {body.filled} bytes of the body have come, {body.size} are due"
+        text += f" in {self._server.body_seconds:g} s"
+        self._refuse_body(RequestError(text, status=408, got=body.filled, wanted=body.size))
 
     def close_idle(self) -> None:
         """Close it where no request is there."""

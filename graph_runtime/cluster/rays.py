@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
-import ipaddress
 import os
 import secrets
 import signal
@@ -24,13 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from ..base.errors import ClusterError, GraphRuntimeError
+from ..base.loopback import is_loopback
 from .ray_address import require_ray_at
 from .ray_folder import new_folder, private_files, require_closed_folder
 
 __all__ = [
     "auth_token",
     "import_ray",
-    "is_loopback",
     "join",
     "leave",
     "own_address",
@@ -85,14 +84,6 @@ def require_ray() -> None:
     environment when it is imported."""
     if importlib.util.find_spec("ray") is None:
         raise ClusterError("Ray is not installed: pip install 'graph-runtime[cluster]'", got="ray")
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address. A name but localhost is not looked up, and is none."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def require_closed(host: str, environ: Mapping[str, str] = os.environ) -> None:

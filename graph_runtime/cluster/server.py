@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.errors import ClusterError, GraphRuntimeError, InputError
+from ..base.loopback import is_loopback
 from ..base.providers import provided
 from ..base.writing import write_whole
 from . import rays
@@ -182,7 +183,7 @@ class _Server:
 
     async def _answer(self, listening: socket.socket) -> None:
         """HTTP, updates and looks at replicas, until a signal."""
-        local = rays.is_loopback(self.serving.host)
+        local = is_loopback(self.serving.host)
         front = Front(
             self.catalog,
             Bodies(self.serving.most_body, allocate=self._allocate),

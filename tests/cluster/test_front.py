@@ -36,16 +36,26 @@ def make_front(run=None, versions=("1",), bodies=None, **words) -> Front:
     return Front(catalog, bodies or Bodies(), **words)
 
 
+def put(body, data) -> None:
+    """The bytes of a body, as they come."""
+    at = 0
+    while not body.whole:
+        room = body.room()
+        room[:] = data[at : at + len(room)]
+        at += len(room)
+        body.fill(len(room))
+
+
 def call(front, path, body=None, method=None, headers=()):
     """(status, the JSON or text of the answer)."""
     data = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-    given = {b"content-length": str(len(data)).encode(), **dict(headers)}
+    given = {b"content-length": str(len(data)).encode(), b"host": b"localhost:8000", **dict(headers)}
     head = Head(method or ("GET" if body is None else "POST"), path, {k: v for k, v in given.items() if v})
     try:
         begun = front.begin(head)
     except gr.RequestError as error:
         return error.status, {"error": str(error)}
-    begun.body[:] = data[: len(begun.body)]
+    put(begun.body, data)
     response = asyncio.run(front.answer(begun))
     text = b"".join(response.body)
     assert response.nbytes == len(text)
@@ -121,10 +131,93 @@ def test_bodies_are_bounded_together():
     assert front.bodies.held == 0
 
 
+def begun_body(front, size, came):
+    """A body of which so many bytes have come, and where it is told that it has to go."""
+    refused = []
+    begun = front.begin(Head("POST", INFER, {b"content-length": str(size).encode(), b"host": b"localhost"}))
+    begun.body.refuse = lambda error: (refused.append(error.status), front.drop(begun))
+    while came:
+        count = min(came, len(begun.body.room()))
+        begun.body.fill(count)
+        came -= count
+    return refused
+
+
+def test_bodies_that_are_promised_keep_nobody_out():
+    """What counts is what has come; where that is too much the largest goes."""
+    front = make_front()
+    for _ in range(50):
+        begun_body(front, 256 << 20, 0)
+    assert (front.bodies.held, call(front, INFER, GOOD)[0]) == (0, 200)
+    front = make_front(bodies=Bodies(most_held=1_000_000))
+    small, large = begun_body(front, 400_000, 300_000), begun_body(front, 900_000, 690_000)
+    assert call(front, INFER, {**GOOD, "id": "q" * 200})[0] == 200
+    assert front.bodies.held == 990_000
+    other = begun_body(front, 20_000, 19_999)
+    assert (small, large, other, front.bodies.held) == ([], [429], [], 319_999)
+
+
+def test_memory_for_a_body_is_taken_when_some_of_it_has_come():
+    taken = []
+    bodies = Bodies(allocate=lambda size: (taken.append(size), memoryview(bytearray(size)))[1])
+    body = bodies.open({b"content-length": b"200000"})
+    body.fill(40_000)
+    body.room()[:2] = b"xy"
+    body.fill(2)
+    assert (taken, bytes(body.memory[40_000:40_002])) == ([65_536, 200_000], b"xy")
+
+    def none(size):
+        raise MemoryError
+
+    with pytest.raises(gr.RequestError, match="no memory for a body of 5 bytes") as caught:
+        Bodies(allocate=none).open({b"content-length": b"5"})
+    assert caught.value.status == 429
+
+
+@pytest.mark.parametrize(
+    ("method", "headers", "status"),
+    [
+        ("POST", {"host": "127.0.0.1:8000"}, 200),
+        ("POST", {"host": "LocalHost"}, 200),
+        ("POST", {"host": "[::1]:80"}, 200),
+        ("POST", {"host": "localhost:9", "origin": "http://localhost:9"}, 200),
+        ("POST", {"host": "localhost:9", "sec-fetch-site": "same-origin"}, 200),
+        ("POST", {"host": "evil.example:8000"}, 403),
+        ("POST", {"host": "127.0.0.1.evil.example"}, 403),
+        ("POST", {"host": "localhost:8000@evil.example"}, 403),
+        ("POST", {"host": "evil.example:80:127.0.0.1"}, 403),
+        ("POST", {"host": ""}, 403),
+        ("POST", {"host": "10.0.0.1"}, 403),
+        ("POST", {"host": "127.0.0.1", "origin": "http://evil.example"}, 403),
+        ("POST", {"host": "127.0.0.1", "origin": "null"}, 403),
+        ("POST", {"host": "127.0.0.1:80", "origin": "http://127.0.0.1:81"}, 403),
+        ("POST", {"host": "127.0.0.1", "sec-fetch-site": "cross-site", "content-type": "text/plain"}, 403),
+        ("GET", {"host": "127.0.0.1", "sec-fetch-site": "cross-site"}, 200),
+        ("GET", {"host": "evil.example"}, 403),
+    ],
+)
+def test_pages_of_other_sites_run_nothing(method, headers, status):
+    ran = []
+
+    async def run(batch):
+        ran.append(batch)
+        return {"y": 2 * stack(batch.requests, batch.filled)["x"]}
+
+    path, body = (INFER, GOOD) if method == "POST" else ("/v2/health/live", None)
+    given = [(name.encode(), value.encode()) for name, value in headers.items()]
+    got, found = call(make_front(run), path, body, method, given)
+    assert (got, bool(ran)) == (status, (status, method) == (200, "POST")), found
+    if status == 403:
+        assert ("loopback" in found["error"]) or ("another site" in found["error"])
+        own = [*given, (b"authorization", b"Bearer t")]  # with a token no page of another site gets in
+        assert call(make_front(token="t"), path, body, method, own)[0] == 200
+
+
 def test_the_body_of_a_client_that_goes_away_is_no_longer_held():
     front = make_front()
-    begun = front.begin(Head("POST", INFER, {b"content-length": b"5"}))
-    assert front.bodies.held == 5
+    begun = front.begin(Head("POST", INFER, {b"content-length": b"5", b"host": b"[::1]:80"}))
+    begun.body.fill(3)
+    assert front.bodies.held == 3
     front.drop(begun)
     assert front.bodies.held == 0
 

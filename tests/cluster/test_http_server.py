@@ -14,6 +14,7 @@ import graph_runtime as gr
 from graph_runtime.cluster import http_server
 from graph_runtime.cluster.http_heads import MOST_HEAD, parse_head
 from graph_runtime.cluster.http_server import HttpServer, listen
+from graph_runtime.cluster.request_bodies import RequestBody
 from graph_runtime.cluster.responses import Response
 
 
@@ -28,7 +29,7 @@ class Echo:
             raise gr.RequestError("no", status=429, retry_after=1)
         self.begun += 1
         size = int(head.headers.get(b"content-length", b"0"))
-        return SimpleNamespace(path=head.path, body=memoryview(bytearray(size)))
+        return SimpleNamespace(path=head.path, body=RequestBody(size))
 
     def drop(self, call):
         self.dropped += 1
@@ -39,7 +40,7 @@ class Echo:
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
-        return Response(200, (), (bytes(30_000_000) if call.path == "/large" else bytes(call.body),))
+        return Response(200, (), (bytes(30_000_000) if call.path == "/large" else bytes(call.body.memory),))
 
 
 def served(test, body_seconds=60.0):
@@ -250,19 +251,76 @@ def test_a_client_that_does_not_read_its_answer_ends(monkeypatch):
     assert served(test)
 
 
-def test_connections_are_bounded_in_number(monkeypatch):
+@pytest.mark.parametrize(
+    ("texts", "status", "ended"),
+    [
+        ((b"", b""), 200, [0]),  # what has waited longest ends
+        ((b"", post("/never", b"")), 200, [0]),
+        ((post("/never", b""), b""), 200, [1]),
+        ((post("/a", b"x" * 9)[:-1], b"GET / HTTP/1.1\r\n"), 200, [1]),  # most of the body is there
+        ((post("/a", b"x" * 9)[:-9], b"GET / HTTP/1.1\r\n"), 200, [0]),
+        ((post("/never", b""), post("/never", b"")), 503, []),
+    ],
+)
+def test_connections_are_bounded_in_number(monkeypatch, texts, status, ended):
     monkeypatch.setattr(http_server, "_CONNECTIONS", 2)
 
     async def test(port, _):
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        await asyncio.sleep(0.05)
-        found = await ask(port)
+        held = []
+        for text in texts:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(text)
+            await asyncio.sleep(0.03)
+            held.append((reader, writer))
+        found = await ask(port, post("/a", b"y"))
+        await asyncio.sleep(0.03)
+        gone = [at for at, (reader, _) in enumerate(held) if reader.at_eof() or reader.exception()]
         for _, writer in held:
-            writer.close()
+            writer.transport.abort()
         await asyncio.sleep(0.05)
-        return found
+        return found[0][0], gone
 
-    assert [status for status, _ in served(test)] == [503]
+    assert served(test) == (status, ended)
+
+
+def test_a_body_that_is_behind_what_would_be_in_time_ends(monkeypatch):
+    """Nothing of it has come after the grace; one that keeps up takes as long as all may."""
+    monkeypatch.setattr(http_server, "_GRACE_SECONDS", 0.3)
+
+    async def slow(port, piece, times):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"POST / HTTP/1.1\r\nContent-Length: {1 << 28}\r\n\r\n".encode())
+        for _ in range(times):
+            writer.write(piece)
+            await asyncio.sleep(0.1)
+        line = await asyncio.wait_for(reader.readline(), 10)
+        writer.transport.abort()
+        return line.split()[1]
+
+    async def test(port, server):
+        begin = asyncio.get_running_loop().time()
+        none = await slow(port, b"", 0)
+        seconds = asyncio.get_running_loop().time() - begin
+        begun = asyncio.ensure_future(slow(port, bytes(5 << 20), 12))
+        await asyncio.sleep(1.0)
+        assert not begun.done()
+        return none, seconds < 5, await begun
+
+    assert served(test, body_seconds=6.0) == (b"408", True, b"408")
+
+
+def test_answers_that_are_not_read_are_bounded_together(monkeypatch):
+    monkeypatch.setattr(http_server, "_UNREAD", 40_000_000)
+
+    async def test(port, server):
+        with contextlib.ExitStack() as stack:
+            for _ in range(4):
+                raw = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+                raw.sendall(post("/large", b""))
+                await asyncio.sleep(0.1)
+            return sum(one.unread for one in server.connections)
+
+    assert 10_000_000 < served(test) <= 40_000_000
 
 
 def test_ending_answers_what_is_there():

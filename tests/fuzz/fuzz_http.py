@@ -34,7 +34,7 @@ _QUIET = 0.05  # seconds without an answer after which the client leaves
 _PATIENCE = 10.0  # seconds in which everything else has to be done
 # KiB of memory; a sanitizer keeps what was freed for a while
 _MOST_GROWTH = (1024 if os.environ.get("GR_BUILD") else 96) << 10
-_STATUSES = {200, 400, 401, 404, 405, 408, 411, 413, 415, 422, 429, 431, 503}
+_STATUSES = {200, 400, 401, 403, 404, 405, 408, 411, 413, 415, 422, 429, 431, 503}
 _HEADERS = {b"content-type", b"content-length", b"connection", b"retry-after", b"allow"}
 _HEADERS |= {b"inference-header-content-length"}
 _LENGTHS = (
@@ -103,12 +103,19 @@ def _request(rng: random.Random) -> tuple[list[bytes], bytes]:
     kind = rng.choice(("json", "binary", "binary", "get"))
     if kind == "get":
         path = rng.choice(("/v2", "/v2/models/m", "/metrics", "/v2/health/ready", "/nothing", INFER))
-        return [f"{rng.choice(('GET', 'HEAD'))} {path} HTTP/1.{rng.randrange(2)}".encode(), b"Host: a"], b""
+        return [
+            f"{rng.choice(('GET', 'HEAD'))} {path} HTTP/1.{rng.randrange(2)}".encode(),
+            b"Host: localhost",
+        ], b""
     raw, tail = make_request(kind == "binary")
     if rng.random() < 0.1:
         raw["inputs"][0]["parameters"] = {"binary_data_size": rng.choice((0, 31, 33, 1 << 40, -1))}
     text = json.dumps(raw).encode()
-    lines = [f"POST {INFER} HTTP/1.1".encode(), f"Content-Length: {len(text) + len(tail)}".encode()]
+    lines = [
+        f"POST {INFER} HTTP/1.1".encode(),
+        f"Content-Length: {len(text) + len(tail)}".encode(),
+        b"Host: [::1]:1",
+    ]
     if kind == "binary":
         lines.append(f"Inference-Header-Content-Length: {len(text)}".encode())
     return lines, text + tail
@@ -229,7 +236,7 @@ def judge(_: str, data: bytes) -> str:
     found = _answers(served().send(pieces), b"HEAD" in rest)
     assert not served().faults, served().faults
     assert front().bodies.held == 0, f"{front().bodies.held} bytes are held"
-    after = served().send([b"GET /v2/health/live HTTP/1.1\r\nConnection: close\r\n\r\n"])
+    after = served().send([b"GET /v2/health/live HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"])
     assert after.startswith(b"HTTP/1.1 200 "), after
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     served().most = served().most or grown

@@ -80,7 +80,7 @@ def draw(seed: int) -> tuple[str, bytes]:
     for _ in range(rng.choice((0, 0, 1, 2))):
         at = rng.randrange(len(body) + 1)
         body[at : at + rng.choice((0, 0, 1, 4, 30))] = rng.choice((*_TEXTS, bytes([rng.randrange(256)])))
-    headers = {"content-length": str(len(body))}
+    headers = {"content-length": str(len(body)), "host": "localhost"}
     if name == "binary":
         headers["inference-header-content-length"] = str(length)
     if rng.random() < 0.2:
@@ -162,10 +162,13 @@ async def _call(head: Head, body: bytes) -> tuple[int, bytes]:
         begun = front().begin(head)
     except gr.RequestError as error:
         return error.status, json.dumps({"error": str(error)}).encode()
-    if len(begun.body) > len(body):
+    if begun.body.size > len(body):
         front().drop(begun)
         return 408, b'{"error": "the body did not arrive"}'
-    begun.body[:] = body[: len(begun.body)]
+    size = begun.body.size
+    if size:
+        begun.body.room()[:] = body[:size]
+        begun.body.fill(size)
     response = await front().answer(begun)
     return response.status, b"".join(response.body)
 

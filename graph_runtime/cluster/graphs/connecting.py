@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.errors import ClusterError, InputError
+from ...base.loopback import is_loopback
 from ...base.machine.devices import boards
 from ...base.machine.interconnect import Interconnect, NodeLink
 from ...base.options import Options
@@ -185,7 +186,7 @@ def connect(
         rays.join(address)
         leave = rays.leave
     try:
-        reached = address != LOCAL and not rays.is_loopback(address.rpartition(":")[0])
+        reached = address != LOCAL and not is_loopback(address.rpartition(":")[0])
         _current = Cluster(RayFleet(open_cache().folder / "bundles", reached), leave, deadline)
     except BaseException:
         leave()

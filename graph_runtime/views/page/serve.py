@@ -5,6 +5,7 @@ from __future__ import annotations
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from ...base.errors import InputError
+from ...base.loopback import why_foreign
 
 __all__ = ["page_server"]
 
@@ -18,9 +19,9 @@ def page_server(page: bytes, port: int = 0) -> ThreadingHTTPServer:
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            host = (self.headers.get("Host") or "").rpartition(":")[0] or self.headers.get("Host")
-            if host not in (_LOOPBACK, "localhost"):
-                self.send_error(403, "this page is served to loopback only")
+            host, origin, site = map(self.headers.get, ("Host", "Origin", "Sec-Fetch-Site"))
+            if why := why_foreign("GET", host, origin, site):
+                self.send_error(403, "Forbidden", why)
             elif self.path == "/favicon.ico":
                 self.send_response(204)
                 self.end_headers()

@@ -8,9 +8,9 @@ import threading
 from graph_runtime.views.page.serve import page_server
 
 
-def answer(port: int, path: str, host: str) -> tuple[int, bytes]:
+def answer(port: int, path: str, host: str, **more: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    connection.request("GET", path, headers={"Host": host})
+    connection.request("GET", path, headers={"Host": host, **more})
     got = connection.getresponse()
     body = got.read()
     connection.close()
@@ -27,6 +27,7 @@ def test_only_loopback_names_get_the_page():
             assert answer(port, "/", f"127.0.0.1:{port}") == (200, b"page")
             assert answer(port, "/", "localhost") == (200, b"page")
             assert answer(port, "/", f"evil.example:{port}")[0] == 403
+            assert answer(port, "/", "localhost", Origin="http://evil.example")[0] == 403
             assert answer(port, "/etc/passwd", "localhost")[0] == 404
         finally:
             server.shutdown()
