@@ -65,8 +65,10 @@ __all__ = [
     "WaitTimeoutError",
     "WorkerLost",
     "WriteError",
+    "afresh",
     "as_path",
     "did_you_mean",
+    "throw",
 ]
 
 
@@ -227,6 +229,22 @@ class RequestError(GraphRuntimeError, ValueError):
 
     status: int = 400
     retry_after: float | None = None
+
+
+def afresh(error: GraphRuntimeError) -> GraphRuntimeError:
+    """An equal error that was never raised, for one that is kept, or raised about another: it holds no
+    frames, nor what lives in them, and no error that may lead back to it."""
+    return type(error)(error.args[0], **error.fields)
+
+
+def throw(error: Exception | None) -> None:
+    """Raise an error, if there is one, from a frame that does not keep it: an error that a frame of its own
+    traceback holds lives, with all tensors in those frames, until Python's collector comes by."""
+    try:
+        if error is not None:
+            raise error
+    finally:
+        del error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

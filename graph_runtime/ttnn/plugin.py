@@ -73,13 +73,23 @@ def pytest_collection_modifyitems(config: Any, items: list[Any]) -> None:
                 item.add_marker(pytest.mark.skip(reason=f"needs a grid of {wanted}"))
 
 
+def _declined(error: BaseException) -> Unsupported | None:
+    """The Unsupported that an error is or was raised about. Causes and contexts may lead in a ring."""
+    seen: set[int] = set()
+    at: BaseException | None = error
+    while at is not None and id(at) not in seen:
+        if isinstance(at, Unsupported):
+            return at
+        seen.add(id(at))
+        at = at.__context__ if at.__cause__ is None else at.__cause__
+    return None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: Any, call: Any) -> Any:
     """What is declined by name is skipped, with the name: it is neither passed nor wrong."""
     report = yield
-    error = None if call.excinfo is None else call.excinfo.value
-    while error is not None and not isinstance(error, Unsupported):
-        error = error.__cause__ or error.__context__  # what a test raised about it
+    error = None if call.excinfo is None else _declined(call.excinfo.value)
     if error is not None:
         path, line, _ = item.location
         report.outcome = "skipped"
@@ -92,8 +102,8 @@ def pytest_make_collect_report(collector: Any) -> Any:
     """A file that reaches for what is declined while it is imported is skipped, with the name."""
     report = yield
     call = getattr(report, "call", None)
-    error = None if call is None or call.excinfo is None else call.excinfo.value
-    if isinstance(error, Unsupported):
+    error = None if call is None or call.excinfo is None else _declined(call.excinfo.value)
+    if error is not None:
         report.outcome = "skipped"
         report.longrepr = (str(collector.path), 0, f"Skipped: unsupported: {error}")
     return report

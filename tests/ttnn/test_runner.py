@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from graph_runtime.base.errors import DeviceMemoryError
+from graph_runtime.compat.ttnn.errors import Unsupported
+from graph_runtime.ttnn import plugin
+
 ROOT = Path(__file__).parents[2]
 CASES = """
 import pytest
@@ -39,6 +43,14 @@ def test_is_declined_though_it_expects_an_error(device):
 def test_is_wrong(device):
     assert_equal(torch.zeros(2, 2), put(device, torch.ones(2, 2)))
 
+def test_finds_no_room(device):
+    x = ttnn.zeros((8192, 8192), ttnn.float32, ttnn.TILE_LAYOUT, device)
+    ttnn.neg(x, memory_config=ttnn.L1_MEMORY_CONFIG)
+
+def test_finds_no_room_as_it_expects(device):
+    with pytest.raises(RuntimeError, match="Out of Memory"):
+        test_finds_no_room(device)
+
 @pytest.mark.requires_grid_size((99, 99))
 def test_needs_more_cores(device):
     pass
@@ -67,12 +79,43 @@ def test_outcomes_are_told_apart(tmp_path):
     done = python(
         "-m", "pytest", "-p", "graph_runtime.ttnn", "-rs", "-q", "-p", "no:cacheprovider", cwd=tmp_path
     )
-    assert "1 failed, 2 passed, 6 skipped" in done.stdout, done.stdout[-3000:]
+    assert "2 failed, 3 passed, 6 skipped" in done.stdout, done.stdout[-3000:]
     assert "test_is_wrong" in done.stdout
     assert "unsupported: ttnn.all_gather is not supported: it talks to other chips" in done.stdout
     assert "unsupported: ttnn.cdist" in done.stdout
     assert "unsupported: tracy.process_model_log.run_device_profiler is not supported" in done.stdout
     assert "pcie_mesh_device needs 4 devices" in done.stdout
+
+
+class _Report:
+    outcome, longrepr = "failed", ""
+
+
+class _Test:
+    location = ("file.py", 1, "test")
+
+
+class _Call:
+    """A test that raised ``error``."""
+
+    def __init__(self, error):
+        self.excinfo = type("excinfo", (), {"value": error})
+
+
+@pytest.mark.parametrize("declined", [False, True])
+def test_a_ring_of_errors_is_gone_through_once(declined):
+    first, second = DeviceMemoryError("no room"), ValueError("refused")
+    first.__context__, second.__cause__ = second, first
+    raised = RuntimeError("about both")
+    raised.__cause__ = first
+    if declined:
+        second.__cause__ = Unsupported("declined", op="ttnn.none")
+        second.__cause__.__context__ = first
+    report = plugin.pytest_runtest_makereport(_Test, _Call(raised))
+    next(report)
+    with pytest.raises(StopIteration) as done:
+        report.send(_Report())
+    assert done.value.value.outcome == ("skipped" if declined else "failed")
 
 
 def test_a_script_runs_with_its_arguments_on_a_board(tmp_path):

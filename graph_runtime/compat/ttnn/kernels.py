@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...base.errors import DeviceMemoryError, KernelError
+from ...base.errors import DeviceMemoryError, KernelError, afresh
 from ...base.machine.devices import Device
 from ...base.machine.layout import DRAM, TILE
 from ...base.machine.layout import Layout as Placed
@@ -100,7 +100,7 @@ def _applied(op: str, pairs: Any, inputs: Sequence[Tensor], to: Placed | None) -
             text = f"op {op}: keys so long do not fit: {refused.reason}"  # silicon's kernel cuts them
             raise Unsupported(text, op=op) from refused
         if isinstance(refused.error, (DeviceMemoryError, KernelError)):
-            raise refused.error from None
+            raise afresh(refused.error) from None
         raise Unsupported(f"op {op}: {refused.reason}", op=op) from refused
 
 

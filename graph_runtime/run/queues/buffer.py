@@ -29,6 +29,7 @@ from ...base.errors import (
     KernelError,
     RunCancelledError,
     WaitTimeoutError,
+    throw,
 )
 from .. import core
 from ..core import ffi, lib
@@ -184,8 +185,8 @@ class Buffer:
         pointer = self.live()
         if _pending(pointer, write):
             wait_in_slices(lambda budget: lib.gr_buffer_wait(pointer, write, budget), timeout, str(self))
-        if not write and lib.gr_buffer_failure(pointer, ffi.NULL) and (failure := self.failure) is not None:
-            raise failure
+        if not write and lib.gr_buffer_failure(pointer, ffi.NULL):
+            throw(self.failure)
 
     def writing(self) -> Writing:
         """The host's turn to write: waits until queued work neither writes nor reads the block. The contents

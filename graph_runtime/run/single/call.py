@@ -8,10 +8,12 @@ from typing import Any
 from ...base.errors import (
     DeviceError,
     GraphError,
+    GraphRuntimeError,
     InputError,
     KernelError,
     LibraryError,
     PlanError,
+    afresh,
 )
 from ...base.machine.devices import NO_KERNELS, Device
 from ...base.machine.layout import Layout, same_image
@@ -70,11 +72,12 @@ class CachedCall:
         self.launcher: Launcher | None = None
         self.alias = self.verified = False
         self.reason: str | None = None
-        self.error: Exception | None = None
+        self.error: GraphRuntimeError | None = None
 
-    def refuse(self, reason: str, error: Exception | None = None) -> None:
+    def refuse(self, reason: str, error: GraphRuntimeError | None = None) -> None:
         """From now on it is done on the host."""
-        self.reason, self.error, self.launcher, self.alias = reason, error, None, False
+        self.error = None if error is None else afresh(error)  # it is kept: the frames of its raiser go
+        self.reason, self.launcher, self.alias = reason, None, False
 
     def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
         """Of lineage: an output of this call failed. By the kernel once more, for maybe only an input had

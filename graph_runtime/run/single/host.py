@@ -69,19 +69,27 @@ def _call(
 def tensors_in(values: Any) -> list[Tensor]:
     """The tensors among arguments, nested in lists, tuples and dicts too, each once."""
     found: dict[int, Tensor] = {}
-
-    def visit(value: Any) -> None:
-        if isinstance(value, Tensor):
-            found.setdefault(id(value), value)
-        elif isinstance(value, (list, tuple)):
-            for item in value:
-                visit(item)
-        elif isinstance(value, dict):
-            for item in value.values():
-                visit(item)
-
-    visit(values)
+    _find(values, found)
     return list(found.values())
+
+
+# functions of their own: a nested one that calls itself is a ring, and keeps what it has found
+def _find(value: Any, found: dict[int, Tensor]) -> None:
+    if isinstance(value, Tensor):
+        found.setdefault(id(value), value)
+    elif isinstance(value, (list, tuple, dict)):
+        for item in value.values() if isinstance(value, dict) else value:
+            _find(item, found)
+
+
+def _swapped(value: Any, arrays: Mapping[int, np.ndarray]) -> Any:
+    if isinstance(value, Tensor):
+        return arrays[id(value)]
+    if type(value) in (list, tuple):
+        return type(value)(_swapped(item, arrays) for item in value)
+    if type(value) is dict:
+        return {key: _swapped(item, arrays) for key, item in value.items()}
+    return value
 
 
 def to_host(
@@ -94,17 +102,10 @@ def to_host(
             refuse_hidden(tensor, hidden)
             record("implicit", tensor.device, tensor.nbytes)
     arrays = dict(zip(map(id, tensors), gather(tensors), strict=True))
-
-    def swap(value: Any) -> Any:
-        if isinstance(value, Tensor):
-            return arrays[id(value)]
-        if type(value) in (list, tuple):
-            return type(value)(map(swap, value))
-        if type(value) is dict:
-            return {key: swap(item) for key, item in value.items()}
-        return value
-
-    return [swap(value) for value in args], {key: swap(value) for key, value in kwargs.items()}
+    return (
+        [_swapped(value, arrays) for value in args],
+        {key: _swapped(value, arrays) for key, value in kwargs.items()},
+    )
 
 
 def _place_back(result: Any, device: Device, like: Layout) -> Any:

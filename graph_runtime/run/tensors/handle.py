@@ -19,7 +19,7 @@ from weakref import ref
 import numpy as np
 
 from ...base.dtypes import to_numpy
-from ...base.errors import HandleError, KernelError
+from ...base.errors import HandleError, KernelError, throw
 from ...base.locks import new_rlock
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, L1, Layout
@@ -194,8 +194,8 @@ class Handle:
         why, owner = self._gone, self._owner
         if why is not None:
             why, owner = self._went(wait=True), self._owner
-        if isinstance(why, Failed) and (failure := why.failure()) is not None:
-            raise failure
+        if isinstance(why, Failed):
+            throw(why.failure())
         if why is None and owner.__class__ is Buffer and owner.pointer is None:
             why = "was freed by force, through another handle"
         if why is not None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from ...base.errors import DocumentError, GraphRuntimeError, UnsupportedOpError
+from ...base.errors import DocumentError, GraphRuntimeError, UnsupportedOpError, afresh
 from ...base.locks import new_lock
 
 __all__ = [
@@ -74,8 +74,7 @@ def refuse(
     what = f"{op}({', '.join(types)}) on {device}" if types else f"{op} on {device}"
     if _strict.get():
         if isinstance(error, GraphRuntimeError) and not isinstance(error, DocumentError):
-            error.add_note(f"{what}: strict() forbids to do it on the host")
-            raise error
+            raise _forbidden_by_strict(error, what) from None
         text = f"{what}: {reason}; strict() forbids to do it on the host"
         raise UnsupportedOpError(text, op=op, device=str(device), got=types) from error
     if _forbidden:
@@ -83,6 +82,12 @@ def refuse(
         _refusals += 1
         text = f"{what} would be done on the host: {reason}; no_fallback() forbids that"
         raise UnsupportedOpError(text, op=op, device=str(device), got=types) from error
+
+
+def _forbidden_by_strict(error: GraphRuntimeError, what: str) -> GraphRuntimeError:
+    made = afresh(error)
+    made.add_note(f"{what}: strict() forbids to do it on the host")
+    return made
 
 
 def record(

@@ -245,8 +245,11 @@ def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
             raise
         except Exception as error:
             failure = failure or error
-    if failure is not None:
-        raise failure
+    try:
+        if failure is not None:
+            raise failure
+    finally:
+        del failure  # as errors.throw
 
 
 async def waiting(tensor: Tensor) -> Tensor:
