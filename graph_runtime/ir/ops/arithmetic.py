@@ -107,7 +107,6 @@ _plain(
     rules.TT_ARITH,
     pace=_SIMPLE,
     onnx="Sign",
-    torch="sign sgn",
     ttnn="sign",
 )
 _plain(

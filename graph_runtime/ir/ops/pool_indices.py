@@ -7,7 +7,8 @@ C contract: the words of windows.py.
     max_pool2d_argmax      args x, indices, which count from the beginning of a plane, row by row
     max_pool2d_backward    args x, grad (of the pool's output), out: each value of grad is added to that one
                            of out, which has x's shape, that its window took
-Where several elements of a window are greatest the first one is meant.
+Where several elements of a window are greatest the first one is meant; where some are NaN, the last of
+these, as torch has it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ def _winners(x, attrs, out):
     found = np.zeros(out, np.int64)
     for at, (rows, columns), _ in windows_of(x, attrs, out[2:]):
         flat = (rows[:, None] * w + columns).ravel()
-        found[at] = flat[elements_of(x, (rows, columns)).argmax(axis=2)]
+        values = elements_of(x, (rows, columns))
+        nan, last = np.isnan(values), values.shape[2] - 1
+        found[at] = flat[np.where(nan.any(2), last - nan[..., ::-1].argmax(2), values.argmax(2))]
     return found
 
 

@@ -233,8 +233,11 @@ def _source(graph: Graph, eid: int) -> int:
 
 
 def _filled(home: Home, eid: int, source: Any, what: str) -> Buffer:
-    """A new block with the values of ``source`` as an entry is stored."""
-    plan = home.plan
+    """A new block with the values of ``source`` as an entry is stored; a reshape, which has no kernel, may be
+    between the two."""
+    plan, shape = home.plan, home.plan.graph.entry_type(eid).shape
+    if tuple(source.shape) != shape:
+        source = (source.numpy() if isinstance(source, Tensor) else source).reshape(shape)
     buffer = Buffer.alloc(
         home.handles[int(plan.entry_did()[eid])],
         memory_of(plan, eid),

@@ -1,6 +1,7 @@
 """Lowering rules of aten operations, a module a family; importing the package fills the table."""
 
 from . import (
+    averages,
     convolutions,
     creation,
     division,
@@ -26,6 +27,7 @@ from .table import Emitter, Rule, find, rule, table
 __all__ = [
     "Emitter",
     "Rule",
+    "averages",
     "convolutions",
     "creation",
     "division",

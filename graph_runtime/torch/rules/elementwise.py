@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ...ir.graph import TensorType
 from ...ir.ops import Op, all_ops
 from ..counters import Unsupported
-from .operands import cast, float_of, is_float, is_value, pair, scalar_like
+from .operands import cast, float_of, in_float32, is_float, is_value, pair, scalar_like
 from .table import rule
 
 
@@ -102,8 +103,9 @@ def power(e: Any, a: Any, b: Any) -> Any:
 
 @rule("ldexp")
 def ldexp(e: Any, a: Any, b: Any) -> Any:
-    """Of graphs: of single operations torch makes powers and products."""
-    return e.op("ldexp", *pair(e, a, float_of(e, b)))
+    """Of graphs: of single operations torch makes powers and products. One of 2 may be 0 or infinite."""
+    a, b = pair(e, a, float_of(e, b))
+    return e.op("multiply", a, e.op("ldexp", scalar_like(e, 1.0, b), b))
 
 
 @rule("square")
@@ -152,11 +154,13 @@ def clamp(e: Any, x: Any, min: Any = None, max: Any = None) -> Any:
     if is_value(min) or is_value(max):
         made = e.op("maximum", *pair(e, x, min)) if min is not None else x
         return e.op("minimum", *pair(e, made, max)) if max is not None else made
-    if is_float(x):
+    if any(isinstance(bound, float) and math.isnan(bound) for bound in (min, max)):
+        return e.filled(tuple(x.shape), math.nan, x.dtype if is_float(x) else "float32")
+    if is_float(x) and not any(isinstance(bound, float) and math.isinf(bound) for bound in (min, max)):
         return e.op(
             "clip", x, min=None if min is None else float(min), max=None if max is None else float(max)
         )
-    if any(isinstance(bound, float) for bound in (min, max)):
+    if not is_float(x) and any(isinstance(bound, float) for bound in (min, max)):
         raise Unsupported("integers clamped by floats are the host's")
     made = e.op("maximum", x, scalar_like(e, min, x)) if min is not None else x
     return e.op("minimum", made, scalar_like(e, max, x)) if max is not None else made
@@ -203,18 +207,25 @@ def hardsigmoid(e: Any, x: Any) -> Any:
 
 @rule("softplus")
 def softplus(e: Any, x: Any, beta: Any = 1, threshold: Any = 20) -> Any:
-    steep = x if beta == 1 else e.op("multiply", x, scalar_like(e, beta, x))
-    made = e.op("softplus", steep)
-    made = made if beta == 1 else e.op("divide", made, scalar_like(e, beta, x))
-    if threshold >= 20:  # there both are the same number
+    if beta == 1 and threshold >= 20:  # from there on both are the same number
+        return e.op("softplus", x)
+    return _steep(e, x, beta, threshold)
+
+
+@in_float32
+def _steep(e: Any, x: Any, beta: Any, threshold: Any) -> Any:
+    steep = e.op("multiply", x, scalar_like(e, beta, x))
+    made = e.op("divide", e.op("softplus", steep), scalar_like(e, beta, x))
+    if threshold >= 20:
         return made
     return e.op("where", e.op("greater", steep, scalar_like(e, threshold, x)), x, made)
 
 
 @rule("threshold")
 def threshold(e: Any, x: Any, threshold: Any, value: Any) -> Any:
-    above = e.op("greater", x, scalar_like(e, threshold, x))
-    return e.op("where", above, x, scalar_like(e, value, x))
+    """What is no number stays."""
+    below = e.op("less_equal", x, scalar_like(e, threshold, x))
+    return e.op("where", below, scalar_like(e, value, x), x)
 
 
 def _inside(e: Any, x: Any, bound: float) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..counters import Unsupported
-from .operands import axis_of, cast, is_float, name_of, reshape, scalar_like
+from .operands import axis_of, cast, in_float32, is_float, name_of, reshape, scalar_like
 from .reductions import over
 from .table import rule
 
@@ -43,6 +43,7 @@ def norm(e: Any, x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, 
 
 
 @rule("renorm")
+@in_float32
 def renorm(e: Any, x: Any, p: Any, dim: int, maxnorm: Any) -> Any:
     axis = axis_of(dim, len(x.shape))
     size = vector_norm(e, x, p, [i for i in range(len(x.shape)) if i != axis], True)
@@ -55,7 +56,17 @@ def renorm(e: Any, x: Any, p: Any, dim: int, maxnorm: Any) -> Any:
 def cdist(e: Any, a: Any, b: Any, p: float, mode: Any = None) -> Any:
     rows = reshape(e, a, (*a.shape[:-1], 1, a.shape[-1]))
     columns = reshape(e, b, (*b.shape[:-2], 1, *b.shape[-2:]))
-    return vector_norm(e, e.op("subtract", rows, columns), p, [-1])
+    return _distance(e, rows, columns, p)
+
+
+def _distance(e: Any, a: Any, b: Any, p: float) -> Any:
+    """Along the last axis. By the norm 0, elements that differ are counted; one that is no number makes the
+    distance none, which it does not in a norm."""
+    off = e.op("subtract", a, b)
+    if p:
+        return vector_norm(e, off, p, [-1])
+    differ = e.op("minimum", e.op("ceil", e.op("abs", off)), scalar_like(e, 1.0, off))
+    return over(e, "sum", differ, [-1], False)
 
 
 @rule("_pdist_forward")
@@ -64,4 +75,4 @@ def pdist(e: Any, x: Any, p: float = 2) -> Any:
     if not len(first):
         raise Unsupported("there are no pairs")
     pair_of = [e.op("take", x, e.array(at, "int32"), axis=0) for at in (first, second)]
-    return vector_norm(e, e.op("subtract", *pair_of), p, [-1])
+    return _distance(e, *pair_of, p)

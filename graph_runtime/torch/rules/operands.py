@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ __all__ = [
     "cast",
     "distinct",
     "float_of",
+    "in_float32",
     "is_float",
     "is_value",
     "name_of",
@@ -82,6 +84,22 @@ def cast(e: Any, value: Any, dtype: str) -> Any:
 def float_of(e: Any, value: Any) -> Any:
     """The value as a float: integers and bools as float32, torch's default."""
     return value if is_float(value) else cast(e, value, "float32")
+
+
+def in_float32(body: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorates a function of floats that is many ops: it computes in float32, and its result is of the dtype
+    that was given. In a narrower one sums of many terms are of no use, and a device's packer makes infinities
+    of what is no number, of which the next op makes a number."""
+
+    @wraps(body)
+    def made(e: Any, *args: Any, **more: Any) -> Any:
+        dtypes = {x.dtype for x in args if is_value(x) and is_float(x)}
+        if not dtypes <= {"bfloat16", "float16"}:
+            return body(e, *(float_of(e, x) if is_value(x) else x for x in args), **more)
+        wide = (cast(e, x, "float32") if is_value(x) else x for x in args)
+        return cast(e, body(e, *wide, **more), dtypes.pop() if len(dtypes) == 1 else "float32")
+
+    return made
 
 
 def scalar_like(e: Any, number: Any, value: Any) -> Any:

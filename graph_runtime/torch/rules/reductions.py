@@ -194,10 +194,8 @@ def log_softmax(e: Any, x: Any, dim: int, half_to_float: bool = False) -> Any:
 @rule("_softmax_backward_data")
 def softmax_backward(e: Any, grad: Any, made: Any, dim: int, input_dtype: Any) -> Any:
     axis = axis_of(dim, len(made.shape))
-    product = e.op("multiply", grad, made)
-    return e.op(
-        "subtract", product, e.op("multiply", made, e.op("sum", product, axes=(axis,), keepdims=True))
-    )
+    total = e.op("sum", e.op("multiply", grad, made), axes=(axis,), keepdims=True)
+    return e.op("multiply", e.op("subtract", grad, total), made)
 
 
 @rule("_log_softmax_backward_data")

@@ -1,56 +1,94 @@
-"""Axes of another length: upsampling, padding by what is there, averages of windows, and their gradients.
+"""Axes of another length: upsampling, padding by what is there, and their gradients.
 
-All of these are linear maps of one axis after the other. Forward they pick elements and weigh them
-(``Taps``); backward they are products by the matrix that says the same.
+All of these are linear maps of one axis after the other: each new element is a sum of a few old ones, weighed
+(``Taps`` where all have as many, else ``Parts``). None is a product by a matrix: an infinity times its zeros
+would make all elements of the axis NaN.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 
 from ..counters import Unsupported
-from .layers import each
 from .movement import cut
-from .operands import axis_of, reshape
+from .operands import axis_of, reshape, scalar_like
 from .table import rule
 
 Taps = list[tuple[np.ndarray, np.ndarray]]  # (indices, weights) of each new element: it is the sum over taps
+Parts = list[list[tuple[int, float]]]  # (index, weight) of what each new element is the sum of
+_NOTHING = -1  # the index of a tap that adds nothing
+
+
+def _with_nothing(e: Any, x: Any, axis: int, indices: np.ndarray) -> tuple[Any, Any]:
+    """(x, indices as a value): a zero behind the axis is what the index ``_NOTHING`` means."""
+    nothing = indices == _NOTHING
+    if nothing.any():
+        pads = [0] * (2 * len(x.shape))
+        pads[len(x.shape) + axis] = 1
+        indices = np.where(nothing, x.shape[axis], indices)
+        x = e.op("pad", x, pads=tuple(pads), value=0.0)
+    return x, e.array(indices.astype(np.int32), "int32")
 
 
 def _picked(e: Any, x: Any, axis: int, taps: Taps) -> Any:
     """The axis anew, from its taps."""
-    shape = [1] * len(x.shape)
-    shape[axis] = -1
     made = None
     for indices, weights in taps:
-        part = e.op("take", x, e.array(indices.astype(np.int32), "int32"), axis=axis)
-        if (weights != 1).any():
-            part = e.op("multiply", part, e.array(weights.astype(np.float32).reshape(shape), x.dtype))
+        source, at = _with_nothing(e, x, axis, indices)
+        part = _scaled(e, e.op("take", source, at, axis=axis), axis, weights)
         made = part if made is None else e.op("add", made, part)
     return made
 
 
-def _matrix(taps: Taps, size: int) -> np.ndarray:
-    """[new size, size] of what the taps say."""
-    made = np.zeros((len(taps[0][0]), size))
-    for indices, weights in taps:
-        np.add.at(made, (np.arange(len(indices)), indices.astype(int)), weights)
+def summed(e: Any, x: Any, axis: int, parts: Parts) -> Any:
+    """The axis anew, from its parts. Weights that go by the old elements, or by the new ones, are multiplied
+    once, before or after."""
+    pairs = [(at, new, weight) for new, part in enumerate(parts) for at, weight in part]
+    for side in (0, 1):
+        scale = {pair[side]: pair[2] for pair in pairs}
+        if all(scale[pair[side]] == pair[2] for pair in pairs):
+            parts = [[(at, 1.0) for at, _ in part] for part in parts]
+            size = (x.shape[axis], len(parts))[side]
+            weights = np.array([scale.get(i, 1.0) for i in range(size)])
+            x = x if side else _scaled(e, x, axis, weights)
+            made = _picked(e, x, axis, _taps_of(parts))
+            return _scaled(e, made, axis, weights) if side else made
+    return _picked(e, x, axis, _taps_of(parts))
+
+
+def _taps_of(parts: Parts) -> Taps:
+    """As many for each new element as the most have."""
+    columns = zip_longest(*parts, fillvalue=(_NOTHING, 1.0))
+    return [tuple(map(np.array, zip(*column, strict=True))) for column in columns]
+
+
+def _scaled(e: Any, x: Any, axis: int, weights: np.ndarray) -> Any:
+    if (weights == 1).all():
+        return x
+    if (weights == weights[0]).all():
+        return e.op("multiply", x, scalar_like(e, float(weights[0]), x))
+    shape = [1] * len(x.shape)
+    shape[axis] = -1
+    return e.op("multiply", x, e.array(weights.astype(np.float32).reshape(shape), x.dtype))
+
+
+def turned(parts: Parts, size: int) -> Parts:
+    """Of each of ``size`` old elements the new ones that it is a part of, with its weights there."""
+    made: Parts = [[] for _ in range(size)]
+    for new, part in enumerate(parts):
+        for at, weight in part:
+            made[at].append((new, weight))
     return made
 
 
-def _through(e: Any, x: Any, axis: int, matrix: np.ndarray) -> Any:
-    """The axis multiplied by a matrix [size, new size]."""
-    perm = [*(i for i in range(len(x.shape)) if i != axis), axis]
-    last = perm == list(range(len(perm)))
-    x = x if last else e.op("transpose", x, perm=tuple(perm))
-    rows = reshape(e, x, (math.prod(x.shape[:-1]), x.shape[-1]))
-    made = e.op("matmul", rows, e.array(matrix.astype(np.float32), x.dtype))
-    made = reshape(e, made, (*x.shape[:-1], matrix.shape[1]))
-    return made if last else e.op("transpose", made, perm=tuple(perm.index(i) for i in range(len(perm))))
+def _parts(taps: Taps) -> Parts:
+    pairs = (zip(indices.astype(int).tolist(), weights.tolist(), strict=True) for indices, weights in taps)
+    return [[tap for tap in new if tap[0] != _NOTHING] for new in zip(*pairs, strict=True)]
 
 
 def _forward(e: Any, x: Any, taps: Sequence[Taps]) -> Any:
@@ -62,7 +100,7 @@ def _forward(e: Any, x: Any, taps: Sequence[Taps]) -> Any:
 
 def _backward(e: Any, grad: Any, sizes: Sequence[int], taps: Sequence[Taps]) -> Any:
     for axis, (size, one) in enumerate(zip(sizes, taps, strict=True), len(grad.shape) - len(taps)):
-        grad = _through(e, grad, axis, _matrix(one, size))
+        grad = summed(e, grad, axis, turned(_parts(one), size))
     return grad
 
 
@@ -136,7 +174,7 @@ def _smoothed(kernel: Callable[..., Any], reach: int) -> Callable[..., Taps]:
         for offset in range(int((last - first).max())):
             at = first + offset
             weights = np.where(at < last, kernel(np.abs(at - centre + 0.5) / wide), 0)
-            made.append((np.minimum(at, size - 1), weights))
+            made.append((np.where(weights != 0, at, _NOTHING), weights))
         total = sum(weights for _, weights in made)
         return [(at, weights / total) for at, weights in made]
 
@@ -224,80 +262,3 @@ def roll(e: Any, x: Any, shifts: Any, dims: Any = ()) -> Any:
             parts = cut(e, x, axis, first, x.shape[axis]), cut(e, x, axis, 0, first)
             x = e.op("concatenate", *parts, axis=axis)
     return x
-
-
-# **************** averages of windows ****************
-
-
-def _averages(windows: Sequence[tuple[int, int]], size: int, counts: Sequence[float]) -> np.ndarray:
-    """[windows, size] that averages each window (first, end) of an axis."""
-    made = np.zeros((len(windows), size))
-    for row, (first, end), count in zip(made, windows, counts, strict=True):
-        row[max(first, 0) : end] = 1 / count
-    return made
-
-
-def _adaptive(size: int, new: int) -> np.ndarray:
-    windows = [(i * size // new, -(-(i + 1) * size // new)) for i in range(new)]
-    return _averages(windows, size, [end - first for first, end in windows])
-
-
-@rule("_adaptive_avg_pool2d")
-def adaptive_avg_pool2d(e: Any, x: Any, size: Any) -> Any:
-    if len(x.shape) == 4 and tuple(size) == (1, 1):
-        return e.op("global_avg_pool2d", x)
-    for axis, new in enumerate(size, len(x.shape) - 2):
-        x = _through(e, x, axis, _adaptive(x.shape[axis], new).T)
-    return x
-
-
-@rule("_adaptive_avg_pool3d")
-def adaptive_avg_pool3d(e: Any, x: Any, size: Any) -> Any:
-    for axis, new in enumerate(size, len(x.shape) - 3):
-        x = _through(e, x, axis, _adaptive(x.shape[axis], new).T)
-    return x
-
-
-@rule("_adaptive_avg_pool2d_backward")
-def adaptive_avg_pool2d_backward(e: Any, grad: Any, x: Any) -> Any:
-    return _adaptive_backward(e, grad, x, 2)
-
-
-@rule("_adaptive_avg_pool3d_backward")
-def adaptive_avg_pool3d_backward(e: Any, grad: Any, x: Any) -> Any:
-    return _adaptive_backward(e, grad, x, 3)
-
-
-def _adaptive_backward(e: Any, grad: Any, x: Any, dims: int) -> Any:
-    for axis in range(len(x.shape) - dims, len(x.shape)):
-        grad = _through(e, grad, axis, _adaptive(x.shape[axis], grad.shape[axis]))
-    return grad
-
-
-@rule("avg_pool2d_backward")
-def avg_pool2d_backward(
-    e: Any,
-    grad: Any,
-    x: Any,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    count_include_pad: bool,
-    divisor_override: Any,
-) -> Any:
-    kernel, padding = each(kernel, 2), each(padding, 2)
-    stride = each(stride, 2) if stride else kernel
-    for i, (k, s, p) in enumerate(zip(kernel, stride, padding, strict=True)):
-        axis = len(x.shape) - 2 + i
-        size = x.shape[axis]
-        windows = [(at * s - p, min(at * s - p + k, size + p)) for at in range(grad.shape[axis])]
-        inside = [(first, min(end, size)) for first, end in windows]
-        counts = [
-            end - (first if count_include_pad else max(first, 0))
-            for first, end in (windows if count_include_pad else inside)
-        ]
-        if divisor_override is not None:
-            counts = [divisor_override if i == 0 else 1] * len(counts)
-        grad = _through(e, grad, axis, _averages(inside, size, counts))
-    return grad

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..counters import Unsupported
 from .movement import cut
-from .operands import axis_of, cast, is_float, name_of
+from .operands import axis_of, cast, in_float32, is_float, name_of
 from .table import rule
 
 
@@ -33,6 +33,7 @@ def cumprod(e: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
 
 
 @rule("_logcumsumexp")
+@in_float32
 def logcumsumexp(e: Any, x: Any, dim: int) -> Any:
     return _scanned(e, "logaddexp", x, dim, -math.inf)
 

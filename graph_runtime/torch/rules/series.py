@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from fractions import Fraction
-from functools import cache, wraps
+from functools import cache
 from typing import Any
 
 from ..counters import Unsupported
-from .operands import cast, float_of, scalar_like
+from .operands import in_float32, scalar_like
 from .special import inverse_of_erf, polynomial
 from .table import rule
 
@@ -18,24 +17,12 @@ _SHIFT = 8  # arguments from which on the tail of a sum is an asymptotic series
 _BERNOULLI = (Fraction(1, 6), Fraction(-1, 30), Fraction(1, 42), Fraction(-1, 30))  # of order 2, 4, 6, 8
 
 
-def _precise(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a function whose last argument is a value: it gets float32, and its result is of the dtype
-    that was given. Sums of many terms in a narrower one are of no use."""
-
-    @wraps(body)
-    def made(e: Any, *args: Any) -> Any:
-        x = float_of(e, args[-1])
-        return cast(e, body(e, *args[:-1], cast(e, x, "float32")), x.dtype)
-
-    return made
-
-
 def _number(e: Any, op: str, x: Any, number: float) -> Any:
     return e.op(op, x, scalar_like(e, number, x))
 
 
 @rule("special_spherical_bessel_j0")
-@_precise
+@in_float32
 def spherical_bessel_j0(e: Any, x: Any) -> Any:
     made = e.op("where", _number(e, "equal", x, 0), scalar_like(e, 1.0, x), e.op("divide", e.op("sin", x), x))
     return e.op("where", e.op("isinf", x), scalar_like(e, 0.0, x), made)
@@ -61,7 +48,7 @@ def _far(terms: int = 9) -> tuple[float, ...]:
 
 
 @rule("special_i1e")
-@_precise
+@in_float32
 def i1e(e: Any, x: Any) -> Any:
     """exp(-|x|) I1(x)"""
     size = e.op("abs", x)
@@ -71,7 +58,7 @@ def i1e(e: Any, x: Any) -> Any:
     near = e.op("multiply", near, e.op("exp", e.op("negative", size)))
     beyond = e.op("maximum", size, scalar_like(e, 9.0, x))
     inverse = e.op("divide", scalar_like(e, 1.0, x), beyond)
-    scale = e.op("rsqrt", _number(e, "multiply", beyond, 2 * math.pi))
+    scale = _number(e, "multiply", e.op("rsqrt", beyond), (2 * math.pi) ** -0.5)
     far = e.op("multiply", polynomial(e, inverse, _far()), scale)
     made = e.op("where", _number(e, "greater", size, 9.0), far, near)
     made = e.op("where", e.op("isnan", x), x, made)
@@ -79,7 +66,7 @@ def i1e(e: Any, x: Any) -> Any:
 
 
 @rule("special_i1")
-@_precise
+@in_float32
 def i1(e: Any, x: Any) -> Any:
     """The exponential in two halves: the product overflows where I1 does."""
     root = e.op("exp", _number(e, "multiply", e.op("abs", x), 0.5))
@@ -131,7 +118,7 @@ def _zeta(e: Any, n: int, x: Any) -> Any:
 
 
 @rule("polygamma", "special_polygamma")
-@_precise
+@in_float32
 def polygamma(e: Any, n: int, x: Any) -> Any:
     """Below 0.5 by the reflection (-1)^n psi_n(1 - x) - psi_n(x) = pi d^n/dx^n cot(pi x) (the same,
     6.4.7)."""
@@ -155,7 +142,7 @@ def polygamma(e: Any, n: int, x: Any) -> Any:
 
 
 @rule("special_ndtri")
-@_precise
+@in_float32
 def ndtri(e: Any, p: Any) -> Any:
     """sqrt(2) erfinv(2 p - 1), where 1 - (2 p - 1)^2 is told by p, which near 0 has more digits."""
     one = scalar_like(e, 1.0, p)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from ..counters import Unsupported
-from .operands import cast, float_of, is_float, pair, scalar_like
+from .operands import cast, float_of, in_float32, is_float, pair, scalar_like
 from .table import rule
 
 
@@ -60,6 +60,13 @@ def logit(e: Any, x: Any, eps: float | None = None) -> Any:
     x = float_of(e, x)
     x = x if eps is None else e.op("clip", x, min=float(eps), max=float(1 - eps))
     return e.op("log", e.op("divide", x, e.op("subtract", scalar_like(e, 1.0, x), x)))
+
+
+@rule("sign", "sgn")
+def sign(e: Any, x: Any) -> Any:
+    """0 of what is no number."""
+    made = e.op("sign", x)
+    return _choose(e, e.op("isnan", x), 0.0, made, made) if is_float(x) else made
 
 
 @rule("heaviside")
@@ -124,6 +131,7 @@ def _number_of_two(e: Any, op: str, a: Any, b: Any) -> Any:
 
 
 @rule("atan2")
+@in_float32
 def atan2(e: Any, y: Any, x: Any) -> Any:
     y, x = (float_of(e, v) for v in pair(e, y, x, stored=False))
     ratio = e.op("divide", y, x)
@@ -147,6 +155,7 @@ def angle(e: Any, x: Any) -> Any:
 
 
 @rule("special_i0e")
+@in_float32
 def i0e(e: Any, x: Any) -> Any:
     """exp(-|x|) I0(x); where I0 overflows the first terms of its asymptotic series (Abramowitz and Stegun,
     9.7.1), whose rest is below 1e-8 there."""
@@ -156,7 +165,8 @@ def i0e(e: Any, x: Any) -> Any:
     series = scalar_like(e, 37.5, x)
     for term in (4.5, 1.0, 1.0):
         series = e.op("add", e.op("multiply", series, small), scalar_like(e, term, x))
-    far = e.op("multiply", series, e.op("rsqrt", e.op("multiply", x, scalar_like(e, 2 * math.pi, x))))
+    far = e.op("multiply", series, e.op("rsqrt", x))
+    far = e.op("multiply", far, scalar_like(e, (2 * math.pi) ** -0.5, x))
     return e.op("where", _is(e, "greater", x, 60), far, near)
 
 

@@ -13,8 +13,9 @@ from .table import rule
 
 @rule("threshold_backward")
 def threshold_backward(e: Any, grad: Any, x: Any, threshold: Any) -> Any:
-    mask = e.op("greater", x, scalar_like(e, threshold, x))
-    return e.op("multiply", grad, cast(e, mask, grad.dtype))
+    """Selected, as all gradients of pieces: a product with 0 keeps what is no number."""
+    below = e.op("less_equal", x, scalar_like(e, threshold, x))
+    return e.op("where", below, scalar_like(e, 0, grad), grad)
 
 
 @rule("tanh_backward")
@@ -83,9 +84,9 @@ def leaky_relu_backward(e: Any, grad: Any, x: Any, slope: Any, self_is_result: b
 
 @rule("hardtanh_backward")
 def hardtanh_backward(e: Any, grad: Any, x: Any, min_val: Any, max_val: Any) -> Any:
-    above = cast(e, e.op("greater", x, scalar_like(e, min_val, x)), grad.dtype)
-    below = cast(e, e.op("less", x, scalar_like(e, max_val, x)), grad.dtype)
-    return e.op("multiply", grad, e.op("multiply", above, below))
+    below = e.op("less_equal", x, scalar_like(e, min_val, x))
+    above = e.op("greater_equal", x, scalar_like(e, max_val, x))
+    return e.op("where", e.op("logical_or", below, above), scalar_like(e, 0, grad), grad)
 
 
 # **************** losses ****************

@@ -10,7 +10,7 @@ import numpy as np
 from ..counters import Unsupported
 from .layers import each, windows_of
 from .movement import cut
-from .operands import reshape
+from .operands import is_float, reshape
 from .table import rule
 
 _MOST = 2**22  # elements that are picked at once
@@ -87,6 +87,10 @@ def _greatest(e: Any, x: Any, windows: list[list[range]]) -> Any:
     flat = reshape(e, x, (math.prod(lead), math.prod(sizes)))
     picked = e.op("take", flat, e.array(table, "int32"), axis=1)
     best = e.op("argmax", picked, axis=2, keepdims=False, dtype="int32")
+    if is_float(picked):  # of NaNs the last
+        order = e.array(np.arange(table.shape[1]), "int32")
+        places = e.op("where", e.op("isnan", picked), order, e.scalar(-1, "int32"))
+        best = e.op("maximum", best, e.op("max", places, axes=(2,), keepdims=False))
     first = e.array(np.arange(len(table)) * table.shape[1], "int32")
     at = e.op("take", e.array(table.reshape(-1), "int32"), e.op("add", best, first), axis=0)
     made = e.op("max", picked, axes=(2,), keepdims=False)

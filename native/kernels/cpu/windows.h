@@ -58,7 +58,7 @@ GR_INLINE GR_WIDE GR_FN(window_of_plane)(const GR_FN(volume) *v, const GR_T *x, 
           value += a;
         } else if (kind == GR_KIND_NORM) {
           value += (GR_WIDE)pow(fabs((double)a), p);
-        } else if (*place < 0 || (!GR_IS_NAN((GR_C)value) && (a > (GR_C)value || GR_IS_NAN(a)))) {
+        } else if (*place < 0 || a > (GR_C)value || GR_IS_NAN(a)) {
           value = (GR_WIDE)a;
           *place = row + k * words[14];
         }

@@ -33,7 +33,7 @@ static inline int64_t gr_tt_unpool_seen(const gr_tt_unpool_job *job, int d, int6
   return first;
 }
 
-/* Where the window's first greatest element is in x[.., cols], which begins at element (r0, c0); NaN is greatest. */
+/* Where the window's first greatest element is in x[.., cols], which begins at element (r0, c0), or its last NaN. */
 static inline int64_t gr_tt_unpool_winner(const gr_tt_unpool_job *job, const float *x, int64_t r0, int64_t c0,
                                           int64_t row, int64_t column) {
   int64_t found = -1;
@@ -43,7 +43,7 @@ static inline int64_t gr_tt_unpool_winner(const gr_tt_unpool_job *job, const flo
       int64_t c = column * job->stride[1] - job->pad[1] + q * job->dilation[1];
       if (r < 0 || r >= job->x.rows || c < 0 || c >= job->x.cols) continue;
       int64_t at = (r - r0) * job->cols + c - c0;
-      if (found < 0 || x[at] > x[found] || (x[at] != x[at] && x[found] == x[found])) found = at;
+      if (found < 0 || x[at] > x[found] || x[at] != x[at]) found = at;
     }
   return found;
 }

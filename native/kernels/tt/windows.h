@@ -65,7 +65,7 @@ static inline void gr_tt_volume_fold(const gr_tt_volume_job *job, const uint32_t
         *total += value;
       } else if (job->kind == GR_TT_VOLUME_NORM) {
         *total += job->p == 2.0 ? value * value : pow(fabs(value), job->p);
-      } else if (*place < 0 || (*total == *total && !(value <= *total))) {     /* the first one, and NaN is greatest */
+      } else if (*place < 0 || value > *total || value != value) {     /* the first one, but of NaNs the last */
         *total = value;
         *place = (int32_t)(base + row * job->size[2] + column);
       }
