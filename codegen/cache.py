@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.config import get as setting
+from ..base.errors import WriteError
 from ..base.folders import make_private, why_not_private
 from ..base.temporary import temporary_folder
 from ..base.writing import told, write_whole
@@ -80,9 +81,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The cache in a folder that only the user can write to, or that is not there yet."""
+    """The cache in a folder that only the user can write to, or that is not there yet. ``also``: one that is
+    looked into after it, and never written."""
 
     folder: Path
+    also: Path | None = None
 
     @property
     def times(self) -> Path:
@@ -91,13 +94,15 @@ class Cache:
 
     def find(self, kind: str, key: str) -> bytes | None:
         """The bytes that were kept, None where there are none that are whole and the user's."""
-        path = self._path(kind, key)
-        wanted, data = _read(_sum_of(path)), _read(path)
-        if wanted is None or data is None or wanted != _line(path.name, data):
-            return None
-        with contextlib.suppress(OSError):  # a cache that may only be read works too
-            os.utime(path)
-        return data
+        for folder in filter(None, (self.folder, self.also)):
+            path = self._path(kind, key, folder)
+            wanted, data = _read(_sum_of(path)), _read(path)
+            if wanted is None or data is None or wanted != _line(path.name, data):
+                continue
+            with contextlib.suppress(OSError):  # a cache that may only be read works too
+                os.utime(path)
+            return data
+        return None
 
     def keep(self, kind: str, key: str, data: bytes) -> None:
         """Keep bytes under a key. Raises WriteError."""
@@ -179,32 +184,44 @@ class Cache:
             [entry for entry in self.entries() if entry.kind != "unfinished" or now - entry.used > _ABANDONED]
         )
 
-    def _path(self, kind: str, key: str) -> Path:
-        return self.folder / kind / f"{key}{KINDS[kind]}"
+    def _path(self, kind: str, key: str, folder: Path | None = None) -> Path:
+        return (folder or self.folder) / kind / f"{key}{KINDS[kind]}"
 
 
 # ------------------------------------------------------------------------------------------------ where it is
 def open_cache(make: bool = True) -> Cache:
     """The cache in GR_CACHE_DIR, else in graph_runtime of the user's cache folder; a temporary one, with a
-    warning, where others could put files there. ``make``: its folders, too. Raises WriteError."""
+    warning, where others could put files there, or the user's folder cannot be written. ``make``: its
+    folders, too. Raises WriteError for a GR_CACHE_DIR that cannot be written."""
+    asked = str(setting("CACHE_DIR"))
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    named = Path(str(setting("CACHE_DIR")) or Path(base) / "graph_runtime").expanduser().absolute()
-    with told(named, HINT):
-        folder = Path(os.path.realpath(named))  # what is checked is what is used, wherever a link leads later
-        reason = _unsafe(folder, make)
-        if not reason:
+    named = Path(asked or Path(base) / "graph_runtime").expanduser().absolute()
+    folder = Path(os.path.realpath(named))  # what is checked is what is used, wherever a link leads later
+    also = None
+    try:
+        with told(named, HINT):
+            reason = _unsafe(folder, make)
+        if not reason and (asked or not make or os.access(folder / "libraries", os.W_OK)):
             return Cache(folder)
-    text = (
-        f"the cache {named} is not used, because {reason}: other users could put code there. What is "
-        "compiled is kept until this process ends"
-    )
-    if text not in _warned:
-        _warned.add(text)
-        warnings.warn(text, stacklevel=3)
-    own = Cache(temporary_folder() / "cache")
+        also = None if reason else folder
+        text = f"the cache {named} is not used, because {reason}: other users could put code there"
+        if also is not None:
+            text = f"the cache {named} can only be read; {HINT}"
+    except WriteError as error:
+        if asked:
+            raise
+        text = str(error)
+    _warn_once(f"{text}. What is compiled is kept until this process ends")
+    own = Cache(temporary_folder() / "cache", also)
     with told(own.folder):
         _unsafe(own.folder, make)
     return own
+
+
+def _warn_once(text: str) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, stacklevel=4)
 
 
 def _unsafe(folder: Path, make: bool) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
+from ..base.absent import load_fault
 from ..base.errors import InputError, did_you_mean
 from ..base.exact import exactly
 from ..frontends.stablehlo.source import read_source
@@ -22,7 +23,8 @@ try:
     import jax
 except ImportError as error:
     raise InputError(
-        'graph_runtime.jax needs the jax package: pip install "graph-runtime[jax]"', wanted="jax"
+        f'graph_runtime.jax needs the jax package{load_fault(error)}: pip install "graph-runtime[jax]"',
+        wanted="jax",
     ) from error
 
 __all__ = ["GrJit", "gr_jit"]

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..base import config, dtypes, mapped
+from ..base.absent import no_core
 from ..base.errors import (
     DeviceError,
     DeviceMemoryError,
@@ -36,11 +37,7 @@ from .shard_structs import cut_of
 try:
     from .. import _core
 except ImportError as error:
-    raise ImportError(
-        f"{Path(__file__).parents[1]} has no compiled core (graph_runtime._core: {error}). In a checkout, "
-        "build it by `pip install -e .`; if graph_runtime is installed and a checkout in the current "
-        "directory hides it, run `pytest` or `python -P` instead of `python -m`, or change the directory"
-    ) from error
+    raise no_core(Path(__file__).parents[1], error) from error
 
 __all__ = [
     "Arg",

@@ -143,7 +143,16 @@ def read_rows(path: str | Path) -> list[dict[str, Any]]:
     except UnicodeDecodeError as error:
         raise InputError(f"{path} is no file of a study: {error}", got=str(path)) from None
     reader = csv.DictReader(lines)
-    if lines and tuple(reader.fieldnames or ()) != COLUMNS:
+    try:
+        return _rows(path, reader, bool(lines))
+    except csv.Error as error:  # a field of more than 128 KiB
+        raise InputError(
+            f"{path}, line {reader.line_num}: {error}; take the line out, or begin anew"
+        ) from None
+
+
+def _rows(path: str | Path, reader: csv.DictReader[str], some: bool) -> list[dict[str, Any]]:
+    if some and tuple(reader.fieldnames or ()) != COLUMNS:
         raise InputError(
             f"{path} is no file of a study: its first line is not {','.join(COLUMNS)}", got=str(path)
         )

@@ -127,7 +127,7 @@ def _cache() -> Finding:
     if said:
         remedy = "GR_CACHE_DIR names a folder of yours; until then each process compiles anew"
         return Finding("cache", ABSENT, str(said[0].message), remedy)
-    if not os.access(kept.folder, os.W_OK):
+    if not os.access(kept.folder / "libraries", os.W_OK):
         return Finding("cache", BROKEN, found, "it cannot be written: GR_CACHE_DIR names another folder")
     if free < _LEAST_FREE_MB:
         return Finding("cache", ABSENT, found, "free the disk, or graph-runtime cache prune --days 30")

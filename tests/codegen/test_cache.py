@@ -20,6 +20,7 @@ from graph_runtime.codegen import shared_library
 from graph_runtime.codegen.cache import Cache, open_cache
 from graph_runtime.codegen.process import CommandPool
 
+import graph_runtime as gr
 from graph_runtime.base import folders
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import WriteError
@@ -245,6 +246,34 @@ def test_a_cache_that_cannot_be_made_is_an_error_that_names_the_setting(tmp_path
         open_cache()
     assert isinstance(e.value, OSError)
     assert e.value.got == str(tmp_path / "file" / "x")
+
+
+@pytest.mark.parametrize("home", ["/proc", "/dev/null", "a file", "read only"])
+def test_a_home_that_cannot_be_written_keeps_what_is_compiled_for_this_process(home, tmp_path, monkeypatch):
+    """build_bundle goes on, as commands do that compile nothing."""
+    for name in ("XDG_CACHE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    kept = {}
+    if home == "a file":
+        home = str(tmp_path / "file")
+        (tmp_path / "file").write_text("")
+    if home == "read only":
+        home = str(tmp_path / "home")
+        monkeypatch.setenv("HOME", home)
+        with config(CACHE_DIR=""):
+            open_cache().keep("objects", "k", b"data")
+        kept = {"k": b"data"}
+        monkeypatch.setattr(os, "access", lambda path, mode: not str(path).startswith(home))
+    monkeypatch.setenv("HOME", home)
+    b = gr.GraphBuilder()
+    b.output(b.op("relu", b.input("x", (2,))))
+    with config(CACHE_DIR="", TRUST_DIR=str(tmp_path / "trust")):
+        cache_module._warned.clear()
+        with pytest.warns(UserWarning, match=r"GR_CACHE_DIR chooses .* kept until this process ends"):
+            bundle = gr.build_bundle(b.build(), "cpu:0", tmp_path / "bundle", compile=True)
+        assert (bundle / "kernels.so").exists()
+        for key, data in kept.items():  # what only may be read is read
+            assert open_cache().find("objects", key) == data
 
 
 # ------------------------------------------------------------------------------------------------ pruning

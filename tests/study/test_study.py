@@ -163,7 +163,20 @@ def test_words_that_are_none_are_refused_before_anything_runs(words, text):
         Study(**words)
 
 
-@pytest.mark.parametrize("text", ["a,b\n1,2\n", ",".join(COLUMNS) + "\nlenet,x,d,o,p,zero" + "," * 7 + "\n"])
+_HEAD = ",".join(COLUMNS) + "\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\n1,2\n",
+        f"{_HEAD}lenet,x,d,o,p,zero{',' * 7}\n",
+        f"{_HEAD}{'x' * 131_073}{',' * 12}\n",
+        f"{'x' * 131_073}\n",
+        f"{_HEAD}lenet,x,d,o,p,{'9' * 5000}{',' * 7}\n",
+        f'{_HEAD}"lenet\n',
+    ],
+)
 def test_a_file_that_is_no_studys_is_refused_and_stays(tmp_path, text):
     out = tmp_path / "mine.csv"
     out.write_text(text)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.absent import load_fault
 from ...base.errors import InputError
 from ...base.garbage import gc_paused
 from ...ir.model import Model
@@ -63,6 +64,8 @@ def require_onnx() -> ModuleType:
         import onnx.inliner
     except ImportError as error:
         raise InputError(
-            'reading ONNX files needs the onnx package: pip install "graph-runtime[onnx]"', wanted="onnx"
+            f"reading ONNX files needs the onnx package{load_fault(error)}: "
+            'pip install "graph-runtime[onnx]"',
+            wanted="onnx",
         ) from error
     return onnx

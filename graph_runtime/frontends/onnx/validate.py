@@ -162,7 +162,8 @@ def _check_node(node: Any, path: str, made: set[str], later: set[str], outer: tu
                 op=node.op_type,
                 got=name,
             )
-        made.add(name)
+        if name:
+            made.add(name)
 
 
 def free_dims(graph: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ...base.absent import load_fault
 from ...base.errors import PlanError
 from .grid import FreeCores, Spot
 from .limits import Loads
@@ -37,9 +38,10 @@ def require_library() -> Any:
     """The module scipy.optimize. Raises PlanError where scipy is not installed."""
     try:
         from scipy import optimize, sparse  # noqa: F401 - both are needed
-    except ImportError:
+    except ImportError as error:
         raise PlanError(
-            "policy 'optimal' solves small graphs exactly with scipy, which is not installed: "
+            "policy 'optimal' solves small graphs exactly with scipy, "
+            f"{load_fault(error).removeprefix(', ') or 'which is not installed'}: "
             "pip install 'graph-runtime[solver]', or take policy 'ribbon' or 'nlp'",
             got="optimal",
         ) from None

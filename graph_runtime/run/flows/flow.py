@@ -19,7 +19,7 @@ from ...frontends.onnx.importer import Importer
 from ...frontends.onnx.stages import Known, Stage, StagedNode, stage_of
 from ...frontends.onnx.tape import TapeValue
 from ...ir.graph import TensorType
-from ...ir.model import Constant
+from ...ir.model import Constant, Model
 from .flow_values import Value, array_of, constant_of, decoded, encoded, kept, kind_of, type_of
 from .host_node import HostNode
 from .loops import Loop
@@ -159,30 +159,33 @@ class Flow:
 
     def _execute(self, step: Step, values: dict[str, Value]) -> None:
         stage = step.stage
-        if stage.model is not None:
-            program = self.programs.of(stage.model)
-            session = program.session
-            strings = Strings(self.strings)
-            for at, read in zip(program.inputs, stage.reads, strict=True):
-                value = values[read.name]
-                value = value if read.index is None else value[read.index]
-                if read.element is not None:
-                    value = encoded(value, read.element, strings, read.name)
-                session.set_input(at, value)
-            self.programs.run(session)
-            made: Mapping[str, Any] = program.outputs
-            if stage.elements:
-                own = {name: decoded(made[name], kind, strings) for name, kind in stage.elements.items()}
-                made = {**made, **own}
-            for name, parts in stage.makes.items():
-                if isinstance(parts, tuple):
-                    values[name] = [made[part] for part in parts]
-                else:
-                    values[name] = None if parts is None else made[parts]
-            for name, (size, axis) in stage.bounds.items():
-                values[name] = _trimmed(values[name], int(array_of(made[size]).reshape(-1)[0]), axis)
+        made = {} if stage.model is None else self._made(stage, stage.model, values)
+        for name, parts in stage.makes.items():
+            if isinstance(parts, tuple):
+                values[name] = [made[part] for part in parts]
+            else:
+                values[name] = None if parts is None else made[parts]
+        for name, (size, axis) in stage.bounds.items():
+            values[name] = _trimmed(values[name], int(array_of(made[size]).reshape(-1)[0]), axis)
         for loop in step.loops:
             loop.run(values)
+
+    def _made(self, stage: Stage, model: Model, values: Mapping[str, Value]) -> Mapping[str, Any]:
+        """What the program of a stage makes of the values that are there."""
+        program = self.programs.of(model)
+        session = program.session
+        strings = Strings(self.strings)
+        for at, read in zip(program.inputs, stage.reads, strict=True):
+            value = values[read.name]
+            value = value if read.index is None else value[read.index]
+            if read.element is not None:
+                value = encoded(value, read.element, strings, read.name)
+            session.set_input(at, value)
+        self.programs.run(session)
+        made: Mapping[str, Any] = program.outputs
+        if not stage.elements:
+            return made
+        return {**made, **{name: decoded(made[name], kind, strings) for name, kind in stage.elements.items()}}
 
     def _next(self, step: Step, values: dict[str, Value]) -> Step:
         asked = tuple([array_of(values[name]).tobytes() for name in step.stage.asks])

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...base.errors import GraphError
+from ...frontends.onnx.elements import element_name
 from ...frontends.onnx.host_ops import HostOp
 from .flow_values import Value, array_of
 
@@ -36,11 +37,13 @@ class HostNode:
         try:
             outputs = self.op(*given)
         except GraphError as error:
-            raise GraphError(
-                f"{self.node.op_type} {self.node.name!r}: {error}",
-                path=self.path,
-                node=self.node.name,
-                op=self.node.op_type,
-                got=error.got,
-            ) from error
+            raise self._refused(str(error), error.got) from error
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            kinds = ["nothing" if x is None else f"{element_name(x.dtype)}{list(x.shape)}" for x in given]
+            raise self._refused(f"it does not take {', '.join(kinds)} ({error})", kinds) from error
         values |= {name: value for name, value in zip(self.results, outputs, strict=False) if name}
+
+    def _refused(self, why: str, got: object) -> GraphError:
+        node = self.node
+        text = f"{node.op_type} {node.name!r}: {why}"
+        return GraphError(text, path=self.path, node=node.name, op=node.op_type, got=got)

@@ -183,6 +183,9 @@ def test_graphs_that_are_none_are_refused(kit):
     twice = kit.make([relu], {"x": (2,)}, ["y"])
     twice.graph.input.append(twice.graph.input[0])
     _graph_error(kit, twice, "stands twice")
+    for made in ([""], ["", ""]):  # a name that is absent is none
+        op = "Relu" if len(made) == 1 else "Split"
+        _graph_error(kit, kit.make([(op, ["x"], made)], {"x": (2,)}, [""]), "no node makes output ''")
 
 
 def test_an_old_opset_passes_where_its_ops_have_not_changed(kit):

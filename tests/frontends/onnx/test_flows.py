@@ -587,3 +587,12 @@ def test_pins_go_to_the_programs_that_have_their_nodes(tmp_path):
     loaded = gr.load(module.save(tmp_path / "net.bundle", ["cpu:0", "tt:0"]))
     loaded.run(x=x)
     np.testing.assert_array_equal(values_of(loaded)[0], wanted)
+
+
+def test_an_empty_sequence_alone_is_an_output():
+    y = onnx.helper.make_tensor_sequence_value_info("y", onnx.TensorProto.FLOAT, None)
+    graph = onnx.helper.make_graph([onnx.helper.make_node("SequenceEmpty", [], ["y"])], "g", [], [y])
+    opset = [onnx.helper.make_opsetid("", 17)]
+    module = gr.create(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8))
+    module.run()
+    assert module.get_output("y") == []

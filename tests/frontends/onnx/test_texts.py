@@ -251,3 +251,18 @@ def test_patterns_that_explode_take_steps_by_length_alone(pattern):
 )
 def test_patterns_are_those_of_re2(pattern, text, wanted):
     assert Pattern(pattern).fits(text) is wanted
+
+
+@pytest.mark.parametrize(
+    ("op", "given", "text"),
+    [
+        ("StringNormalizer", "x", r"StringNormalizer 'n': it does not take float32\[2\]"),
+        ("Bernoulli", "", "Bernoulli 'n': it does not take nothing"),
+        ("RandomNormalLike", "", "RandomNormalLike 'n': it does not take nothing"),
+    ],
+)
+def test_what_a_node_of_the_hosts_does_not_take_is_said_with_the_node(op, given, text):
+    node = helper.make_node(op, [given], ["y"], name="n")
+    module = gr.create(_model([node], {"x": FLOAT}, {"y": FLOAT}))
+    with pytest.raises(GraphError, match=text):
+        module.run(x=np.ones(2, np.float32))
