@@ -9,6 +9,7 @@ key, and only then a slower parser is asked which.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -97,21 +98,30 @@ def refuse_dense(values: int, size: int, what: str) -> None:
 # ---------------------------------------------------------------- keys that stand twice
 
 
-def _colons(value: Any) -> int | None:
-    """Colons in a value's text; None where that is not known: it is nested deeper than orjson writes."""
-    try:
-        return count(orjson.dumps(value), ":")
-    except TypeError:
-        return None
+_STRING = re.compile(rb'"[^"]*"')
+
+
+def _keys(text: bytes) -> int:
+    """Keys in JSON text, each as often as it occurs."""
+    return count(_STRING.sub(b"", text.replace(b"\\\\", b"").replace(b'\\"', b"")), ":")
 
 
 def tells_all(data: bytes, value: Any, keys: int | None = None) -> bool:
     """Whether the text ``data`` of ``value`` has no key twice, for sure. ``keys``: how many the value has,
     where that is known: with as many colons no string has one, and the value need not be written."""
-    if b"\\" in data and (b"u003a" in data or b"u003A" in data):  # a colon that is not written as one
-        return False
     said = count(data, ":")
-    return said in (0, keys) or said == _colons(value)
+    if said in (0, keys):
+        return True
+    # a colon in a string may be written in another way
+    counted = _keys if b"\\" in data and (b"u003a" in data or b"u003A" in data) else _colons
+    try:
+        return counted(data) == counted(orjson.dumps(value))
+    except TypeError:  # it is nested deeper than orjson writes
+        return False
+
+
+def _colons(text: bytes) -> int:
+    return count(text, ":")
 
 
 class _Repeated(dict[Any, Any]):
@@ -144,7 +154,7 @@ def without_repeats(data: bytes, what: str, last: str | None = None) -> Any:
         if isinstance(value, dict) and last is not None:
             keys = [key for key, _ in outermost]
             value = made(outermost[: keys.index(last) + 1] if last in keys else list(outermost))
-        path = _find(value, lambda found: type(found) is _Repeated)
+        path = _find(value, lambda found: type(found) is _Repeated, dict | list)
     except RecursionError:
         raise DocumentError(f"{what} is nested too deeply") from None
     if path is None:
@@ -161,8 +171,9 @@ def _number(text: str) -> int | float:
     return int(text) if len(text) < 20 else float(text)
 
 
-def _find(value: Any, wanted: Callable[[Any], bool]) -> list[str | int] | None:
-    """The path of the first value that is wanted; None where there is none."""
+def _find(value: Any, wanted: Callable[[Any], bool], kinds: Any = object) -> list[str | int] | None:
+    """The path of the first value that is wanted; None where there is none. Only values of these ``kinds``
+    are asked."""
     stack: list[tuple[Any, tuple[Any, ...]]] = [(value, ())]
     while stack:
         one, path = stack.pop()
@@ -173,9 +184,12 @@ def _find(value: Any, wanted: Callable[[Any], bool]) -> list[str | int] | None:
                 found.append(key)
             return found[::-1]
         if isinstance(one, dict):
-            stack += [(inner, (key, path)) for key, inner in reversed(one.items())]
+            stack += [
+                (inner, (key, path)) for key, inner in reversed(one.items()) if isinstance(inner, kinds)
+            ]
         elif isinstance(one, list):
-            stack += [(inner, (at, path)) for at, inner in reversed(list(enumerate(one)))]
+            listed = [(inner, (at, path)) for at, inner in enumerate(one) if isinstance(inner, kinds)]
+            stack += reversed(listed)
     return None
 
 

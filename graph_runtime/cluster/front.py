@@ -25,10 +25,11 @@ from .batcher import Batcher
 from .catalog import Catalog, ServedModel
 from .clocks import now
 from .http_heads import Head
+from .long_texts import LongTexts
 from .metrics import CONTENT_TYPE, metrics_text
 from .request_bodies import Bodies, RequestBody
 from .request_trace import RequestTrace
-from .requests import Request, parse_request
+from .requests import Request, json_part, read_text
 from .responses import HEADER_LENGTH, Response, error_response, json_response, make_response
 
 __all__ = ["Front"]
@@ -57,7 +58,7 @@ class Front:
     """See the module. ``token``: each call but the one for liveness has to bring it as ``Authorization:
     Bearer``; None on loopback, where calls have to be of this machine (loopback.py). ``deadline``: seconds in
     which a request is answered or refused. ``status``: what else ``/v2/cluster`` tells. ``trace`` is told of
-    all requests."""
+    all requests; ``texts`` read those that are long."""
 
     def __init__(
         self,
@@ -69,10 +70,11 @@ class Front:
         version: str = "",
         status: Callable[[], dict[str, Any]] = dict,
         trace: RequestTrace | None = None,
+        texts: LongTexts | None = None,
     ):
         self.catalog, self.bodies, self.deadline = catalog, bodies or Bodies(), deadline
         self._token, self._version, self._status = token, version, status
-        self._numbers, self._trace = itertools.count(1), trace
+        self._numbers, self._trace, self._texts = itertools.count(1), trace, texts or LongTexts()
 
     def begin(self, head: Head) -> _Call:
         """A request whose head is there. Raises RequestError for one that is refused before its body is
@@ -194,7 +196,7 @@ class Front:
     async def _infer(self, call: _Call, model: ServedModel) -> Response:
         start, read = time.monotonic(), now()
         model.metrics.bytes.add("in", call.body.size)
-        batcher, request = await _parsed(call.body.memory, _header_length(call), model)
+        batcher, request = await self._parsed(call, model, start + self.deadline)
         left = min(self.deadline, request.timeout or self.deadline)
         id = f"{request.id or 'request'}/{next(self._numbers)}"
         outputs = await batcher.submit(id, request.inputs, start + left)
@@ -205,18 +207,22 @@ class Front:
             self._trace.asked(id, about, call.arrived, read, response.status)
         return response
 
-
-async def _parsed(body: memoryview, length: int | None, model: ServedModel) -> tuple[Batcher, Request]:
-    """A request, and the queue of the model that it was parsed for: an update may put another in its place
-    while a long text is parsed, which is done beside the event loop."""
-    long = (len(body) if length is None else length) > _LONG
-    while True:
+    async def _parsed(self, call: _Call, model: ServedModel, end: float) -> tuple[Batcher, Request]:
+        """A request, and the queue of the model that it was parsed for: an update may put another in its
+        place while a long text is read, which is done beside the event loop."""
+        text, rest = json_part(call.body.memory, _header_length(call))
         batcher = model.batcher
-        if not long:
-            return batcher, parse_request(body, length, batcher.served)
-        request = await asyncio.to_thread(parse_request, body, length, batcher.served)
-        if batcher is model.batcher:
-            return batcher, request
+        if len(text) <= _LONG:
+            return batcher, read_text(bytes(text), batcher.served).request(rest)
+        try:
+            async with asyncio.timeout(end - time.monotonic()):
+                while True:
+                    said = await self._texts.read(text, batcher.served)
+                    if batcher is model.batcher:
+                        return batcher, said.request(rest)
+                    batcher = model.batcher
+        except TimeoutError:
+            raise RequestError("no answer before the deadline", status=504) from None
 
 
 def _header_length(call: _Call) -> int | None:

@@ -1,7 +1,10 @@
 """From the bytes of an inference request to arrays. Whatever the bytes are, the outcome is a Request,
 or a RequestError that says what, where and what would fit. Work and memory are bounded by the bytes' number.
 
-    parse_request(body, header_length, served) -> Request
+    parse_request(body, header_length, served) -> Request        at once, or in three steps:
+    json_part(body, header_length)             -> its text, the bytes behind it
+    read_text(text, served)                    -> Said
+    said.request(rest)                         -> Request
 
 The protocol is the Open Inference Protocol, version 2, with the binary tensor data extension: a JSON object
 of ``header_length`` bytes, and behind it the raw little-endian values of those tensors that say
@@ -19,13 +22,14 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.errors import DocumentError, RequestError, did_you_mean
-from ..base.json_text import brief, json_path, parse_text, tells_all, without_repeats
+from ..base.json_text import brief, count, json_path, parse_text, tells_all, without_repeats
 from .datatypes import BY_DATATYPE, DATATYPES
 from .ports import Port, Served
 
-__all__ = ["Asked", "Request", "parse_request"]
+__all__ = ["Asked", "Request", "Said", "SaidTensor", "json_part", "parse_request", "read_text"]
 
 _MOST_JSON = 16 << 20  # bytes of the JSON part; larger tensors are sent as binary
+_MOST_KEYS, _KEYS_OF_PORT = 1000, 100  # of the JSON part: of itself, and for each input and output
 _MOST_RANK = 32
 _MOST_SIZE = 1 << 31  # of one dimension
 _MOST_ID = 256  # characters
@@ -54,7 +58,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tensor:
+class SaidTensor:
     """An input as the JSON part has it. ``array``: of its data, None where its values are binary; ``path``:
     of what says so."""
 
@@ -65,25 +69,38 @@ class _Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class Said:
     """A request as its JSON part says it. ``served``: the model that it is for."""
 
     served: Served
     id: str
-    tensors: tuple[_Tensor, ...]
+    tensors: tuple[SaidTensor, ...]
     outputs: tuple[Asked, ...]
     timeout: float | None
+
+    def request(self, rest: memoryview) -> Request:
+        """With the values that are in ``rest``, the bytes behind it. Raises RequestError with status 400."""
+        return Request(self.id, _values_of(self.tensors, rest), self.outputs, self.timeout)
 
 
 # what short texts said whose values are all binary: a client sends the same one again and again. By the text
 # and the identity of the model, which lives as long as its row here
-_known: dict[tuple[bytes, int], _Said] = {}
+_known: dict[tuple[bytes, int], Said] = {}
 _MOST_KNOWN, _SHORT = 256, 4 << 10
 
 
 def parse_request(body: bytes | bytearray | memoryview, header_length: int | None, served: Served) -> Request:
-    """A Request for a model. ``header_length``: the value of ``Inference-Header-Content-Length``, None where
-    the body is JSON alone. Raises RequestError with status 400, 413."""
+    """A Request for a model; the rest as json_part. Raises RequestError with status 400, 413."""
+    text, rest = json_part(body, header_length)
+    return read_text(bytes(text), served).request(rest)
+
+
+def json_part(
+    body: bytes | bytearray | memoryview, header_length: int | None
+) -> tuple[memoryview, memoryview]:
+    """The JSON part of a body, and what is behind it. ``header_length``: the value of
+    ``Inference-Header-Content-Length``, None where the body is JSON alone. Raises RequestError with status
+    400, 413."""
     size = len(body) if header_length is None else header_length
     if not 0 <= size <= len(body):
         _refuse(f"the JSON part has {size} bytes, the body {len(body)}", got=size, wanted=len(body))
@@ -91,18 +108,25 @@ def parse_request(body: bytes | bytearray | memoryview, header_length: int | Non
         why = f"the JSON part has {size} bytes, at most {_MOST_JSON} are read: send tensors as binary data"
         raise RequestError(why, status=413, got=size, wanted=_MOST_JSON)
     view = memoryview(body)
-    text, rest = bytes(view[:size]), view[size:]
+    return view[:size], view[size:]
+
+
+def read_text(text: bytes, served: Served) -> Said:
+    """What the JSON part says to a model. Raises RequestError with status 400."""
     said = _known.get((text, id(served)))
     if said is None:
         said = _read(text, served)
-        if size <= _SHORT and all(one.array is None for one in said.tensors):
+        if len(text) <= _SHORT and all(one.array is None for one in said.tensors):
             if len(_known) >= _MOST_KNOWN:
                 _known.clear()
             _known[text, id(served)] = said
-    return Request(said.id, _values_of(said.tensors, rest), said.outputs, said.timeout)
+    return said
 
 
-def _read(text: bytes, served: Served) -> _Said:
+def _read(text: bytes, served: Served) -> Said:
+    most = _MOST_KEYS + _KEYS_OF_PORT * (len(served.inputs) + len(served.outputs))
+    if len(text) > most and (keys := count(text, ":")) > most:
+        _refuse(f"the JSON part has {keys} keys, at most {most} are read", got=keys, wanted=most)
     try:
         raw = _parsed(text)
     except DocumentError as error:
@@ -110,7 +134,7 @@ def _read(text: bytes, served: Served) -> _Said:
     if not isinstance(raw, dict):
         _refuse(f"a request is a JSON object, this is {_kind(raw)}", path="$")
     parameters = _parameters(raw, [])
-    return _Said(
+    return Said(
         served,
         _id(raw),
         _tensors(raw, served),
@@ -119,7 +143,7 @@ def _read(text: bytes, served: Served) -> _Said:
     )
 
 
-def _values_of(tensors: Sequence[_Tensor], rest: memoryview) -> dict[str, np.ndarray]:
+def _values_of(tensors: Sequence[SaidTensor], rest: memoryview) -> dict[str, np.ndarray]:
     """The inputs by name; ``rest``: the bytes behind the JSON part."""
     found, taken = {}, 0
     for one in tensors:
@@ -204,9 +228,9 @@ def _outputs(raw: Mapping[str, Any], served: Served, binary: bool) -> tuple[Aske
 # **************** tensors ****************
 
 
-def _tensors(raw: Mapping[str, Any], served: Served) -> tuple[_Tensor, ...]:
+def _tensors(raw: Mapping[str, Any], served: Served) -> tuple[SaidTensor, ...]:
     """The inputs, in the order of the request."""
-    ports, found = served.input_named(), dict[str, _Tensor]()
+    ports, found = served.input_named(), dict[str, SaidTensor]()
     for one, path in _rows(raw, "inputs", len(ports)):
         name = one["name"]
         if name not in ports:
@@ -222,7 +246,7 @@ def _tensors(raw: Mapping[str, Any], served: Served) -> tuple[_Tensor, ...]:
         else:
             path = [*path, "parameters", "binary_data_size"]
             _require_size(size, path, ports[name], shape)
-        found[name] = _Tensor(ports[name], shape, array, path)
+        found[name] = SaidTensor(ports[name], shape, array, path)
     if missing := [name for name in ports if name not in found]:
         _refuse(f"inputs without a value: {', '.join(missing)}", path="$.inputs", wanted=missing)
     return tuple(found.values())
@@ -255,7 +279,7 @@ def _require_size(size: object, path: Sequence[str | int], port: Port, shape: tu
         _refuse(text, path=json_path(path), got=brief(size), wanted=wanted)
 
 
-def _binary(one: _Tensor, rest: memoryview) -> np.ndarray:
+def _binary(one: SaidTensor, rest: memoryview) -> np.ndarray:
     dtype, shape = dtypes.to_numpy(one.port.dtype), one.shape
     size = math.prod(shape) * dtype.itemsize
     if size > len(rest):

@@ -36,6 +36,7 @@ from .doors import Door
 from .event_loops import new_event_loop
 from .front import DEADLINE, Front
 from .http_server import HttpServer, listen
+from .long_texts import LongTexts
 from .metrics import ServingMetrics
 from .ports import Served
 from .ray_folder import socket_folder
@@ -192,6 +193,7 @@ class _Server:
             version=provided("version"),
             status=self._status,
             trace=self.trace,
+            texts=(texts := LongTexts(self.memory)),
         )
         loop, asked, ending = asyncio.get_running_loop(), asyncio.Event(), asyncio.Event()
         loop.add_signal_handler(signal.SIGHUP, asked.set)
@@ -207,6 +209,7 @@ class _Server:
             await self._end(server)
         finally:
             updates.cancel()
+            texts.close()
 
     async def _end(self, server: HttpServer) -> None:
         """Refuse what comes, answer what is there."""

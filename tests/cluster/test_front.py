@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import threading
 
 import numpy as np
 import pytest
@@ -15,10 +14,12 @@ from graph_runtime.cluster.batcher import Batcher, FixedPool, RowBatch
 from graph_runtime.cluster.catalog import Catalog, ServedModel
 from graph_runtime.cluster.front import Front
 from graph_runtime.cluster.http_heads import Head
+from graph_runtime.cluster.long_texts import LongTexts
 from graph_runtime.cluster.metrics import ServingMetrics, metrics_text
 from graph_runtime.cluster.ports import OPEN, Port, Served
 from graph_runtime.cluster.request_bodies import Bodies
-from graph_runtime.cluster.requests import parse_request
+from graph_runtime.cluster.requests import read_text
+from graph_runtime.cluster.shared_memory import SharedMemory
 
 SERVED = Served((Port("x", "int64", (OPEN, 2)),), (Port("y", "int64", (OPEN, 2)),), (1, 4), ((((1, 2),),)))
 GOOD = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [1, 2], "data": [1, 2]}], "id": "q"}
@@ -275,27 +276,88 @@ def test_values_larger_than_the_largest_program_are_cut_and_joined():
     assert found["outputs"][0]["data"] == (2 * x).reshape(-1).tolist()
 
 
-def test_a_long_text_is_parsed_beside_the_loop_and_for_the_queue_that_there_is_then(monkeypatch):
+def test_a_long_text_is_read_by_a_process_of_its_own_and_for_the_queue_that_there_is_then(monkeypatch):
     front, x = make_front(), np.arange(4).reshape(-1, 2)
     raw = {"inputs": [{"name": "x", "datatype": "INT64", "shape": list(x.shape), "data": x.tolist()}]}
     text = json.dumps(raw).encode() + b" " * 300_000
-    model, parsed = front.catalog.find("m"), []
+    model, read = front.catalog.find("m"), []
+    texts = front._texts
 
     async def tripled(batch: RowBatch):
         return {"y": 3 * stack(batch.requests, batch.filled)["x"]}
 
-    def parse(*arguments):
-        if not parsed:  # an update comes meanwhile
+    async def twice(*arguments):
+        read.append(await LongTexts.read(texts, *arguments))
+        if len(read) == 1:  # an update comes meanwhile
             model.batcher = Batcher(SERVED, FixedPool(tripled))
-        parsed.append(threading.current_thread())
-        return parse_request(*arguments)
+        return read[-1]
 
-    monkeypatch.setattr("graph_runtime.cluster.front.parse_request", parse)
-    status, found = call(front, INFER, text)
-    assert status == 200
-    assert found["outputs"][0]["data"] == (3 * x).reshape(-1).tolist()
-    assert len(parsed) == 2
-    assert threading.main_thread() not in parsed
+    async def test():
+        begun = front.begin(
+            Head("POST", INFER, {b"content-length": b"%d" % len(text), b"host": b"localhost"})
+        )
+        put(begun.body, text)
+        try:
+            return await front.answer(begun)
+        finally:
+            texts.close()
+
+    monkeypatch.setattr(texts, "read", twice)
+    response = asyncio.run(test())
+    assert (response.status, len(read)) == (200, 2), response
+    assert json.loads(response.body[0])["outputs"][0]["data"] == (3 * x).reshape(-1).tolist()
+
+
+def long_text(**more) -> bytes:
+    row = {"name": "x", "datatype": "INT64", "shape": [200_000, 2], "data": [1] * 400_000}
+    return json.dumps({"inputs": [row], "id": "q", **more}).encode()
+
+
+def test_long_texts():
+    """What the process gives and refuses is what reading here does; one that ends is started again; what a
+    client that has left asked for is over before the next."""
+    memory = SharedMemory(16 << 20)
+
+    def shared(text):
+        view = memory.take(len(text))
+        view[:] = text
+        return view
+
+    async def test():
+        texts = LongTexts(memory)
+        try:
+            for text in (long_text(), long_text(outputs=[{"name": "y"}], parameters={"timeout": 5})):
+                here = read_text(text, SERVED)
+                for view in (memoryview(text), shared(text)):
+                    said = await texts.read(view, SERVED)
+                    assert (said.id, said.timeout, said.outputs) == (here.id, here.timeout, here.outputs)
+                    np.testing.assert_array_equal(said.tensors[0].array, here.tensors[0].array, strict=True)
+            row = {"name": "x", "datatype": "INT64", "shape": [1, 2], "parameters": {"binary_data_size": 16}}
+            binary = json.dumps({"inputs": [row]}).encode()
+            request = (await texts.read(memoryview(binary), SERVED)).request(memoryview(bytes(16)))
+            assert request.inputs["x"].tolist() == [[0, 0]]
+            with pytest.raises(gr.RequestError, match="there is no input 'z'") as caught:
+                await texts.read(memoryview(binary.replace(b'"x"', b'"z"')), SERVED)
+            assert caught.value.status == 400
+            texts._process.kill()
+            with pytest.raises(gr.RequestError, match=r"has ended.*again later") as caught:
+                await texts.read(memoryview(binary), SERVED)
+            assert caught.value.status == 503
+            left = asyncio.ensure_future(texts.read(memoryview(long_text()), SERVED))
+            await asyncio.sleep(0.05)
+            left.cancel()
+            assert (await texts.read(memoryview(binary), SERVED)).id == ""
+        finally:
+            texts.close()
+
+    asyncio.run(test())
+
+
+def test_a_text_of_many_keys_is_refused_before_it_is_read():
+    text = b"{" + b'"a":1,' * 1_400_000 + b"}"
+    with pytest.raises(gr.RequestError, match="has 1400000 keys, at most 1200 are read") as caught:
+        read_text(text, SERVED)
+    assert caught.value.status == 400
 
 
 def test_prometheus_own_parser_reads_the_metrics():

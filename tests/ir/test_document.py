@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.base.errors import DocumentError, GraphRuntimeError
-from graph_runtime.base.json_text import json_path, parse_json
+from graph_runtime.base.json_text import json_path, parse_json, tells_all
 from graph_runtime.ir.documents.document import read_document, read_source
 from graph_runtime.ir.documents.loader import load_graph
 
@@ -126,6 +126,11 @@ def test_colons_and_escapes_in_texts_are_no_repeated_keys():
         assert read_document(data)["nodes"] == nodes
     data = text().replace(b'"nodes": []', b'"nodes": [{"op": "null", "name": "\\u003a", "inputs": []}]')
     assert read_document(data)["nodes"][0]["name"] == ":"
+    for told in (
+        rb'{"\u003a": ":\\", "a\"b": "\\\":"}',
+        rb'["\u003a", {"\\": {}}]',
+    ):  # without the slow parser
+        assert tells_all(told, json.loads(told))
 
 
 _KEYS = st.sampled_from(["a", ":", '":', "\\"])
