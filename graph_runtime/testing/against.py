@@ -76,7 +76,7 @@ class Judge:
     def _ours(self, proto: Any) -> list[np.ndarray]:
         options = self.options
         model = load_model(
-            proto, dims=options.dims, batch=options.batch, values=options.values, folder=self.path.parent
+            proto, dims=options.dims, batch=options.batch, values=options.values, folder=self.path
         )
         plain = replace(options, dims={}, batch=None, values={}, place={}, layouts={})
         module = create(model, devices=list(self.devices), options=plain)
@@ -94,7 +94,7 @@ def _onnxruntime(source: Any, path: Path, inputs: Mapping[str, Any]) -> list[Any
         options = onnxruntime.SessionOptions()
         if not isinstance(source, str):
             source = source.SerializeToString()
-            folder = str(path.resolve().parent)
+            folder = str(path.absolute().parent)
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", folder)
         session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
         wanted = {item.name: item for item in session.get_inputs()}

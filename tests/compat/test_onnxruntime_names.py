@@ -12,7 +12,7 @@ onnx = pytest.importorskip("onnx")
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import graph_runtime.compat.onnxruntime as ours  # noqa: E402
-from graph_runtime.base.errors import DocumentError, InputError  # noqa: E402
+from graph_runtime.base.errors import DocumentError, GraphRuntimeError, InputError  # noqa: E402
 
 RNG = np.random.default_rng(5)
 WEIGHT = RNG.standard_normal((4, 3)).astype(np.float32)
@@ -232,7 +232,7 @@ def test_what_is_not_done_is_refused_by_its_name():
     options = ours.SessionOptions()
     with pytest.raises(InputError, match=r"no option 'intra_op_num_thread'.*intra_op_num_threads"):
         options.intra_op_num_thread = 2
-    for name in ("optimized_model_filepath", "register_custom_ops_library", "add_initializer"):
+    for name in ("optimized_model_filepath", "register_custom_ops_library", "register_custom_ops"):
         with pytest.raises(InputError, match=name):
             getattr(options, name)
     with pytest.raises(InputError, match="optimized_model_filepath"):
@@ -297,3 +297,77 @@ def test_an_array_of_another_dtype_is_refused_as_by_onnx_runtime(dtype):
                 continue
             with pytest.raises(refusal, match=r"nexpected input data type|can't be converted|Numpy_type"):
                 once(ort, bound)
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """y = x + w + v, whose w and v are in w.bin beside the model."""
+    arrays = {"w": np.arange(4, dtype=np.float32), "v": np.ones(4, np.float32)}
+    infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xy"]
+    nodes = [helper.make_node("Add", ["x", "w"], ["z"]), helper.make_node("Add", ["z", "v"], ["y"])]
+    initial = [numpy_helper.from_array(array, name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "g", infos[:1], infos[1:], initial)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    words = {"save_as_external_data": True, "location": "w.bin", "size_threshold": 0}
+    onnx.save(model, str(tmp_path / "m.onnx"), **words)
+    return tmp_path / "m.onnx"
+
+
+def opened(ort, source, folder=None, given=None, replaced=None):
+    """What a session computes of zeros."""
+    options, kept = ort.SessionOptions(), []  # ONNX Runtime's options keep no OrtValue alive
+    if folder is not None:
+        key = "session.model_external_initializers_file_folder_path"
+        options.add_session_config_entry(key, str(folder))
+    value = ort.OrtValue.ortvalue_from_numpy
+    if given is not None:
+        options.add_external_initializers(list(given), [value(array) for array in given.values()])
+    for name, array in (replaced or {}).items():
+        kept.append(value(array))
+        options.add_initializer(name, kept[-1])
+    session = ort.InferenceSession(source, options, providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": np.zeros(4, np.float32)})[0].tolist()
+
+
+SEVENS = np.full(4, 7, np.float32)
+
+
+def test_external_data_is_found_and_given_as_with_onnx_runtime(outside, tmp_path, monkeypatch):
+    theirs = pytest.importorskip("onnxruntime")
+    monkeypatch.chdir("/")
+    data = outside.read_bytes()
+    ways = [
+        (data, tmp_path, None, None),
+        (str(outside), None, None, None),
+        (str(outside), tmp_path, None, None),
+        (data, None, {"w": SEVENS, "v": SEVENS}, None),
+        (data, tmp_path, {"v": SEVENS}, None),
+        (str(outside), None, {"w": SEVENS}, None),
+        (str(outside), None, None, {"w": SEVENS}),
+    ]
+    for way in ways:
+        assert opened(ours, *way) == opened(theirs, *way)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"w": SEVENS}, "initializer 'v' is external data in 'w.bin', and a model in memory has no folder"),
+        ({"w": SEVENS[:3], "v": SEVENS}, r"'w' is float32\[4\], what is given in its place is float32\[3\]"),
+        ({"w": SEVENS.astype("float64"), "v": SEVENS}, "what is given in its place is float64"),
+        ({"w": SEVENS, "v": SEVENS, "ww": SEVENS}, "'ww' is none of them .*did you mean 'w'"),
+    ],
+)
+def test_external_initializers_that_do_not_fit(outside, given, text):
+    with pytest.raises(GraphRuntimeError, match=text):
+        opened(ours, outside.read_bytes(), given=given)
+
+
+def test_initializers_of_other_files(outside):
+    data = onnx.load(str(outside)).SerializeToString()
+    with pytest.raises(InputError, match="'w' is in the model's file: add_initializer"):
+        opened(ours, data, given={"w": SEVENS})
+    with pytest.raises(InputError, match="2 names of external initializers and 1 values"):
+        ours.SessionOptions().add_external_initializers(["w", "v"], [None])
+    with pytest.warns(UserWarning, match="the model has no initializer 'q'"):
+        opened(ours, data, replaced={"q": SEVENS})

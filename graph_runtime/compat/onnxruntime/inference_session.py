@@ -15,7 +15,11 @@ import numpy as np
 from ...base.errors import InputError, did_you_mean
 from ...base.machine.devices import cpu as host
 from ...base.machine.devices import kernel_kinds
+from ...frontends.onnx import require_onnx
+from ...frontends.onnx.begun import Begun
 from ...frontends.onnx.dynamic import PortInfo
+from ...frontends.onnx.parse import checked_file
+from ...frontends.onnx.read import ModelFile
 from ...run.factory import create_flow
 from ...run.sessions.session import Session
 from .io_binding import IOBinding, own_value
@@ -73,6 +77,7 @@ class InferenceSession:
         self._model = path_or_bytes
         named = isinstance(path_or_bytes, (str, os.PathLike))
         self._model_path = os.fspath(path_or_bytes) if named else None  # optimum reads it
+        self._name = os.path.basename(self._model_path) if self._model_path else "session"
         self._events: list[dict[str, Any]] | None = [] if self._options.enable_profiling else None
         self._began = time.perf_counter_ns()
         self._open(_providers(providers, provider_options))
@@ -83,7 +88,7 @@ class InferenceSession:
         devices = _devices(self._providers)
         if len(devices) > 1:
             options = replace(options, fallback="host")
-        self._module = create_flow(self._model, devices, options)
+        self._module = create_flow(Begun(self._file()), devices, options, self._name)
         if all(port.shape is not None and _fixed(port) for port in self._module.inputs):
             self._module.prepare()
         if self._events is not None:
@@ -91,6 +96,21 @@ class InferenceSession:
         self._inputs = {port.name: port for port in self._module.inputs}
         self._outputs = [port.name for port in self._module.outputs]
         self._labels = _labels(self._module.proto.graph)
+
+    def _file(self) -> ModelFile:
+        """The model, with the values that options give in place of its initialisers' own."""
+        file = checked_file(self._model, require_onnx(), self._options.folder)
+        given = self._options.initializers
+        kinds = {t.name: t.data_location == t.EXTERNAL for t in file.proto.graph.initializer}
+        for name, (_, outside) in given.items():
+            near = did_you_mean(name, kinds)
+            if outside and not kinds.get(name):
+                why = "is in the model's file: add_initializer" if name in kinds else f"is none of them{near}"
+                raise InputError(f"external initializer {name!r} {why}", got=name)
+            if name not in kinds:
+                warnings.warn(f"the model has no initializer {name!r}{near}: it is left out", stacklevel=4)
+        file.replaced = {name: value.numpy() for name, (value, _) in given.items() if name in kinds}
+        return file
 
     # **************** running ****************
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
+from pathlib import Path
 from typing import Any, ClassVar
 
 from ...base.errors import InputError, did_you_mean
 from ...base.options import Options
+from .ort_value import OrtValue
 
 __all__ = ["ExecutionMode", "GraphOptimizationLevel", "RunOptions", "SessionOptions"]
 
@@ -52,8 +55,6 @@ _REFUSED = {
     "optimized_model_filepath": "rewritten models are not written as ONNX; a bundle is what compile writes",
     "register_custom_ops_library": "custom ops of ONNX Runtime are C++ for its own interface",
     "register_custom_ops": "custom ops of ONNX Runtime are C++ for its own interface",
-    "add_external_initializers": "give values of inputs by run(), or gr.create(values=)",
-    "add_initializer": "give values of inputs by run(), or gr.create(values=)",
     "add_free_dimension_override_by_denotation": "name the dimension: add_free_dimension_override_by_name",
 }
 
@@ -61,6 +62,7 @@ _REFUSED = {
 # this package's own entry: BUCKETS + the name of a dimension, with sizes as "1,8,32"
 _OWN = "graph_runtime."
 _BUCKETS = f"{_OWN}buckets."
+FOLDER = "session.model_external_initializers_file_folder_path"
 # what ONNX Runtime's entries begin with (onnxruntime_session_options_config_keys.h)
 _THEIRS = ("ep.", "kernel.", "memory.", "mlas.", "optimization.", "session.")
 
@@ -99,11 +101,13 @@ class SessionOptions(_Words):
     def __init__(self) -> None:
         super().__init__()
         object.__setattr__(self, "_dims", {})
+        object.__setattr__(self, "initializers", {})  # {name: (OrtValue, whether the file has it elsewhere)}
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """``graph_runtime.buckets.<dimension>`` gives a dimension buckets, as "1,8,32": a program of one of
-        these sizes serves those below it where padding is proven harmless. ONNX Runtime's own entries are
-        kept for get_session_config_entry, none of them changes a result. Raises InputError for other keys,
+        these sizes serves those below it where padding is proven harmless. Of ONNX Runtime's own entries
+        ``session.model_external_initializers_file_folder_path`` says where external data is; the others are
+        kept for get_session_config_entry, and change no result. Raises InputError for other keys,
         and for sizes that are no positive integers."""
         key, value = str(key), str(value)
         if key.startswith(_BUCKETS) and key != _BUCKETS:
@@ -127,6 +131,24 @@ class SessionOptions(_Words):
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
         """Bind a symbolic dimension, or one whose buckets an entry gave."""
         self._dims[name] = int(size)
+
+    def add_initializer(self, name: str, ort_value: OrtValue) -> None:
+        """Values in place of an initialiser's; a name that the model does not have is warned of."""
+        self.initializers[str(name)] = ort_value, False
+
+    def add_external_initializers(self, names: Sequence[str], ort_values: Sequence[OrtValue]) -> None:
+        """Values of initialisers whose data is outside of the model's file. Raises InputError where there
+        are not as many names as values."""
+        if len(names) != len(ort_values):
+            text = f"{len(names)} names of external initializers and {len(ort_values)} values"
+            raise InputError(text, got=len(ort_values), wanted=len(names))
+        self.initializers.update({str(n): (v, True) for n, v in zip(names, ort_values, strict=True)})
+
+    @property
+    def folder(self) -> Path | None:
+        """Where external data is, if an entry says so."""
+        named = self._entries.get(FOLDER)
+        return Path(named) if named else None
 
     def as_options(self) -> Options:
         """What create() takes. Raises InputError for a number of threads below 0."""

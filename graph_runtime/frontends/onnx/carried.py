@@ -24,7 +24,7 @@ def carried_files(file: ModelFile) -> dict[str, memoryview | Path]:
         if tensor.data_location != tensor.EXTERNAL:
             continue
         location = next((e.value for e in tensor.external_data if e.key == "location"), "")
-        path = external_file(file.folder, location, f"initializer {tensor.name!r}")
+        path = external_file(file, location, f"initializer {tensor.name!r}")
         if not path.is_file():
             text = f"external data of {tensor.name!r} is to be taken along, and its file is absent: {path}"
             raise MissingDataError(text, got=str(path))

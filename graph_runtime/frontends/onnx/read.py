@@ -1,8 +1,9 @@
 """An ONNX file -> ModelProto and typed constants, whose bytes stay in the file until they are read.
 
 Weights inside the model file and external data are mapped, never copied. A path of external data must stay
-inside the model's folder, its bytes inside their file. A missing file is an error only when the
-values are read.
+inside the model's folder, and its links lead into that folder or into the one that the model's own link leads
+to (a cache that names files by hash). Its bytes must stay inside their file. A missing file is an error
+only when the values are read.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import DocumentError, GraphError, MissingDataError, as_path
+from ...base.errors import DocumentError, GraphError, InputError, MissingDataError, as_path
 from ...base.mapped import map_file, name_parts
 from ...ir.graph import TensorType
 from ...ir.model import Constant
@@ -44,7 +45,8 @@ MOST_DIMS = 32  # as many as a parameter file may say
 @dataclass(eq=False)
 class ModelFile:
     """A parsed model: ``proto`` lacks the raw data of large initialisers, which lie at ``spans`` (by index)
-    of ``data``. ``folder`` is where external data is looked for, None for a model that is no file.
+    of ``data``. ``folder`` is where external data is looked for, None for a model that is no file; ``roots``:
+    real folders that it may lie in. ``replaced``: values of initialisers in place of the file's.
     ``strings``: its texts."""
 
     proto: Any
@@ -52,6 +54,8 @@ class ModelFile:
     data: memoryview
     spans: Mapping[int, Span]
     folder: Path | None
+    roots: tuple[str, ...] = ()
+    replaced: Mapping[str, np.ndarray] = field(default_factory=dict)
     opened: dict[Path, memoryview] = field(default_factory=dict)  # files of external data
     outside: dict[Path, int] = field(default_factory=dict)  # bytes of those that are there
     strings: Strings = field(default_factory=Strings)
@@ -60,7 +64,8 @@ class ModelFile:
 def open_model(
     source: str | os.PathLike[str] | bytes | Any, onnx: Any, folder: Path | None = None
 ) -> ModelFile:
-    """A model from its path, bytes or ModelProto.
+    """A model from its path, bytes or ModelProto. ``folder``: where its external data is, or a file beside
+    that; None: the path's.
 
     Raises InputError for a source of another kind, MissingDataError where there is no such file,
     DocumentError for bytes that are no ONNX model.
@@ -71,7 +76,14 @@ def open_model(
         name, data = "the model", memoryview(source)
     else:
         path = as_path(source, "an ONNX model")
-        name, data, folder = path.name, _map(path), path.parent
+        name, data = path.name, _map(path)
+        folder = path if folder is None else folder
+    roots: tuple[str, ...] = ()
+    if folder is not None:
+        roots = (os.path.realpath(folder),)
+        if os.path.isfile(folder):
+            roots = (os.path.realpath(folder.parent), os.path.dirname(roots[0]))
+            folder = folder.parent
     rest, spans = split(data)
     try:
         proto = onnx.load_model_from_string(rest)
@@ -88,7 +100,7 @@ def open_model(
             if index < len(tensors)
         },
     )
-    return ModelFile(proto, name, data, spans, folder)
+    return ModelFile(proto, name, data, spans, folder, roots)
 
 
 def _map(path: Path) -> memoryview:
@@ -189,6 +201,8 @@ def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None =
     kind = TensorType(dtype, dims)
     check_size(kind, what)
     source = f"{what.removeprefix('initializer ')} of {file.name}"
+    if index is not None and tensor.name in file.replaced:
+        return _replaced(file.replaced[tensor.name], kind, what)
     if tensor.HasField("segment"):
         raise GraphError(f"{what} is stored in segments, which is not supported", got=what)
     if tensor.data_location == tensor.EXTERNAL:
@@ -199,6 +213,15 @@ def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None =
         return Constant(kind, lambda: _view(file.data, span, kind), source)
     array = _inline(tensor, kind, what)
     return Constant(kind, lambda: array, source)
+
+
+def _replaced(array: np.ndarray, kind: TensorType, what: str) -> Constant:
+    """The caller's values of an initialiser. Raises InputError for another type."""
+    made = Constant.of(array, f"{what}, as it was given")
+    if made.type != kind:
+        text = f"{what} is {kind}, what is given in its place is {made.type}"
+        raise InputError(text, got=str(made.type), wanted=str(kind))
+    return made
 
 
 def _sized(kind: TensorType, length: int, what: str) -> None:
@@ -237,7 +260,7 @@ def _inline(tensor: Any, kind: TensorType, what: str) -> np.ndarray:
 
 def _external(file: ModelFile, tensor: Any, kind: TensorType, what: str, source: str) -> Constant:
     said = {entry.key: entry.value for entry in tensor.external_data}
-    path = external_file(file.folder, said.get("location", ""), what)
+    path = external_file(file, said.get("location", ""), what)
     try:
         offset, length = int(said.get("offset", 0)), int(said.get("length", kind.nbytes))
     except ValueError as error:
@@ -279,19 +302,25 @@ def _within(path: Path, span: Span, what: str) -> int | None:
     return size
 
 
-def external_file(folder: Path | None, location: str, what: str) -> Path:
+def external_file(file: ModelFile, location: str, what: str) -> Path:
     """The file of external data. Raises GraphError where it does not stay in the model's folder."""
     if not location or "\0" in location:
         raise GraphError(f"{what}: external data has no location", got=location)
-    if folder is None:
+    if file.folder is None:
         raise GraphError(
-            f"{what} is external data in {location!r}, but the model was not given as a file; pass folder=",
+            f"{what} is external data in {location!r}, and a model in memory has no folder: give the model's "
+            "path, or its folder (gr.load_model(model, folder=...); of compat.onnxruntime the entry "
+            "session.model_external_initializers_file_folder_path)",
             got=location,
         )
-    root = os.path.realpath(folder)
-    path = os.path.realpath(os.path.join(root, location))
-    if os.path.commonpath([root, path]) != root or os.path.isabs(location):
+    inside = os.path.normpath(location)
+    path = os.path.realpath(os.path.join(file.folder, location))
+    leaves = os.path.isabs(location) or inside.split(os.sep)[0] == os.pardir
+    if leaves or not any(os.path.commonpath([root, path]) == root for root in file.roots):
+        where = f": it leads to {path}" if path != os.path.join(file.roots[0], inside) else ""
         raise GraphError(
-            f"{what}: external data in {location!r}, which leaves the model's folder", got=location
+            f"{what}: external data in {location!r}, which leaves the model's folder{where}; copy the file "
+            f"into {file.folder}",
+            got=location,
         )
     return Path(path)

@@ -122,6 +122,45 @@ def test_external_data_stays_in_its_folder_and_file(kit, tmp_path, said):
         kit.load(path)
 
 
+@pytest.mark.parametrize("inner", ["", "onnx"])
+def test_external_data_of_a_cache_that_names_files_by_hashes(kit, tmp_path, inner, monkeypatch):
+    """As Hugging Face's: snapshots have links into blobs, the model's own and its data's."""
+    made = _external(kit, tmp_path, location="m.onnx_data")
+    snapshot, blobs = tmp_path / "snapshots" / "main" / inner, tmp_path / "blobs"
+    snapshot.mkdir(parents=True)
+    blobs.mkdir()
+    made.rename(blobs / "aa")
+    (blobs / "bb").write_bytes(WIDE.tobytes())
+    up = os.path.relpath(blobs, snapshot)
+    (snapshot / "m.onnx").symlink_to(f"{up}/aa")
+    (snapshot / "m.onnx_data").symlink_to(f"{up}/bb")
+    for path in (snapshot / "m.onnx", os.path.relpath(snapshot / "m.onnx")):
+        np.testing.assert_array_equal(kit.load(path).constants["w"].read(), WIDE)
+    monkeypatch.chdir(snapshot)
+    np.testing.assert_array_equal(kit.load("m.onnx").constants["w"].read(), WIDE)
+    bytes_, folder = (snapshot / "m.onnx").read_bytes(), snapshot / "m.onnx"
+    np.testing.assert_array_equal(kit.load(bytes_, folder=folder).constants["w"].read(), WIDE)
+    (tmp_path / "secret").write_bytes(WIDE.tobytes())
+    (snapshot / "m.onnx_data").unlink()
+    (snapshot / "m.onnx_data").symlink_to(tmp_path / "secret")
+    with pytest.raises(
+        GraphError, match=r"leaves the model's folder: it leads to .*secret; copy the file into"
+    ):
+        kit.load(snapshot / "m.onnx")
+
+
+@pytest.mark.parametrize("location", ["../../blobs/bb", "../blobs/bb"])
+def test_external_data_of_a_cache_is_named_in_the_models_own_folder(kit, tmp_path, location):
+    made = _external(kit, tmp_path, location=location)
+    blobs = tmp_path / "blobs"
+    blobs.mkdir()
+    (blobs / "bb").write_bytes(WIDE.tobytes())
+    made.rename(blobs / "aa")
+    made.symlink_to(blobs / "aa")
+    with pytest.raises(GraphError, match="leaves the model's folder"):
+        kit.load(made)
+
+
 def test_external_data_in_a_pipe_does_not_hang(kit, tmp_path):
     path = _external(kit, tmp_path, location="pipe")
     os.mkfifo(path.parent / "pipe")
