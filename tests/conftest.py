@@ -231,6 +231,13 @@ int32_t sevens(const gr_call *call)
 
 _Atomic int32_t gate = 1;
 
+int32_t gated(const gr_call *call)
+{
+  while (!gate)
+    usleep(100);
+  return 0;
+}
+
 int32_t gated_copy(const gr_call *call)
 {
   const gr_arg *out = &call->args[call->nargs - 1];
@@ -245,8 +252,8 @@ int32_t gated_copy(const gr_call *call)
 
 @pytest.fixture(scope="session")
 def faulty_library(tmp_path_factory) -> ctypes.CDLL:
-    """Kernels that fail, that write 7, that wait until ``gate`` is not 0 and then copy their first argument;
-    float32 on cpu."""
+    """Kernels that fail, that wait until ``gate`` is not 0 and leave what is there, and float32 on cpu: that
+    write 7, that wait and then copy their first argument."""
     folder = tmp_path_factory.mktemp("faulty")
     from graph_runtime.codegen.shared_library import native_folder
 

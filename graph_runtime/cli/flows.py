@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 import typer
 
-from ..base.errors import GraphRuntimeError, InputError, did_you_mean
+from ..base.errors import GraphRuntimeError, InputError, afresh, did_you_mean
 from ..base.options import Options
 from ..base.progress import Tell
 from ..frontends.onnx.dynamic import PortInfo, open_dynamic
@@ -90,7 +90,7 @@ def compile_flow(
     )
     missing |= any(port.shape is None and port.name not in options.dims for port in random)
     if missing and (closed or given):
-        raise error
+        raise afresh(error)
     if missing:
         module = create_flow(source, where, options)  # says what is wrong with dims
         module.save(output, where, options, tell=tell)

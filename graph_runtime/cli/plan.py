@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from ..base.errors import PlanError
+from ..base.errors import PlanError, afresh
 from ..base.options import Options
 from ..base.writing import write_whole
 from ..build.libraries.offered import inplace_rules
@@ -159,4 +159,4 @@ def _explain(planned: Plan, name: str, policy: str | None, json: bool) -> None:
     for part in parts:
         require_legal(part, device)
     if failed is not None:
-        raise failed
+        raise afresh(failed)

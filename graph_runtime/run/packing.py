@@ -111,4 +111,4 @@ def _aside(search: Callable[[], None], stop: Any) -> None:
         lib.gr_pack_stop(stop)
         over.wait()
     if failed:
-        raise failed[0]
+        raise failed.pop()  # which this frame does not hold then

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import CapacityError
+from ..base.errors import CapacityError, afresh
 from ..base.machine.layout import L1
 from ..costs.limits import tt_limits
 from ..ir.graph import COPY
@@ -106,7 +106,7 @@ def _whole(plan: Plan) -> Plan:
     if placed is not None and placed.problem is not None:
         missing = wanted_room(placed.problem)
         if missing is not None:
-            raise missing
+            raise afresh(missing)
     return plan
 
 

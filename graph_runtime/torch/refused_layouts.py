@@ -28,19 +28,17 @@ _KEYS = {
 }
 
 
-def no_layout(layout: str) -> TorchDeviceError:
+def no_layout(layout: str, op: str | None = None) -> TorchDeviceError:
     """The error for a tensor of a layout, named by torch or by one of these words."""
     kind = "nested" if layout == "jagged" else "sparse" if layout.startswith("sparse") else layout
     return TorchDeviceError(
-        f"the device tt has no {kind} tensors: {_INSTEAD.get(kind, _INSTEAD['sparse'])}", got=layout
+        f"the device tt has no {kind} tensors: {_INSTEAD.get(kind, _INSTEAD['sparse'])}", got=layout, op=op
     )
 
 
 def _refusing(kind: str) -> Callable[..., Any]:
     def kernel(op: Any, *args: Any, **more: Any) -> Any:
-        error = no_layout(kind)
-        error.op = op._schema.name
-        raise error
+        raise no_layout(kind, op._schema.name)
 
     return kernel
 

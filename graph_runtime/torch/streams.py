@@ -18,10 +18,12 @@ from typing import Any
 import torch
 
 from ..base.errors import HandleError
+from ..run.core import open_device
+from ..run.queues.marks import Mark
 from ..run.tensors.tensor import Tensor
 from . import clock
 from .required import TorchDeviceError
-from .store import current, device_of, live, torch_device
+from .store import current, device_of, devices, live, torch_device
 
 __all__ = [
     "Event",
@@ -36,22 +38,21 @@ __all__ = [
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until the values of all tensors on a device are there."""
+    """Wait until all work that was queued on a device is over, also that whose results were dropped, and the
+    values of all its tensors are there. Raises what failed to make one that is there."""
     _wait(device_of(device))
 
 
-def _wait(index: int) -> None:
+def _wait(index: int, mark: Mark | None = None) -> None:
+    (_mark(index) if mark is None else mark).wait()
     for base in _bases(index):
         with suppress(HandleError):  # it ended with its device, which was closed: nothing is to come
             base.wait()
 
 
-def _is_done(index: int) -> bool:
-    for base in _bases(index):
-        with suppress(HandleError):
-            if not base.ready:
-                return False
-    return True
+def _mark(index: int) -> Mark:
+    """All work that is queued on a device now."""
+    return Mark(open_device(devices()[index]))
 
 
 def _bases(index: int) -> Iterator[Tensor]:
@@ -78,7 +79,7 @@ class Stream(torch.Stream):
 
     def query(self) -> bool:
         """Whether all work on the device is over."""
-        return _is_done(self.device_index)
+        return _mark(self.device_index).reached
 
     def wait_stream(self, stream: Any) -> None:
         """Nothing: what is read is waited for."""
@@ -170,6 +171,7 @@ class Event(torch.Event):
             raise TorchDeviceError("events of tt are one process's: leave interprocess out")
         made = super().__new__(cls, device=torch_device(device_of(device)), enable_timing=enable_timing)
         made._index, made._timed, made._at = device_of(device), enable_timing, None
+        made._mark = None
         if enable_timing:
             clock.start()
         return made
@@ -177,7 +179,7 @@ class Event(torch.Event):
     _index: int
     _timed: bool
     _at: tuple[int, int] | None  # simulated and wall ns
-    _recorded = False
+    _mark: Mark | None  # None where it was not recorded
 
     @property
     def device(self) -> torch.device:
@@ -187,9 +189,9 @@ class Event(torch.Event):
         """The moment is now. With timing the work before it is waited for."""
         if stream is not None:
             self._index = stream.device_index
-        self._recorded = True
+        self._mark = _mark(self._index)
         if self._timed:
-            _wait(self._index)
+            _wait(self._index, self._mark)
             self._at = clock.now(self._index), time.perf_counter_ns()
 
     def wait(self, stream: Any = None) -> None:
@@ -197,12 +199,12 @@ class Event(torch.Event):
 
     def query(self) -> bool:
         """Whether the work before it is over."""
-        return not self._recorded or self._at is not None or _is_done(self._index)
+        return self._mark is None or self._mark.reached
 
     def synchronize(self) -> None:
         """Wait for the work before it."""
-        if self._recorded and self._at is None:
-            _wait(self._index)
+        if self._mark is not None:
+            self._mark.wait()
 
     def elapsed_time(self, end_event: Any) -> float:
         """Simulated ms from this event to another: what the device would have taken."""
@@ -229,4 +231,4 @@ class Event(torch.Event):
         return self._at, other._at  # type: ignore[return-value]  # looked at above
 
     def __repr__(self) -> str:
-        return f"<torch.tt.Event {self.device}, timing={self._timed}, recorded={self._recorded}>"
+        return f"<torch.tt.Event {self.device}, timing={self._timed}, recorded={self._mark is not None}>"

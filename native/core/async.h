@@ -67,6 +67,7 @@ typedef struct gr_lane_run {
   gr_cause *cause;                   /* set before failed_at */
   int64_t failed_step;               /* the template's index of that step; set before failed_at */
   int32_t itself;                    /* GR_FAILED_*: how that step failed; set before failed_at */
+  uint64_t number;                   /* of the lanes that came to its queue, from 1 */
   int32_t num_waits;
   int32_t next_wait;                 /* waits before this one are over */
   gr_wait *waits;                    /* [num_waits] by step */

@@ -2,9 +2,10 @@
  * child of fork, which has none of its parent's threads.
  *
  * Called by device.c through its hook, by graph_runtime/run/queues/buffer.py, and by fork; any thread.
- * defines: gr_async_drain, gr_async_shutdown. Registers the hook of device.c and the handlers of fork.
+ * defines: gr_async_drain, gr_async_marks, gr_async_reached, gr_async_within, gr_async_shutdown. Registers the hook of device.c and the handlers of fork.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "clock.h"
 #include "queue.h"
@@ -42,6 +43,44 @@ static int drain(const gr_device *device, int64_t deadline_ns) {
 
 int32_t gr_async_drain(const gr_device *device, int64_t budget_ns) {
   return is_child() || drain(device, gr_now_ns() + budget_ns) ? GR_OK : GR_INTERRUPTED;
+}
+
+/* ---------------------------------------------------------------- the end of what came before */
+
+static uint64_t pushed_to(const gr_queue *queue) {
+  return atomic_load_explicit(&queue->pushed, memory_order_acquire);
+}
+
+/* Waits until the lanes of a queue up to number `mark` are over; 0 when the deadline has passed. */
+static int reached(gr_queue *queue, uint64_t mark, int64_t deadline_ns) {
+  for (;;) {
+    uint64_t ended = gr_runs_ended(0, 0);    /* before the look: an end after it wakes us */
+    if (atomic_load_explicit(&queue->passed, memory_order_seq_cst) >= mark) return 1;
+    if (gr_now_ns() >= deadline_ns) return 0;
+    gr_queue_poke(queue);
+    gr_runs_ended(ended, 1000000);
+  }
+}
+
+void gr_async_marks(const gr_device *device, uint64_t *marks) {
+  memset(marks, 0, 3 * sizeof *marks);
+  for (gr_queue *queue = atomic_load_explicit(&gr_queues, memory_order_acquire); queue; queue = queue->next)
+    if (queue->device == device) marks[queue->role] = pushed_to(queue);
+}
+
+int32_t gr_async_reached(const gr_device *device, const uint64_t *marks, int64_t budget_ns) {
+  int64_t deadline_ns = gr_now_ns() + budget_ns;
+  if (is_child()) return GR_OK;
+  for (gr_queue *queue = atomic_load_explicit(&gr_queues, memory_order_acquire); queue; queue = queue->next)
+    if (queue->device == device && !reached(queue, marks[queue->role], deadline_ns)) return GR_INTERRUPTED;
+  return GR_OK;
+}
+
+int32_t gr_async_within(const gr_device *device, uint64_t most, int64_t budget_ns) {
+  uint64_t marks[3];
+  gr_async_marks(device, marks);
+  for (int32_t role = 0; role < 3; ++role) marks[role] = marks[role] > most ? marks[role] - most : 0;
+  return gr_async_reached(device, marks, budget_ns);
 }
 
 /* ---------------------------------------------------------------- the end of a device */

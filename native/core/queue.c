@@ -54,6 +54,8 @@ gr_queue *gr_queue_of(gr_device *device, int32_t role) {
 
 void gr_queue_push(gr_queue *queue, gr_lane_run *lane) {
   atomic_fetch_add_explicit(&queue->depth, 1, memory_order_relaxed);
+  lane->number = atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1;
+  atomic_store_explicit(&queue->pushed, lane->number, memory_order_release);
   gr_lane_run *newest = atomic_load_explicit(&queue->inbox, memory_order_relaxed);
   do lane->next = newest;
   while (!atomic_compare_exchange_weak_explicit(&queue->inbox, &newest, lane, memory_order_seq_cst,

@@ -16,6 +16,8 @@ struct gr_queue {
   pthread_t thread;
   _Atomic(gr_lane_run *) inbox;        /* newest first */
   _Atomic int32_t depth;               /* lanes that are not over */
+  _Atomic uint64_t pushed;             /* number of the lane that came last; set under gr_async_lock */
+  _Atomic uint64_t passed;             /* lanes up to this one are over */
   _Atomic int32_t closed;              /* takes nothing more, leaves out what it has */
   _Atomic int32_t quit;
   pthread_mutex_t lock;                /* for sleeping */
@@ -25,6 +27,7 @@ struct gr_queue {
   /* the worker's own */
   gr_lane_run *first;                  /* oldest first */
   gr_lane_run *last;
+  uint64_t newest;                     /* number of the newest lane that is over */
   gr_arg *args;
   int32_t args_room;
   uint8_t *scratch;

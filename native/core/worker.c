@@ -278,6 +278,10 @@ static void finish(gr_queue *queue, gr_lane_run *lane, gr_lane_run *before) {
   if (queue->last == lane) queue->last = before;
   gr_run *run = lane->run;
   gr_circular_drop(queue->device, run->tmpl->circular[lane - run->lanes]);
+  if (lane->number > queue->newest) queue->newest = lane->number;
+  /* seq_cst, and before the run ends: a waiter that is woken by that end sees it */
+  if (!before)
+    atomic_store_explicit(&queue->passed, queue->first ? queue->first->number - 1 : queue->newest, memory_order_seq_cst);
   if (atomic_fetch_sub_explicit(&run->left, 1, memory_order_acq_rel) == 1) {
     gr_run_end(run);
     gr_buffers_run_ended();

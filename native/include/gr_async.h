@@ -190,6 +190,13 @@ uint64_t gr_runs_ended(uint64_t seen, int64_t budget_ns);
 /* Waits until nothing is queued on a device, and what runs kept is given back: a waiter for values may come before that.
  * GR_INTERRUPTED after about budget_ns. */
 int32_t gr_async_drain(const gr_device *device, int64_t budget_ns);
+/* What came to a device's queues so far, a number a role: marks [3]. */
+void gr_async_marks(const gr_device *device, uint64_t *marks);
+/* Waits until all that came up to there is over, also work of which no buffer is held any more: GR_OK, or
+ * GR_INTERRUPTED after about budget_ns. Never waits for what comes later. */
+int32_t gr_async_reached(const gr_device *device, const uint64_t *marks, int64_t budget_ns);
+/* The same for all but the newest `most` in each queue. */
+int32_t gr_async_within(const gr_device *device, uint64_t most, int64_t budget_ns);
 /* Cancels everything and lets nothing new in; GR_OK when all threads are gone, else GR_INTERRUPTED after
  * about budget_ns. */
 int32_t gr_async_shutdown(int64_t budget_ns);

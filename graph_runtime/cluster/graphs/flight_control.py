@@ -242,7 +242,7 @@ class Flights:
             if error is None:
                 flight.future.set_result(None)
             else:
-                flight.future.set_exception(error)
+                flight.future.set_exception(error.with_traceback(None))
 
     def _fail(self, flight: Flight, error: BaseException) -> None:
         """A run failed: no machine is to wait for it any longer."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import WaitTimeoutError
+from ...base.errors import GraphRuntimeError, WaitTimeoutError, afresh
 from ...run.queues.buffer import check_timeout
 from ..messages import Message
 from .remote_tensor import RemoteTensor
@@ -75,8 +75,8 @@ class RemoteRun:
         """Until it is over; the run itself. Raises what its kernels raised, WorkerLost where a machine was
         lost and running it again did not help, or where none answered before the module's deadline, and
         WaitTimeoutError after ``timeout`` seconds: the run goes on."""
-        if (error := self.exception(timeout)) is not None:
-            raise error
+        self.exception(timeout)
+        tell_failure(self._flight)
         return self
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
@@ -93,6 +93,15 @@ class RemoteRun:
         waiting = asyncio.wait({asyncio.wrap_future(self._flight.future)}, timeout=left)
         yield from waiting.__await__()
         return self.wait()
+
+
+def tell_failure(flight: Flight) -> None:
+    """Raise what failed in a run that is over, if anything did: the run keeps no frames of those that hear."""
+    error = flight.future.exception()
+    if isinstance(error, GraphRuntimeError):
+        raise afresh(error)
+    if error is not None:
+        raise RuntimeError(str(error)) from error
 
 
 def wait_for(flight: Flight, timeout: float | None, expire: Callable[[Flight], None]) -> None:

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import GraphRuntimeError, WaitTimeoutError
+from ...base.errors import GraphRuntimeError, WaitTimeoutError, afresh
 from ..messages import Message, write_message
 from .endpoint import Endpoint, LinkLost
 from .fleet_members import FleetMember, WorkerGone, answer_of
@@ -87,7 +87,7 @@ class LinkCalls:
             try:
                 call.future.set_result(answer_of(message))
             except GraphRuntimeError as error:
-                call.future.set_exception(error)
+                call.future.set_exception(afresh(error))
 
     def lost(self, member: FleetMember, why: str) -> None:
         """A worker ended."""

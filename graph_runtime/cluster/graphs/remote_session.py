@@ -23,7 +23,7 @@ from ...run.tensors.host_values import as_array
 from ...run.tensors.tensor import Tensor
 from .fleet import SECONDS, Fleet
 from .flight_control import Flights
-from .flights import Flight, RemoteRun, wait_for
+from .flights import Flight, RemoteRun, tell_failure, wait_for
 from .part_opening import RemotePart
 from .remote_tensor import RemoteTensor
 
@@ -208,8 +208,7 @@ class RemoteSession:
     def ready(self, flight: Flight) -> None:
         """Wait for a run, and bring the outputs that came with its answers."""
         wait_for(flight, None, self._flights.expire)
-        if (error := flight.future.exception()) is not None:
-            raise error
+        tell_failure(flight)
 
     def came(self, flight: Flight, machine: str | None, value: str) -> np.ndarray | None:
         """An output that came with an answer."""

@@ -10,6 +10,8 @@ from weakref import WeakValueDictionary
 
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import DRAM, L1
+from ...run import core
+from ...run.queues.marks import Mark
 from . import several
 from .chips import Arch, DispatchCoreConfig, DispatchCoreType, MeshShape
 from .cores import CoreCoord, CoreGrid
@@ -285,15 +287,14 @@ def open_mesh_device(
 
 
 def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = ()) -> None:
-    """Wait for all work of the device, or of one of its queues."""
+    """Wait for all work of the device, or of one of its queues, also that whose results were dropped."""
     device.queue(cq_id)
+    Mark(core.open_device(device.chip)).wait()
     for found in list(_tensors(device)):
         found.wait()
 
 
 def _tensors(device: MeshDevice) -> Iterator[Any]:
-    from ...run import core
-
     for reference in core.open_device(device.chip).tensors:
         found = reference()
         if found is not None and found.is_allocated and found.buffer is not None:

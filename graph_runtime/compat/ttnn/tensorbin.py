@@ -214,17 +214,14 @@ def read_tensor(path: Path) -> TensorFile:
     """What a file of ttnn's has. Raises RuntimeError for a damaged one, Unsupported for a tensor that lies on
     several chips."""
     whole, name = path.read_bytes(), str(path)
-    damaged = fatal(
-        "ttnn.load_tensor",
-        f'Tensor file "{name}" is truncated or corrupt: cannot validate tensor data',
-    )
+    damaged = f'Tensor file "{name}" is truncated or corrupt: cannot validate tensor data'
     if len(whole) < _LENGTH.size or _LENGTH.size + _LENGTH.unpack_from(whole)[0] > len(whole):
-        raise damaged
+        raise fatal("ttnn.load_tensor", damaged)
     begin = _LENGTH.size + _LENGTH.unpack_from(whole)[0]
     try:
         return _read(name, whole[_LENGTH.size : begin], whole[begin:])
     except (IndexError, ValueError, KeyError, AttributeError, struct.error, OverflowError) as error:
-        raise damaged from error
+        raise fatal("ttnn.load_tensor", damaged) from error
 
 
 def _read(name: str, header: bytes, data: bytes) -> TensorFile:

@@ -162,13 +162,12 @@ class Context(Emitting):
                 f"are {'absent' if value.constant.is_small else 'too many'}"
             )
         inputs = tuple(value.inputs())
-        error = UnknownValueError(
+        raise UnknownValueError(
             f"{what} must be known before a run, but it is computed from {', '.join(map(repr, inputs))}",
             op=self.onnx_op,
             inputs=inputs,
+            value=value,
         )
-        error.value = value
-        raise error
 
     def ints(self, index: int, default: Any = _MISSING) -> list[int]:
         """The values of an input of integers, flat."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ...base.errors import UnsupportedOpError
+from ...base.errors import UnsupportedOpError, afresh
 from . import numerics
 from .registry import KERNEL, Attrs, Body, Op, Types
 
@@ -52,7 +52,7 @@ def select(op: Op, attrs: Attrs, kind: str, inputs: Types, outputs: Types) -> Se
     if body is None:
         refusal = _refusal(op, bodies[0], kind, attrs, inputs, outputs)
         assert refusal is not None  # no body was found without one
-        raise refusal
+        raise afresh(refusal)
     suffix = body.suffix(inputs, outputs) if body.suffix else ""
     scratch = body.scratch(inputs, outputs, attrs) if body.scratch else 0
     prebuilt = bool(inputs) and inputs[0].dtype in body.prebuilt

@@ -67,28 +67,27 @@ def reserve_with_room(bound: Bound) -> None:
         refused = _region_in_the_way(bound)
         if refused is None:
             return
-        handle, error = refused
+        handle, text = refused
         bound.release()
         hope = lib.gr_reclaim(handle.pointer, l1_number(handle.device), _SLICE_NS)
         if not hope or look == _LOOKS - 1:
-            raise error
+            raise DeviceMemoryError(text, device=str(handle.device))
         bound.reserve()
 
 
-def _region_in_the_way(bound: Bound) -> tuple[core.DeviceHandle, DeviceMemoryError] | None:
+def _region_in_the_way(bound: Bound) -> tuple[core.DeviceHandle, str] | None:
     """The device where the session's own memory in L1 is in the way of its circular buffers, and what is then
-    to be raised."""
+    to be said."""
     for did, nbytes in _needs(bound).items():
         handle = bound.handles[did]
         number = l1_number(handle.device)
         region: Region | None = bound.regions.get((did, number))
         end = handle.device.descriptor.memories[number].base + nbytes
         if region is not None and region.addr < end:
-            return handle, DeviceMemoryError(
+            return handle, (
                 f"Out of Memory: in the L1 of {handle.device} only address {region.addr} is left for "
                 f"{region.extent} B of {bound.holder}, and circular buffers of its nodes need all up to "
-                f"{end}: give up tensors in L1, or move them to DRAM",
-                device=str(handle.device),
+                f"{end}: give up tensors in L1, or move them to DRAM"
             )
     return None
 

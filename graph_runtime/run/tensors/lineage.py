@@ -3,8 +3,8 @@
 A kernel that fails at run time is noticed when a caller waits for its output, or for what was made of it.
 Until then each output keeps its recipe, (its Maker, the inputs), and with it the inputs alive.
 ``watch`` lets go of the recipes of ops that are over, and makes again what failed: so a chain of ops, however
-long, keeps only what is still queued. After a large op a caller is at most _FEW ops ahead of the device: what
-more would be queued would hold memory, and hide no time.
+long, keeps only what is still queued. After a large op a caller is at most _FEW ops ahead of the device,
+also where he dropped their outputs: what more would be queued would hold memory, and hide no time.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import weakref
 from collections import defaultdict, deque
 from typing import Any, Protocol
 
-from ...base.errors import GraphRuntimeError, HandleError
+from ...base.errors import GraphRuntimeError, HandleError, afresh
 from ...base.locks import new_rlock
 from .. import core
+from ..queues.marks import wait_within
 from . import journal
 
 __all__ = ["Maker", "before_write", "recover", "replace", "settle_all", "watch"]
@@ -37,16 +38,19 @@ class Maker(Protocol):
 
 
 def watch(tensor: Any, large: bool = False) -> None:
-    """Look at this tensor, which has a recipe, when a few more were queued. ``large``: its recipe keeps much
-    memory, so wait for ops before it until few are left. Any thread."""
-    queued = _queued[tensor._handle]
+    """Look at this tensor, which has a recipe, when a few more were queued. ``large``: it and its recipe keep
+    much memory, so wait for ops before it until few are left. Any thread."""
+    handle = tensor._handle
+    queued = _queued[handle]
     queued.append(weakref.ref(tensor))
+    if large:
+        wait_within(handle, _FEW)
     if len(queued) > (_FEW if large else _MOST) and not _active:  # recover() launches, too
-        _sweep(queued, _FEW if large else None)
+        _sweep(queued)
 
 
-def _sweep(queued: deque[weakref.ref[Any]], most: int | None) -> None:
-    """From the oldest on, as far as ops are over; ``most``: and wait until no more are left."""
+def _sweep(queued: deque[weakref.ref[Any]]) -> None:
+    """From the oldest on, as far as ops are over."""
     while queued:
         try:
             ref = queued.popleft()
@@ -57,10 +61,8 @@ def _sweep(queued: deque[weakref.ref[Any]], most: int | None) -> None:
             continue
         pointer = getattr(tensor.buffer, "pointer", None)
         if pointer is not None and _pending(pointer, 0):
-            if most is None or len(queued) < most:
-                queued.appendleft(ref)
-                return
-            _has_failed(tensor)  # waits
+            queued.appendleft(ref)
+            return
         if pointer is None or not _failure(pointer, _NULL):
             tensor._recipe = None
         elif journal.forbidden():
@@ -156,7 +158,7 @@ def _make_again(tensor: Any, recipes: dict[int, Any]) -> None:
     try:
         made = maker.make_again(tensor, inputs)
     except HandleError as error:  # an input was deallocated meanwhile
-        raise failure from error
+        raise afresh(failure) from error
     tensor.remade(made, recipe)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from ...base.errors import DeviceError, DeviceMemoryError, InputError, SessionBusyError, did_you_mean
+from ...base.errors import DeviceError, DeviceMemoryError, InputError, SessionBusyError, afresh, did_you_mean
 from ...build.bundles.bundle import Bundle
 from ...run.tensors.arrays import allocate
 from ...run.tensors.donated import donations
@@ -258,11 +258,11 @@ def _queued(
         except DeviceMemoryError as error:
             if not pressure:
                 raise
-            refused = error.with_traceback(None)  # its frames hold the inputs' blocks
+            refused = afresh(error)  # without frames, which hold the inputs' blocks
         if not make_room(target, given, fitting):
             pause = next(pauses, None)  # another thread's tensor, maybe, which is not known yet
             if pause is None:
-                raise refused
+                raise afresh(refused)
             time.sleep(pause)
 
 
