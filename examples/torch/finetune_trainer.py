@@ -1,6 +1,6 @@
 """Fine-tune a small language model with Hugging Face's Trainer, unchanged, on the simulated tt:0.
 
-The Trainer asks accelerate for the device, which is tt once graph_runtime.torch is imported. The model is a
+The Trainer asks accelerate for the device, which is tt where graph_runtime.torch is imported before. The model is a
 GPT-2 of random weights, and the text is made here, so nothing is fetched.
 
     pip install 'graph-runtime[torch]' transformers accelerate
@@ -66,6 +66,8 @@ def main() -> None:
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
     print(f"on {trainer.args.device}: loss {losses[0]} to {losses[-1]}")
     print(tt.stats())
+    if trainer.args.device.type != "tt" or not tt.stats()["device"]:
+        sys.exit(f"it ran on {trainer.args.device}, not on tt")
     if not losses[-1] < losses[0]:
         sys.exit("the loss did not fall")
 

@@ -90,6 +90,7 @@ class _Swap:
     def __init__(self) -> None:
         self.copies: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
         self.back: dict[int, torch.Tensor] = {}
+        self.own: dict[int, torch.Tensor] = {}
 
     def __call__(self, x: Any) -> Any:
         if isinstance(x, torch.Tensor):
@@ -114,11 +115,16 @@ class _Swap:
             self.back[id(host)] = x
         return found[1]
 
-    def resizable(self, host: torch.Tensor) -> torch.Tensor:
-        """A copy, for an out=, whose memory is torch's own: what was fetched is not."""
-        made = host.clone()
-        if id(host) in self.back:
-            self.back[id(made)] = self.back[id(host)]
+    def resizable(self, host: Any) -> Any:
+        """A copy of what an operation writes, and may resize, in memory of torch's own: what was fetched is
+        not."""
+        if isinstance(host, (list, tuple)):
+            return type(host)(self.resizable(item) for item in host)
+        original = self.back.get(id(host)) if isinstance(host, torch.Tensor) else None
+        if original is None:
+            return host
+        made = self.own.setdefault(id(host), host.clone())
+        self.back[id(made)] = original
         return made
 
 
@@ -155,13 +161,16 @@ def on_host(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str)
         journal.refuse(op._schema.name, device, types, reason)
     swap = _Swap()
     given, more = swap(list(args)), {key: swap(value) for key, value in kwargs.items()}
-    for argument in op._schema.arguments:
-        if argument.is_out and isinstance(more.get(argument.name), torch.Tensor):
-            more[argument.name] = swap.resizable(more[argument.name])
     unsaid = _UNSAID.get(op._schema.name, ())
     written = [
         a.name in unsaid or (a.alias_info is not None and a.alias_info.is_write) for a in op._schema.arguments
     ]
+    for position, argument in enumerate(op._schema.arguments):
+        if written[position]:
+            if position < len(given):
+                given[position] = swap.resizable(given[position])
+            elif argument.name in more:
+                more[argument.name] = swap.resizable(more[argument.name])
     result = _called(op, given, more)
     for position, argument in enumerate(op._schema.arguments):
         if written[position]:

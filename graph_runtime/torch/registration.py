@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from typing import Any
 
@@ -136,11 +137,21 @@ def register() -> None:
     distributed.register()
     safetensors_reader.register()
     processes.register()
+    _tell_accelerate()
     profiling.register()
     DeviceMemoryError.__bases__ = (*DeviceMemoryError.__bases__, torch.OutOfMemoryError)
     torch._tensor_str._tensor_str = _shown_on_host(torch._tensor_str._tensor_str)
     sys.modules.setdefault("torch.tt", torch.tt)
     native_calls.offer([*(native_calls.Above(op, made, -1) for op, made in operations), *_writing()])
+
+
+def _tell_accelerate() -> None:
+    """Let Hugging Face's accelerate, and by it the Trainer, take tt where they would take the CPU: they know
+    other devices than torch's own by this variable alone. Not where the user chose, or launched several
+    processes."""
+    if os.environ.get("ACCELERATE_USE_CPU", "").lower() not in ("1", "true", "yes", "on", "y", "t"):
+        if "LOCAL_RANK" not in os.environ:
+            os.environ.setdefault("ACCELERATE_TORCH_DEVICE", "tt")
 
 
 def _name_of(op: Any) -> str:

@@ -3,6 +3,7 @@ queues, files, and what is refused with what to do instead."""
 
 from __future__ import annotations
 
+import os
 import queue
 import subprocess
 import sys
@@ -222,3 +223,23 @@ def test_layouts_that_the_device_has_not(make, what):
     with pytest.raises(RuntimeError, match="the device tt has no .* tensors: .*" + what):
         make()
     assert torch.ones(2, device="tt").sum().item() == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        ({}, "tt"),
+        ({"ACCELERATE_TORCH_DEVICE": "cpu"}, "cpu"),
+        ({"ACCELERATE_USE_CPU": "true"}, None),
+        ({"LOCAL_RANK": "0"}, None),
+    ],
+)
+def test_accelerate_is_told_of_the_device_where_the_user_did_not_choose(tt, monkeypatch, given, wanted):
+    from graph_runtime.torch.registration import _tell_accelerate
+
+    for name in ("ACCELERATE_TORCH_DEVICE", "ACCELERATE_USE_CPU", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    _tell_accelerate()
+    assert os.environ.get("ACCELERATE_TORCH_DEVICE") == wanted
