@@ -1,6 +1,6 @@
 """Fine-tune a small language model with Hugging Face's Trainer, unchanged, on the simulated tt:0.
 
-The Trainer asks accelerate for the device, which is tt where graph_runtime.torch is imported before. The model is a
+The Trainer asks accelerate for the device, which is tt once graph_runtime.torch is imported. The model is a
 GPT-2 of random weights, and the text is made here, so nothing is fetched.
 
     pip install 'graph-runtime[torch]' transformers accelerate

@@ -27,7 +27,13 @@ def test_no_function_raises_an_error_that_it_has_by_a_name():
 
 def raised_by_name(function) -> list[int]:
     let_go = {n.name for n in ast.walk(function) if isinstance(n, ast.ExceptHandler)}
-    let_go |= {t.id for n in ast.walk(function) if isinstance(n, ast.Delete) for t in n.targets}
+    let_go |= {
+        t.id
+        for n in ast.walk(function)
+        if isinstance(n, ast.Delete)
+        for t in n.targets
+        if isinstance(t, ast.Name)
+    }
     return [
         n.lineno
         for n in ast.walk(function)

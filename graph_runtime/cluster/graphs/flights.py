@@ -96,12 +96,12 @@ class RemoteRun:
 
 
 def tell_failure(flight: Flight) -> None:
-    """Raise what failed in a run that is over, if anything did: the run keeps no frames of those that hear."""
+    """Raise what failed in a run that is over, if anything did; the run keeps no frames of callers."""
     error = flight.future.exception()
     if isinstance(error, GraphRuntimeError):
         raise afresh(error)
     if error is not None:
-        raise RuntimeError(str(error)) from error
+        raise type(error)(*error.args)
 
 
 def wait_for(flight: Flight, timeout: float | None, expire: Callable[[Flight], None]) -> None:
