@@ -118,11 +118,12 @@ def cached_library(
     march: str = "auto",
     jobs: int | None = None,
     tell: Tell = silent,
+    built_in: Collection[str] | None = None,
 ) -> Path | None:
     """As build_library, for what ``libraries`` (files, or opened ones) do not have; the library stays in the
-    cache. None where nothing is missing."""
+    cache. None where nothing is missing. ``built_in``: kernels of this installation; None: all announced."""
     given = _given(libraries)
-    kernels = _missing(dict(enumerate(plans)), given)
+    kernels = _missing(dict(enumerate(plans)), given, built_in=built_in)
     return _compile(kernels, None, march, jobs, tell) if kernels else None
 
 
@@ -219,15 +220,17 @@ def write_prepared(
     flow: bytes | None = None,
     source: Mapping[str, memoryview | Path] | None = None,
     devices: Any = (),
+    built_in: Collection[str] | None = None,
 ) -> Path:
     """What build_bundle does with programs that are prepared already, with ``options`` and ``libraries``.
     ``flow``: what runs of them do, as flow.json has it. ``source``: files of the model that they were made
     of, the model first, so that sessions can make others; ``devices`` of these, where there are no programs.
+    ``built_in`` as cached_library's.
     """
     given = _given(libraries)
     plans = {key: item.plan for key, item in prepared.items()}
     written = [key for key, item in prepared.items() if not item.options.fuse]  # exported as they are
-    kernels = [] if options.compile is False else _missing(plans, given, written)
+    kernels = [] if options.compile is False else _missing(plans, given, written, built_in)
     files_of = {f"libraries/{i}_{library.path.name}": library for i, library in enumerate(given)}
     programs, files, params = _programs(prepared, const)
     with tempfile.TemporaryDirectory(dir=temporary_folder()) as folder:
@@ -270,7 +273,10 @@ def _trusted(libraries: Mapping[str, _Given], out: Path) -> list[BundleLibrary]:
 
 
 def _missing(
-    plans: Mapping[Any, Plan], given: Sequence[_Given], whole: Collection[Any] = ()
+    plans: Mapping[Any, Plan],
+    given: Sequence[_Given],
+    whole: Collection[Any] = (),
+    built_in: Collection[str] | None = None,
 ) -> list[KernelSpec]:
     """The kernels that no library has, nor the wheel as fast; of plans whose key is in ``whole`` those of the
     wheel, too, for runtimes that have none. Raises UnsupportedOpError for one that cannot be generated."""
@@ -281,8 +287,12 @@ def _missing(
         k
         for k in kernels
         if not any(library.has(k.name, k.kind) for library in given)
-        and not (_selected(k).library if (k.name, k.kind) in named else _selected(k).prebuilt)
+        and not (_selected(k).library if (k.name, k.kind) in named else _as_fast(_selected(k), built_in))
     ]
+
+
+def _as_fast(selected: Selected, built_in: Collection[str] | None) -> bool:
+    return selected.prebuilt and (built_in is None or selected.generic in built_in)
 
 
 def _selected(kernel: KernelSpec) -> Selected:
@@ -341,10 +351,8 @@ def _place(stored: dict[str, Constant], program: str, name: str, value: Constant
 
 def _are_equal(a: Constant, b: Constant) -> bool:
     """Whether two constants are bit for bit equal; both are read where their types agree."""
-    if a is b:
-        return True
-    if a.type != b.type:
-        return False
+    if a is b or a.type != b.type:
+        return a is b
     left, right = (np.ascontiguousarray(c.read()).reshape(-1).view(np.uint8) for c in (a, b))
     return bool(np.array_equal(left, right))
 

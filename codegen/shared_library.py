@@ -25,9 +25,9 @@ from .process import CommandPool
 from .render import Rendered
 from .toolchain import FLAGS, Compiler, find_compiler, target
 
-__all__ = ["compile_library", "every_body", "native_folder"]
+__all__ = ["LINK", "compile_library", "every_body", "manifest_source", "native_folder"]
 
-_LINK = (
+LINK = (
     "-shared",
     "-Wl,--build-id=none",
     "-Wl,-Bsymbolic",
@@ -136,7 +136,7 @@ def _key(rendered: Rendered, made: _Target) -> str:
     include = os.fspath(glue.python_include() or "")
     python = (made.module, cffi.__version__, include) if made.module else ()
     units = [part for item in sorted(rendered.units.items()) for part in item]
-    return hash_of([*made.key, *_LINK, *python, *units, *map(repr, rendered.entries)])
+    return hash_of([*made.key, *LINK, *python, *units, *map(repr, rendered.entries)])
 
 
 def _manifest(rendered: Rendered, made: _Target, key: str) -> Manifest:
@@ -240,7 +240,7 @@ def _build(build: _Build, rendered: Rendered, manifest: Manifest, jobs: int | No
         # the longest first: none of them is left to run alone at the end
         units = sorted(rendered.units.items(), key=lambda item: (-len(item[1]), item[0]))
         steps = [running.submit(build.unit, name, text) for name, text in units]
-        steps.append(running.submit(build.manifest, "manifest.c", _manifest_source(manifest)))
+        steps.append(running.submit(build.manifest, "manifest.c", manifest_source(manifest)))
         if manifest.importable:
             steps.append(running.submit(build.glue, [entry.symbol for entry in rendered.entries]))
         for done, step in enumerate(running.finished(steps), 1):
@@ -250,12 +250,13 @@ def _build(build: _Build, rendered: Rendered, manifest: Manifest, jobs: int | No
         objects = [order[name].result() for name in sorted(order)]
         objects += [step.result() for step in steps[len(order) :]]
         # linked inside the folder under one name: the output's name must not reach the linker
-        running.result(running.submit(build.run, *_LINK, *objects, "-o", "library.so", "-lm"))
+        running.result(running.submit(build.run, *LINK, *objects, "-o", "library.so", "-lm"))
     tell(len(steps) + 1, len(steps) + 1)
     return (build.folder / "library.so").read_bytes()
 
 
-def _manifest_source(manifest: Manifest) -> str:
+def manifest_source(manifest: Manifest) -> str:
+    """C of the library's ``gr_manifest``."""
     data = manifest.to_bytes()
     lines = [data[i : i + 32] for i in range(0, len(data), 32)]
     text = "\n".join('  "' + "".join(f"\\{byte:03o}" for byte in line) + '"' for line in lines)

@@ -1,4 +1,4 @@
-"""The C compiler: which one, which flags, and running it."""
+"""The compilers: which one of a language, which flags, and running it."""
 
 from __future__ import annotations
 
@@ -35,6 +35,13 @@ _NO_COMPILER = (
     "install gcc`) or set GR_CC. Everything else works without: graphs run with libraries that are built, "
     "and with the kernels of the wheel"
 )
+_NO_OTHER = "no compiler of {language} found ({{tried}}): install {package}, or set {variable}"
+# {language: (environment variables that name it, its usual names, what to say where there is none)}
+_COMPILERS = {
+    "C": (("GR_CC", "CC"), ("gcc", "cc"), _NO_COMPILER),
+    "C++": (("CXX",), ("g++", "c++"), _NO_OTHER.format(language="C++", package="g++", variable="CXX")),
+    "Rust": (("RUSTC",), ("rustc",), _NO_OTHER.format(language="Rust", package="rustc", variable="RUSTC")),
+}
 _STDERR_LINES = 12
 # what a compiler says where it is not the code that is to blame, and what to do
 _LIMITS = (
@@ -82,47 +89,41 @@ def _advice(done: Done) -> str:
     return next((f"; {advice}" for pattern, advice in _LIMITS if re.search(pattern, text)), "")
 
 
-def find_compiler() -> Compiler:
-    """GR_CC, else $CC, else gcc, else cc. Raises CompileError, which says what to install, where there is
-    none."""
-    setting_name, named = next(
-        (
-            (name, text)
-            for name, text in (("GR_CC", str(setting("CC"))), ("CC", os.environ.get("CC", "")))
-            if text
-        ),
-        ("", ""),
-    )
-    tried = [named] if named else ["gcc", "cc"]
+def find_compiler(language: str = "C") -> Compiler:
+    """The compiler of a language of ``_COMPILERS``: named by its environment variables, else the first of its
+    usual names that is there. Raises CompileError, which says what to install, where there is none."""
+    variables, usual, missing = _COMPILERS[language]
+    named = {name: os.environ.get(name, "") for name in variables} | {"GR_CC": str(setting("CC"))}
+    variable, text = next(((name, named[name]) for name in variables if named[name]), ("", ""))
+    tried = [text] if text else list(usual)
     for text in tried:
-        command = _parsed(setting_name, text)
+        command = _parsed(variable, text)
         path = shutil.which(command[0])
         if path:
             return _compiler((os.path.abspath(path), *command[1:]))
         if os.path.isdir(command[0]) or os.path.exists(command[0]):
             raise CompileError(
-                f"{setting_name}={text!r} is no compiler: {command[0]} is "
-                f"{'a folder' if os.path.isdir(command[0]) else 'not executable'}; name a C compiler, as "
-                f"{setting_name}=gcc",
+                f"{variable}={text!r} is no compiler: {command[0]} is "
+                f"{'a folder' if os.path.isdir(command[0]) else 'not executable'}; name a compiler of "
+                f"{language}, as {variable}={usual[0]}",
                 got=text,
             )
-    raise CompileError(_NO_COMPILER.format(tried="tried " + ", ".join(tried)), got=tried)
+    raise CompileError(missing.format(tried="tried " + ", ".join(tried)), got=tried)
 
 
-def _parsed(setting_name: str, text: str) -> tuple[str, ...]:
+def _parsed(variable: str, text: str) -> tuple[str, ...]:
     """A command as the shell would take it apart, of a word at least."""
     try:
         command = tuple(shlex.split(text))
     except ValueError as error:
         raise CompileError(
-            f"{setting_name}={text!r} cannot be taken apart into words: {error}; give a "
-            f"command as the shell takes it, as {setting_name}='gcc -m64'",
+            f"{variable}={text!r} cannot be taken apart into words: {error}; give a "
+            f"command as the shell takes it, as {variable}='gcc -m64'",
             got=text,
         ) from None
     if not command or not command[0] or "\0" in text:
         raise CompileError(
-            f"{setting_name}={text!r} names no compiler; give a command, as "
-            f"{setting_name}=gcc, or leave it out",
+            f"{variable}={text!r} names no compiler; give a command, as {variable}=gcc, or leave it out",
             got=text,
         )
     return command

@@ -3,16 +3,15 @@
  * Included by: every translation unit that codegen/render.py writes. Thread: whichever calls the kernel; nothing here is
  * written after load but __TVMAPISetLastError, which a TVM runtime sets once when it loads the library.
  *
- * defines: GR_EXPORT, GR_DIRECT, GR_PACKED, gr_packed_arg, gr_packed_spec, gr_packed_run
+ * defines: GR_DIRECT, GR_PACKED, gr_packed_arg, gr_packed_spec, gr_packed_run
  */
 #ifndef GR_ENTRY_H
 #define GR_ENTRY_H
 
 #include <stdio.h>
 #include <stdlib.h>
-#include "gr_abi.h"
+#include "gr_kernel.h"
 
-#define GR_EXPORT __attribute__((visibility("default")))
 /* flatten: with every helper of the body inlined, the constant shapes reach all of its loops */
 #define GR_DIRECT GR_EXPORT __attribute__((flatten))
 /* Begins a packed entry. It is exported under the func_name, which may be a keyword of C: so its name in C is another. */

@@ -21,6 +21,7 @@ _HELP = (
 # in the order of --help; each is the module of its name, whose one public name is its function or its Typer
 COMMANDS = (
     "compile",
+    "kernel",
     "run",
     "plan",
     "estimate",

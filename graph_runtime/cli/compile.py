@@ -9,6 +9,7 @@ import typer
 
 from ..base.errors import GraphRuntimeError, InputError
 from ..base.options import Options
+from ..run import core
 from ..run.factory import waits_for_runs, warn_of
 from ..run.tuning import Tuner
 from . import options as opt
@@ -111,7 +112,8 @@ def compile_(
                 tell=tell,
             )
         warn_of(prepared["main"].plan)
-        write_prepared(prepared, output, options, libraries=library or (), march=march, jobs=jobs, tell=tell)
+        how = {"libraries": library or (), "march": march, "jobs": jobs, "built_in": core.generic_kernels()}
+        write_prepared(prepared, output, options, tell=tell, **how)
     made = prepared["main"]
     write_prepared_page(html, program.name, made)
     if json:

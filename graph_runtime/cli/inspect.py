@@ -231,12 +231,7 @@ def _library(file: Path) -> tuple[dict[str, Any], str]:
         return _foreign_library(file)
     found = {"kind": "library", "flavour": "module", **orjson.loads(manifest.to_bytes()[24:])}
     lines = [f"library {file.name}: ABI {manifest.abi}, {manifest.arch} {manifest.isa}, {manifest.compiler}"]
-    for k in manifest.kernels:
-        types = [f"{dtype}{list(shape)}" for dtype, shape in k.args]
-        lines.append(
-            f"{k.kind:4} {k.name}: {k.op}({', '.join(types[: k.num_inputs])}) -> "
-            f"{', '.join(types[k.num_inputs :])}"
-        )
+    lines += [f"{k.kind:4} {k.name}: {k}" for k in manifest.kernels]
     return found, "\n".join(lines)
 
 

@@ -24,6 +24,7 @@ from ..ir.documents.loader import load_graph
 from ..ir.graph import Graph
 from ..ir.model import Constant, Model
 from ..plan import Plan
+from . import core
 from .module import GraphModule
 from .sessions.arena import Arena
 from .sessions.session import Session
@@ -260,7 +261,7 @@ def _compiled(prepared: Prepared, libraries: Sequence[Library], tell: Tell) -> l
     from .library import load_library
 
     try:
-        built = cached_library([prepared.plan], libraries, tell=tell)
+        built = cached_library([prepared.plan], libraries, tell=tell, built_in=core.generic_kernels())
     except (CompileError, WriteError) as error:
         if prepared.options.compile:
             raise

@@ -73,7 +73,9 @@ def generic_kernel(func: Func, kind: str, inputs: Types, outputs: Types) -> Kern
     address = core.generic_kernels().get(selected.generic)
     if address is None:
         raise UnsupportedOpError(
-            f"op {op.name}: the kernel {selected.generic} is not built into this installation",
+            f"op {op.name}: the kernel {selected.generic} is not built into this installation: build it anew "
+            "(`pip install -e .` in a checkout), or compile it for the graph (compile=True, graph-runtime "
+            "compile)",
             op=op.name,
             got=selected.generic,
         )
@@ -98,11 +100,10 @@ def _check_signature(path: Path, entry: KernelEntry, func: Func, inputs: Types, 
         len(inputs),
         tuple((t.dtype, t.shape) for t in types),
     )
-    fits = (wanted.op, wanted.num_inputs, wanted.args) == (entry.op, entry.num_inputs, entry.args)
-    if not fits:
+    if wanted.op != entry.op or not entry.takes(len(inputs), [(t.dtype, t.shape) for t in types]):
+        mend = "compile the graph again" if entry.op else "change the node, or what the source announces"
         raise LibraryError(
-            f"library {path} has {func.name!r} as {entry}, the graph calls it as {wanted}: compile the "
-            f"graph again",
+            f"library {path} has {func.name!r} as {entry}, the graph calls it as {wanted}: {mend}",
             op=func.op,
             got=str(entry),
             wanted=str(wanted),

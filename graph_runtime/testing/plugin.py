@@ -26,12 +26,16 @@ def check_graph():
 
     def check(graph, library=None, devices=("cpu:0",), **options):
         __tracebackhide__ = True
+        from ..base.errors import GraphRuntimeError
         from .compare import (  # numpy and the core are loaded by tests that use this only
             Comparison,
             compare_arrangements,
         )
 
-        reports = compare_arrangements(graph, library, devices, **options)
+        try:
+            reports = compare_arrangements(graph, library, devices, **options)
+        except GraphRuntimeError as error:  # its text says what is wrong with the graph; frames do not
+            pytest.fail(f"{type(error).__name__}: {error}", pytrace=False)
         wrong = [
             f"{name}: {report}"
             for name, report in reports.items()

@@ -1,18 +1,26 @@
 /* gr_abi.h: the contract between the executor and a kernel.
  *
- * Included by: native/core (the executor), native/kernels (the bodies), and every generated module
- * library. Change policy, as dlpack's: a change of any layout below raises GR_ABI_VERSION; a library built
- * for another version is refused when it is loaded, both numbers in the text. New enum values and new
- * trailing gr_env slots keep the version (gr_env.size tells which slots are there).
+ * Included by: native/core (the executor), native/kernels (the bodies), every generated module library, and
+ * gr_kernel.h, for kernels of others. C11, and C++11 or later. Change policy, as dlpack's: a change of any
+ * layout below raises GR_ABI_VERSION; a library built for another version is refused when it is loaded, both
+ * numbers in the text. New enum values and new trailing gr_env slots keep the version (gr_env.size tells
+ * which slots are there).
  *
- * defines: gr_format, gr_layout, gr_memory, gr_status, gr_arg, gr_call, gr_core, gr_env, gr_task,
- * gr_kernel_fn
+ * defines: GR_STATIC_ASSERT, gr_format, gr_layout, gr_memory, gr_status, gr_arg, gr_call, gr_core, gr_env,
+ * gr_task, gr_kernel_fn
  */
 #ifndef GR_ABI_H
 #define GR_ABI_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define GR_STATIC_ASSERT static_assert
+#else
+#define GR_STATIC_ASSERT _Static_assert
+#endif
 
 /* cdef-begin */
 #define GR_ABI_VERSION 1
@@ -119,7 +127,11 @@ struct gr_env {
 };
 /* cdef-end */
 
-_Static_assert(sizeof(gr_arg) == 32, "gr_arg is shared with graph_runtime/run/programs/program.py");
-_Static_assert(sizeof(gr_call) == 40, "gr_call is shared with graph_runtime/run/programs/program.py");
+GR_STATIC_ASSERT(sizeof(gr_arg) == 32, "gr_arg is shared with graph_runtime/run/programs/program.py");
+GR_STATIC_ASSERT(sizeof(gr_call) == 40, "gr_call is shared with graph_runtime/run/programs/program.py");
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

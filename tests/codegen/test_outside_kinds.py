@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,13 +12,9 @@ from pathlib import Path
 
 import pytest
 
-NPU_C = """
-#include "host.h"
-
-static const gr_device_ops npu_ops = {.kind = "npu", .alloc = gr_host_alloc, .release = gr_host_release};
-
-GR_REGISTER_DEVICE(npu_ops)
-"""
+PAGE = (Path(__file__).resolve().parents[2] / "docs/extending.md").read_text()
+NPU_C = re.search(r"```c\n(/\* chips/npu.c.*?)```", PAGE, re.S)[1]
+MODULE = re.search(r"```text\n(# chips/__init__.py.*?)```", PAGE, re.S)[1]
 NPU = {
     "kind": "npu",
     "board": "npu1",
@@ -91,13 +88,6 @@ VAULT = {
     "formats": ["f32", "bool"],
     "sources": {"kind": "made up"},
 }
-MODULE = """
-    from pathlib import Path
-
-    from graph_runtime.base.machine.outside_kinds import add_devices
-
-    add_devices(Path(__file__).parent)
-"""
 
 
 @pytest.fixture

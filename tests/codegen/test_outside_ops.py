@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -10,40 +11,9 @@ from pathlib import Path
 
 import pytest
 
-OPS = """
-    from pathlib import Path
-
-    import numpy as np
-
-    from graph_runtime.ir.graph import TensorType
-    from graph_runtime.ir.ops import Body, Case, Op, add_kernels, register
-
-
-    def suffix(inputs, outputs):
-        return {"float32": "f32", "float64": "f64"}[inputs[0].dtype]
-
-
-    register(Op(
-        "cubed", "x * x * x", (1, 1),
-        lambda inputs, attrs: [inputs[0]],
-        lambda arrays, attrs: [arrays[0] ** 3],
-        lambda inputs, outputs, attrs: 2 * outputs[0].size,
-        bodies={"cpu": Body("cubed", ("float32", "float64"), suffix)},
-        kind="elementwise", pace={"cpu": "simple", "tt": "multiply"},
-    ))
-    add_kernels(Path(__file__).parent / "kernels")
-"""
-C = """\
-/* cubed.h: x * x * x. */
-
-/* gr-kernel: cpu/cubed : f32 f64 */
-static inline int32_t GR_BODY(cubed)(const gr_call *call) {
-  const GR_T *x = gr_ptr(&call->args[0]);
-  GR_T *y = gr_ptr(&call->args[1]);
-  for (int64_t i = 0; i < gr_size(&call->args[0]); ++i) y[i] = x[i] * x[i] * x[i];
-  return 0;
-}
-"""
+PAGE = (Path(__file__).resolve().parents[2] / "docs/extending.md").read_text()
+OPS = re.search(r"```text\n(# cubes/ops.py\n.*?)```", PAGE, re.S)[1]
+C = re.search(r"```c\n(/\* cubes/kernels/cpu/cubed.h \*/\n.*?)```", PAGE, re.S)[1]
 RUN = """
     import numpy as np
     import graph_runtime as gr

@@ -257,6 +257,31 @@ def test_ids_and_lengths_are_checked(place, value, path, says):
     refused(doc, path, says)
 
 
+def test_of_wrong_nodes_the_first_is_blamed():
+    """A wrong shape of an op's output is not the fault of the copy that reads it, nor the other way round."""
+    nodes = [
+        null("x"),
+        call("add", "add_f", [[0, 0, 0], [0, 0, 0]], **{"gr.op": "add"}),
+        call("add_copy", "__copy", [[1, 0, 0]]),
+        call("relu", "relu_f", [[2, 0, 0]], **{"gr.op": "relu"}),
+    ]
+    shapes = [[4, 8]] * 4
+    for wrong, blamed in ((1, "add"), (2, "add_copy"), (3, "relu")):
+        doc = document(
+            nodes, shapes=[*shapes[:wrong], [4, 9], *shapes[wrong + 1 :]], args=[0], heads=[[3, 0, 0]]
+        )
+        refused(doc, f"$.nodes[{wrong}]", f"node '{blamed}'")
+
+
+@pytest.mark.parametrize("change", [{"heads": [[9, 0, 0]]}, {"heads": None}, {"attrs": {}}])
+def test_errors_name_the_file(tmp_path, change):
+    path = tmp_path / "net.of.mine.json"
+    path.write_text(json.dumps({**chain(), **change}))
+    with pytest.raises((DocumentError, GraphError), match=r"net\.of\.mine\.json: .* at `\$") as caught:
+        load_graph(path)
+    assert caught.value.path.startswith("$")
+
+
 def test_a_producer_stands_before_its_consumers():
     doc = document([null("x"), call("a", "f", [2]), call("b", "f", [0])])
     refused(doc, "$.nodes[1].inputs[0]", "node 'a' reads node 'b', which runs after it")

@@ -85,6 +85,12 @@ def test_the_fixture_fails_with_the_differences(network, check_graph):
         check_graph(network, bound=-1.0, seed=5)
 
 
+def test_the_fixture_fails_with_one_line_for_a_wrong_graph(check_graph):
+    with pytest.raises(pytest.fail.Exception, match=r"^DocumentError: graph.json") as caught:
+        check_graph('{"nodes": []}')
+    assert not caught.value.pytrace
+
+
 def test_random_inputs_repeat_and_stay_in_range(network):
     first, again = random_inputs(network, 1), random_inputs(network, 1)
     assert all(np.array_equal(first[n], again[n]) for n in first)

@@ -45,7 +45,10 @@ _MOST_BYTES = 8 << 20  # 25,000 kernels
 class KernelEntry:
     """One kernel. ``name`` is the func_name, ``symbol`` the direct entry (int32_t symbol(const gr_call *)),
     ``args`` the (dtype, shape) of inputs then outputs, ``scratch`` host bytes, ``inplace`` inputs that
-    output 0 may overwrite, ``packed`` whether ``name`` is exported too, in TVM's packed convention."""
+    output 0 may overwrite, ``packed`` whether ``name`` is exported too, in TVM's packed convention.
+
+    ``op`` is "" for a kernel that was written by hand. Dimensions of its shapes may be names, each of which
+    stands for one size in a call, and a shape may be None: any."""
 
     name: str
     kind: str
@@ -53,14 +56,27 @@ class KernelEntry:
     op: str
     attrs: dict[str, Any]
     num_inputs: int
-    args: tuple[tuple[str, tuple[int, ...]], ...]
+    args: tuple[tuple[str, tuple[int | str, ...] | None], ...]
     scratch: int = 0
     inplace: tuple[int, ...] = ()
     packed: bool = False
 
     def __str__(self) -> str:
-        texts = [f"{dtype}{list(shape)}" for dtype, shape in self.args]
+        texts = [f"{dtype}[{_shape_text(shape)}]" for dtype, shape in self.args]
         return f"{self.op}({', '.join(texts[: self.num_inputs])}) -> {', '.join(texts[self.num_inputs :])}"
+
+    def takes(self, num_inputs: int, args: Sequence[tuple[str, tuple[int, ...]]]) -> bool:
+        """Whether the kernel may be called with ``num_inputs`` inputs and these types, outputs last."""
+        if (num_inputs, len(args)) != (self.num_inputs, len(self.args)):
+            return False
+        sizes: dict[str, int] = {}
+        for (wanted, dims), (dtype, shape) in zip(self.args, args, strict=True):
+            if dtype != wanted or (dims is not None and len(dims) != len(shape)):
+                return False
+            for dim, size in zip(dims or (), shape, strict=False):
+                if size != (sizes.setdefault(dim, size) if isinstance(dim, str) else dim):
+                    return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +98,10 @@ class Manifest:
         """MAGIC, length, JSON: the manifest's bytes in the library."""
         body = orjson.dumps(asdict(self), option=orjson.OPT_SORT_KEYS)
         return MAGIC + len(body).to_bytes(8, "little") + body
+
+
+def _shape_text(shape: tuple[int | str, ...] | None) -> str:
+    return "..." if shape is None else ", ".join(map(str, shape))
 
 
 def direct_symbol(name: str, kind: str) -> str:
@@ -176,7 +196,7 @@ def _parse(path: Path, body: bytes) -> Manifest:
 
 
 def _kernel(raw: dict[str, Any]) -> KernelEntry:
-    args = tuple((dtypes.canonical(dtype), tuple(map(int, shape))) for dtype, shape in raw["args"])
+    args = tuple((dtypes.canonical(dtype), _shape(shape)) for dtype, shape in raw["args"])
     entry = KernelEntry(
         **{
             **raw,
@@ -192,3 +212,7 @@ def _kernel(raw: dict[str, Any]) -> KernelEntry:
             f"{len(args)} arguments"
         )
     return entry
+
+
+def _shape(raw: list[Any] | None) -> tuple[int | str, ...] | None:
+    return None if raw is None else tuple(dim if isinstance(dim, str) else int(dim) for dim in raw)

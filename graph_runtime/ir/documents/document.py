@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
-from typing import Any
+from typing import Any, TypeGuard
 
 import orjson
 
@@ -18,7 +18,7 @@ from ...base.json_text import brief, count, json_path, parse_text, refuse_dense,
 from ...base.mapped import read_file
 from ...base.packaged import data_folder
 
-__all__ = ["check_schema", "read_document", "read_source", "until_metadata"]
+__all__ = ["check_schema", "is_path", "read_document", "read_source", "until_metadata"]
 
 _GRAPH, _LAST = "graph.json", "metadata"  # _LAST: the key at which TVM's reader ends
 _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
@@ -27,13 +27,20 @@ _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "stora
 # ---------------------------------------------------------------- bytes
 
 
+def is_path(source: bytes | str | os.PathLike[str]) -> TypeGuard[str | os.PathLike[str]]:
+    """Whether a source of a document is a path, rather than its text (which begins with "{") or bytes."""
+    if isinstance(source, str):
+        return not source.lstrip().startswith("{")
+    return isinstance(source, os.PathLike)
+
+
 def read_source(source: bytes | str | os.PathLike[str], what: str) -> bytes:
     """The bytes of a document. A str that begins with "{" is its text, any other a path. Raises DocumentError
     for a file that cannot be read, naming it.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         return bytes(source)
-    if isinstance(source, str) and source.lstrip().startswith("{"):
+    if isinstance(source, str) and not is_path(source):
         return source.encode("utf-8", "surrogatepass")
     if not isinstance(source, (str, os.PathLike)):
         raise DocumentError(
@@ -64,14 +71,16 @@ def read_document(data: bytes, *, strict: bool = False) -> dict[str, Any]:
     return document
 
 
-def until_metadata(document: Any, data: bytes, keys: int | None = None, *, strict: bool = False) -> Any:
+def until_metadata(
+    document: Any, data: bytes, keys: int | None = None, *, strict: bool = False, what: str = _GRAPH
+) -> Any:
     """The value of a graph.json's text ``data`` without the keys after ``metadata``, whatever they are; no
-    other key occurs twice. ``keys``: as tells_all. Raises DocumentError."""
+    other key occurs twice. ``keys``: as tells_all. Raises DocumentError, which calls the text ``what``."""
     if not tells_all(data, document, keys):
-        cut = without_repeats(data, _GRAPH, last=_LAST)
+        cut = without_repeats(data, what, last=_LAST)
         if not strict:
             return cut
-        without_repeats(data, _GRAPH)
+        without_repeats(data, what)
     if not isinstance(document, dict) or next(reversed(document), _LAST) == _LAST or _LAST not in document:
         return document
     known = list(document)

@@ -124,7 +124,7 @@ def _decode(name: str, op_name: str, given: dict[str, Any]) -> tuple[str, dict[s
 
 def _at_node(error: GraphError, nid: int, name: str, *path: str) -> GraphError:
     """The same error with its node."""
-    fields = {**error.fields, "path": json_path(("nodes", nid, *path)), "node": name}
+    fields = {**error.fields, "path": json_path(("nodes", nid, *path)), "node": name, "nid": nid}
     return type(error)(f"node {name!r}: {error}", **fields)
 
 
@@ -133,7 +133,8 @@ def _at_node(error: GraphError, nid: int, name: str, *path: str) -> GraphError:
 
 def check_functions(graph: Graph) -> None:
     """Raise GraphError where nodes that share a func_name differ in gr.* or in types, where the columns are
-    not what an op's rule gives, or where __copy or __nop would change the number of bytes.
+    not what an op's rule gives, or where __copy or __nop would change the number of bytes: the first such
+    node's, for what reads a wrong type is wrong, too.
     """
     names = {name: i for i, name in enumerate(dict.fromkeys(func.name for func in graph.funcs))}
     name_id = np.array([names[func.name] for func in graph.funcs], np.int64)
@@ -142,14 +143,22 @@ def check_functions(graph: Graph) -> None:
     if not len(calls):
         return
     moving = moves[graph.func_id[calls]]
-    _check_moves(graph, calls[moving])
-    calls = calls[~moving]
+    copies, calls = calls[moving], calls[~moving]
     group = name_id[graph.func_id[calls]]
     first = np.full(len(names), -1, np.int64)
     first[group[::-1]] = calls[::-1]
-    _check_agreement(graph, calls, first[group])
-    for nid in first[first >= 0].tolist():
-        _check_rule(graph, nid)
+    found: list[GraphError] = []
+    for check in (
+        lambda: _check_rules(graph, np.sort(first[first >= 0])),
+        lambda: _check_agreement(graph, calls, first[group]),
+        lambda: _check_moves(graph, copies),
+    ):
+        try:
+            check()
+        except GraphError as error:
+            found.append(error)
+    if found:
+        raise min(found, key=lambda error: error.fields["nid"])
 
 
 def _check_moves(graph: Graph, nids: np.ndarray) -> None:
@@ -176,8 +185,7 @@ def _check_moves(graph: Graph, nids: np.ndarray) -> None:
             f"{view.output_types[0]} differ in size",
         )
     _, chosen = np.unique(np.stack([graph.func_id[nids], source, target]), axis=1, return_index=True)
-    for nid in sorted(nids[chosen].tolist()):
-        _check_rule(graph, nid)
+    _check_rules(graph, np.sort(nids[chosen]))
 
 
 def _check_agreement(graph: Graph, nids: np.ndarray, first: np.ndarray) -> None:
@@ -212,8 +220,13 @@ def _differ(graph: Graph, a: int, b: int, what: str) -> GraphError:
     )
 
 
+def _check_rules(graph: Graph, nids: np.ndarray) -> None:
+    """The output columns of nodes are what their ops' rules give for their inputs."""
+    for nid in nids.tolist():
+        _check_rule(graph, nid)
+
+
 def _check_rule(graph: Graph, nid: int) -> None:
-    """The node's output columns are what its op's rule gives for its inputs."""
     view = graph.node(nid)
     func = view.callee
     if func.op is None:
@@ -248,5 +261,9 @@ def _signature(view: NodeView) -> str:
 
 def _wrong(nid: int, view: NodeView, text: str, *path: str) -> GraphError:
     return GraphError(
-        f"node {view.name!r}: {text}", path=json_path(("nodes", nid, *path)), node=view.name, op=view.op
+        f"node {view.name!r}: {text}",
+        path=json_path(("nodes", nid, *path)),
+        node=view.name,
+        op=view.op,
+        nid=nid,
     )

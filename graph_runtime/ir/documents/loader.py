@@ -16,7 +16,7 @@ from ...base.garbage import gc_paused
 from ...base.json_text import json_path
 from ..graph import Func, Graph
 from .columns import entries, extra_columns, integers, intern_types, of_length
-from .document import read_source
+from .document import is_path, read_source
 from .functions import check_functions, intern_functions
 from .hints import read_hints
 from .nodes import NodeColumns, node_columns, read_checked
@@ -32,10 +32,17 @@ def load_graph(source: bytes | str | os.PathLike[str], *, strict: bool = False) 
     ``strict`` refuses what TVM ignores without a word: text after the document, keys after ``metadata``,
     columns nothing reads, a num_inputs that is not the number of inputs. Raises DocumentError for what is no
     document, GraphError (UnsupportedOpError for an unknown op) for one that is no graph; both with ``path``,
-    as $.nodes[3].inputs[0].
+    as $.nodes[3].inputs[0], and with the file's name in the text.
     """
+    data = read_source(source, "graph.json")
+    file = os.path.basename(source) if is_path(source) else None
     with gc_paused():
-        return graph_from_document(*read_checked(read_source(source, "graph.json"), strict), strict=strict)
+        try:
+            return graph_from_document(*read_checked(data, strict, file or "graph.json"), strict=strict)
+        except GraphError as error:
+            if file is None:
+                raise
+            raise type(error)(f"{file}: {error}", **error.fields) from None
 
 
 def graph_from_document(

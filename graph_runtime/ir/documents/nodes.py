@@ -46,38 +46,41 @@ class NodeColumns:
     keys: int = 0
 
 
-def read_checked(data: bytes, strict: bool = False) -> tuple[dict[str, Any], NodeColumns | None]:
+def read_checked(
+    data: bytes, strict: bool = False, what: str = "graph.json"
+) -> tuple[dict[str, Any], NodeColumns | None]:
     """A graph.json that graph.schema.json accepts, and the columns of its nodes if that took no schema.
+    Errors call the document ``what``.
 
     Nodes are most of a document, and to read them is to see whether they are as TVM writes them. Where they
     are not, the schema is asked, which knows all that is allowed and says what is wrong where. Raises
     DocumentError.
     """
-    whole, data = parse_text(data, "graph.json", trailing=not strict)
+    whole, data = parse_text(data, what, trailing=not strict)
     nodes = plain_columns(whole.get("nodes")) if isinstance(whole, dict) else None
-    keys = _keys(whole, nodes, data)
-    document = until_metadata(whole, data, keys, strict=strict)
+    keys = _keys(whole, nodes, data, what)
+    document = until_metadata(whole, data, keys, strict=strict, what=what)
     if nodes is not None and document.get("nodes") is not whole["nodes"]:
         nodes = None
     if nodes is None:
-        check_schema(document, "graph", "graph.json")
+        check_schema(document, "graph", what)
     elif not is_plain(document):
-        check_schema({**document, "nodes": []}, "graph", "graph.json")
+        check_schema({**document, "nodes": []}, "graph", what)
     return document, nodes
 
 
-def _keys(document: Any, nodes: NodeColumns | None, data: bytes) -> int | None:
+def _keys(document: Any, nodes: NodeColumns | None, data: bytes, what: str) -> int | None:
     """How many keys the document has, if that can be said without writing its nodes. Raises DocumentError for
     more than a schema can look at."""
-    refuse_dense(0 if nodes is not None else count(data, ","), len(data), "graph.json")
+    refuse_dense(0 if nodes is not None else count(data, ","), len(data), what)
     if not isinstance(document, dict) or not isinstance(document.get("nodes"), list):
-        refuse_dense(count(data, ",") + count(data, ":"), len(data), "graph.json")
+        refuse_dense(count(data, ",") + count(data, ":"), len(data), what)
         return None
     try:
         text = orjson.dumps({**document, "nodes": []})
     except TypeError:  # nested deeper than orjson writes
         return None
-    refuse_dense(count(text, ",") + count(text, ":"), len(data), "graph.json")
+    refuse_dense(count(text, ",") + count(text, ":"), len(data), what)
     return None if nodes is None else nodes.keys + count(text, ":")
 
 

@@ -7,6 +7,7 @@ from bisect import bisect_left, insort
 
 import numpy as np
 
+from ...ir.graph import COPY, NOP
 from ..types import Plan
 from .facts import Facts, refuse, storage_path
 
@@ -225,8 +226,22 @@ def _overwritten(facts: Facts, lives: Lives, first: int, second: int):
         plan,
         "overlap",
         f"{where} on {plan.devices[facts.entry_did[first]]}: {facts.name(second)} (entry {second}) "
-        f"overwrites {facts.name(first)} (entry {first}), {need}",
+        f"overwrites {facts.name(first)} (entry {first}), {need}{_not_in_place(facts, lives, first, second)}",
         nid=int(facts.maker[second]),
         entries=(first, second),
         path=storage_path(plan, second),
+    )
+
+
+def _not_in_place(facts: Facts, lives: Lives, first: int, second: int) -> str:
+    """Advice where ``second`` is made of ``first`` by a library's function that may not write in place."""
+    graph, nid = facts.plan.graph, int(facts.maker[second])
+    read = lives.of[graph.in_eid[graph.in_ptr[nid] : graph.in_ptr[nid + 1]]].tolist()
+    func = graph.funcs[graph.func_id[nid]] if graph.func_id[nid] >= 0 else None
+    if func is None or func.op is not None or first not in read or func.name in (COPY, NOP):
+        return ""
+    return (
+        f"; the manifest of the library that has {func.name!r} does not let its output 0 overwrite input "
+        f"{read.index(first)}: announce the kernel with `inplace {read.index(first)}` (docs/kernels.md), or "
+        "give the two another storage_id each"
     )

@@ -22,6 +22,7 @@ from ...build.bundles.flow_check import check_flow
 from ...frontends.onnx.dynamic import PortInfo
 from ...frontends.onnx.stages import Read, Stage
 from ...ir.model import Model
+from .. import core
 from .flow import Flow, Step
 from .flow_values import constant_of
 from .host_node import HostNode
@@ -95,7 +96,16 @@ def save_flow(
     for name, model in models.items():
         prepared |= prepare_programs({name: model}, devices, options_for(model, bound), tell=tell)
     text = orjson.dumps(document)
-    return write_prepared(prepared, out, options, tell=tell, flow=text, source=source, devices=devices)
+    return write_prepared(
+        prepared,
+        out,
+        options,
+        tell=tell,
+        flow=text,
+        source=source,
+        devices=devices,
+        built_in=core.generic_kernels(),
+    )
 
 
 def _source(files: Mapping[str, memoryview | Path], out: Path) -> dict[str, memoryview | Path]:

@@ -4,10 +4,9 @@
  * kernel. Bodies read shapes from their call, so a wrapper whose shapes are constants folds every test and
  * loop bound here.
  *
- * defines: GR_INLINE, GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_ptr, gr_word, gr_span, gr_size,
- *          gr_same_shape, gr_min, gr_max, gr_ceil_div, gr_refuse, gr_b1 gr_b2 gr_b4 gr_b8, gr_copy_row, gr_bf16_to_float,
- *          gr_float_to_bf16, gr_select, gr_select_wide, gr_strides, gr_advance, gr_seek, gr_parallel, gr_each;
- *          those of exponentials.h
+ * defines: GR_INDEPENDENT, GR_CAT, GR_MAX_DIMS, GR_GRAIN, gr_same_shape, gr_min, gr_max, gr_ceil_div,
+ *          gr_b1 gr_b2 gr_b4 gr_b8, gr_copy_row, gr_bf16_to_float, gr_float_to_bf16, gr_select, gr_select_wide,
+ *          gr_strides, gr_advance, gr_seek, gr_parallel, gr_each; those of gr_kernel.h and exponentials.h
  */
 #ifndef GR_CPU_COMMON_H
 #define GR_CPU_COMMON_H
@@ -15,9 +14,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "gr_abi.h"
+#include "gr_kernel.h"
 
-#define GR_INLINE static inline __attribute__((always_inline))
 /* gcc may assume that iterations of the next loop do not depend on each other: out[i] is made from a[i] and
  * b[i] only, also where out is one of them. */
 #define GR_INDEPENDENT _Pragma("GCC ivdep")
@@ -30,24 +28,6 @@
 /* Work (about flops) below which waking another thread costs more than it gives. */
 #define GR_GRAIN 65536
 
-GR_INLINE void *gr_ptr(const gr_arg *arg) { return (void *)(uintptr_t)arg->addr; }
-
-/* A double attribute word. */
-GR_INLINE double gr_word(int64_t word) {
-  double value;
-  memcpy(&value, &word, sizeof value);
-  return value;
-}
-
-/* Product of shape[first .. last-1]. */
-GR_INLINE int64_t gr_span(const gr_arg *arg, int32_t first, int32_t last) {
-  int64_t n = 1;
-  for (int32_t d = first; d < last; d++) n *= arg->shape[d];
-  return n;
-}
-
-GR_INLINE int64_t gr_size(const gr_arg *arg) { return gr_span(arg, 0, arg->ndim); }
-
 GR_INLINE int gr_same_shape(const gr_arg *a, const gr_arg *b) {
   if (a->ndim != b->ndim) return 0;
   for (int32_t d = 0; d < a->ndim; d++) {
@@ -59,12 +39,6 @@ GR_INLINE int gr_same_shape(const gr_arg *a, const gr_arg *b) {
 GR_INLINE int64_t gr_min(int64_t a, int64_t b) { return a < b ? a : b; }
 GR_INLINE int64_t gr_max(int64_t a, int64_t b) { return a > b ? a : b; }
 GR_INLINE int64_t gr_ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-/* Before the first write to an output: that it kept its contents is what the result says. */
-static inline int32_t gr_refuse(const gr_call *call, const char *text) {
-  call->env->set_error(call->env, text);
-  return GR_ERR_REFUSED;
-}
 
 /* Elements that are only moved, whatever they mean. */
 typedef uint8_t __attribute__((may_alias)) gr_b1;

@@ -65,7 +65,7 @@ GR_TT_PAIRWISE(maximum_f32, float, a[i] > b[i] || a[i] != a[i] ? a[i] : b[i])
 GR_TT_PAIRWISE(maximum_i32, int32_t, a[i] > b[i] ? a[i] : b[i])
 #undef GR_TT_PAIRWISE
 
-/* a[i] = f(a[i], b[i]) by a line of functions_ttnn.h, with a Dst of 16 bits and of 32. */
+/* a[i] = f(a[i], b[i]) as ttnn computes it, with a Dst of 16 bits and of 32. */
 #define GR_TTNN_PAIRWISE(name, m, bits)                                                 \
   static inline void gr_ttnn_##name##_##bits(void *left, const void *right, int64_t n) { \
     float *a = (float *)left;                                                           \
@@ -75,6 +75,8 @@ GR_TT_PAIRWISE(maximum_i32, int32_t, a[i] > b[i] ? a[i] : b[i])
 #define GR_TTNN_PAIR(name, formula) \
   GR_TTNN_PAIRWISE(name, 0, 16)     \
   GR_TTNN_PAIRWISE(name, 1, 32)
+#define GR_PAIR(name, cost, formula) GR_TTNN_PAIR(name, formula)
+#include "functions.h"
 #include "functions_ttnn.h"
 #undef GR_TTNN_PAIRWISE
 

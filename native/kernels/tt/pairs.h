@@ -54,10 +54,10 @@ static inline int32_t gr_tt_ternary(const gr_call *call, double p, gr_tt_of_thre
   static inline void gr_ttnn_##name##_##bits(float *a, const float *b, const float *c, int64_t n, double p) { \
     for (int64_t i = 0; i < n; ++i) a[i] = gr_ttnn_##name(a[i], b[i], c[i], (float)p, (gr_sfpu){m});   \
   }
-#define GR_TTNN_TRIPLE(name, formula) \
-  GR_TTNN_TRIPLE_OF(name, 0, 16)      \
+#define GR_TRIPLE(name, words, cost, formula) \
+  GR_TTNN_TRIPLE_OF(name, 0, 16)              \
   GR_TTNN_TRIPLE_OF(name, 1, 32)
-#include "functions_ttnn.h"
+#include "functions.h"
 #undef GR_TTNN_TRIPLE_OF
 
 /* gr-triples: tt */

@@ -1,10 +1,11 @@
-"""A device kind is one C file and one descriptor: two made-up kinds are dropped into a copy of the sources,
-which is built and used without any other change."""
+"""What docs/adding.md says of adding: its snippets, and two made-up device kinds (a C file and a descriptor
+each), are put into a copy of the sources, which is built and used without any other change."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -82,9 +83,41 @@ _VAULT = {
 }
 
 
+def snippets() -> list[tuple[str, list[str]]]:
+    """(file, lines to add) of each snippet of the page."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"(?:^    .*\n)+", (ROOT / "docs/adding.md").read_text(), re.M):
+        lines = [line[4:] for line in block.splitlines()]
+        if any(line.startswith("+") for line in lines):
+            for line in lines:
+                if line.startswith("+"):
+                    found[-1][1].append(line[1:])
+                else:
+                    found.append((line.partition(",")[0], []))
+    return found
+
+
+def add(tree: Path, file: str, lines: list[str]) -> None:
+    """Put lines where a reader would: at the head of a table, behind others that begin so, at the foot."""
+    path, text = tree / file, "\n".join(lines) + "\n"
+    old = path.read_text() if path.exists() else ""
+    if text in old or "..." in text:  # there already, as an example; of many files
+        return
+    alike = re.findall(rf"^{re.escape(lines[0].partition('(')[0])}\(.*\n", old, re.M)
+    if file.endswith("app.py"):
+        new = old.replace("COMMANDS = (\n", f"COMMANDS = (\n{text}")
+    elif file.endswith(".h"):
+        head, last, tail = old.rpartition(alike[-1])
+        new = head + last + text + tail
+    else:
+        new = old + text
+    assert new != old, file
+    path.write_text(new)
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """run(script) -> what a Python with the extended sources prints."""
+    """run(script) -> what a Python with the extended sources prints; run.tree, where they are."""
     tree = tmp_path_factory.mktemp("third")
     for folder in ("graph_runtime", "codegen", "schemas", "native"):
         shutil.copytree(
@@ -95,6 +128,8 @@ def run(tmp_path_factory):
     for descriptor, source in ((_NPU, _NPU_C), (_VAULT, _VAULT_C)):
         (tree / "native" / "core" / f"device_{descriptor['kind']}.c").write_text(source)
         (tree / "schemas" / "devices" / f"{descriptor['board']}.json").write_text(json.dumps(descriptor))
+    for file, lines in snippets():
+        add(tree, file, lines)
     site = tmp_path_factory.mktemp("site")
     environment = {**os.environ, "PYTHONPATH": str(site), "GR_BUILD": "debug"}
 
@@ -111,7 +146,12 @@ def run(tmp_path_factory):
         return done.stdout
 
     python("-m", "pip", "install", "-q", "--no-deps", "--target", str(site), str(tree))
-    return lambda script: python("-c", script)
+
+    def script(text: str) -> str:
+        return python("-c", text)
+
+    script.python, script.tree = python, tree
+    return script
 
 
 @pytest.mark.slow
@@ -228,3 +268,56 @@ for device in ("npu:0", "npu:1=npu1", "npu:0=./npu2.json"):
 call("compile", "net.json", "-o", "net.bundle", "--device", "npu:0")
 call("run", "net.bundle", "--input", "x=random", "--input", "w=random")
 """)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_pages_function_and_reduction(run):
+    """cpu, tt by silicon's and by ttnn's numerics, graphs, eager calls; and the cases that follow."""
+    run("""
+import numpy as np
+import graph_runtime as gr
+
+x = np.linspace(-3, 3, 12, dtype="float32").reshape(3, 4)
+for name, want in (("softsign2", x / (1 + x * x)), ("sum_cubes", (x * x * x).sum(1))):
+    attrs = {"axis": 1} if name == "sum_cubes" else {}
+    for device, numerics in (("cpu:0", None), ("tt:0", None), ("tt:0", {"tt": {"numerics": "ttnn"}})):
+        b = gr.GraphBuilder()
+        b.output(b.op(name, b.input("x", x.shape), **attrs))
+        mod = gr.create(b, None, [device], **({"numerics": numerics} if numerics else {}))
+        mod.run(x=x)
+        np.testing.assert_allclose(mod.get_output(0).numpy(), want, rtol=2e-2, atol=2e-2)
+    got = gr.eager.call(name, gr.eager.array(x), **attrs).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+""")
+    shutil.copytree(ROOT / "tests", run.tree / "tests", ignore=shutil.ignore_patterns("__pycache__"))
+    chosen = "softsign2 or sum_cubes"
+    files = [str(run.tree / "tests/kernels" / f"test_ops_{kind}.py") for kind in ("cpu", "tt")]
+    rootdir = f"--rootdir={run.tree}"
+    said = run.python("-m", "pytest", "-q", "-p", "no:cacheprovider", rootdir, *files, "-k", chosen)
+    assert re.search(r"[1-9]\d* passed", said), said
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_pages_converter_and_command(run):
+    pytest.importorskip("onnx")
+    run("""
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+import graph_runtime as gr
+
+node = helper.make_node("SlopeBelow", ["x", "s"], ["y"], domain="com.example")
+types = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]) for name in "xsy"]
+graph = helper.make_graph([node], "g", types[:2], types[2:])
+imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.example", 1)]
+onnx.save(helper.make_model(graph, opset_imports=imports, ir_version=8), "slope.onnx")
+mod = gr.create("slope.onnx")
+x, s = np.array([-2, -1, 0, 3], "float32"), np.full(4, 0.5, "float32")
+mod.run(x=x, s=s)
+np.testing.assert_array_equal(mod.get_output(0).numpy(), np.where(x < 0, x * s, x))
+""")
+    said = run.python("-m", "graph_runtime.cli", "hello", "you")
+    assert said.strip() == "hello you"

@@ -1,0 +1,56 @@
+"""graph-runtime kernel"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ..base.errors import InputError
+from . import options as opt
+
+__all__ = ["kernel"]
+
+
+def kernel(
+    sources: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="SOURCE...", help="C (.c), C++ (.cc, .cpp, .cxx) or Rust (.rs)."),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The library to write.")] = None,
+    march: Annotated[
+        str,
+        typer.Option("--march", help="auto (x86-64-v3 where this CPU has it, else v2), native, or a level."),
+    ] = "auto",
+    flag: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--flag",
+            "-f",
+            help="For the compilers of C and C++ and the linker, as -f -lblas; repeat for more.",
+        ),
+    ] = None,
+    include: Annotated[
+        bool, typer.Option("--include", help="Print the folder of gr_kernel.h and gr_abi.h, and end.")
+    ] = False,
+    json: opt.Json = False,
+) -> None:
+    """Compile kernels written by hand, each announced by a comment line, into a library that graphs call.
+
+    Example: graph-runtime kernel add.c -o add.so
+    """
+    from ..codegen.handwritten import build_kernel_library, include_folder  # needs a compiler
+
+    if include:
+        typer.echo(include_folder())
+        return
+    if not sources or output is None:
+        raise InputError("kernel takes a source and --output, as `graph-runtime kernel add.c -o add.so`")
+    manifest = build_kernel_library(sources, output, march=march, flags=flag or ())
+    if json:
+        opt.print_json({"library": str(output), "kernels": [entry.name for entry in manifest.kernels]})
+        return
+    for entry in manifest.kernels:
+        typer.echo(f"{entry.name} on {entry.kind}: {entry}")
+    typer.echo(f"wrote {output}")
