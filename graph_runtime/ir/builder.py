@@ -52,6 +52,8 @@ Several = Literal[
     "unique",
 ]  # ops with several outputs; tests/ir/test_builder.py
 
+_MOST_CALLS = 1024  # whose attrs are remembered
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
@@ -81,6 +83,7 @@ class GraphBuilder:
         self.params: dict[str, np.ndarray] = {}
         self._device = device_name(device)
         self._nodes: list[DraftNode] = []
+        self._calls: dict[int, tuple[OpCall, dict[str, str]]] = {}  # by the id of the call, which is held
         self._names: dict[str, int] = {}
         self._signatures: dict[str, tuple[Any, ...]] = {}
         self._outputs: list[Value] = []
@@ -90,6 +93,10 @@ class GraphBuilder:
         return f"<GraphBuilder: {len(self._nodes)} nodes, {len(self._outputs)} outputs>"
 
     # ---------------------------------------------------------------- nodes
+
+    def has(self, name: str) -> bool:
+        """Whether a node has this name."""
+        return name in self._names
 
     def input(
         self,
@@ -186,10 +193,10 @@ class GraphBuilder:
         storage: Storage = None,
     ) -> tuple[Value, ...]:
         """The results of a call that ir.documents.draft.op_call made for inputs of these types: see op."""
-        function = self._function(func_name or call.func_name, call.signature)
         if device is None and registry.require(call.op).is_nop:
             device = self._nodes[inputs[0].nid].device  # it moves no data, so it stays where its input is
-        return self._call(function, call.raw, name, inputs, call.made, device, storage)
+        attrs = self._attrs_of(call, func_name, len(inputs))
+        return self._add(self._unique(name), call.made, tuple(inputs), attrs, device, storage)
 
     def call(
         self,
@@ -250,7 +257,7 @@ class GraphBuilder:
     def build(self) -> Graph:
         """The graph. Raises GraphError for what the calls could not see: conflicts of devices and storage."""
         outputs = [(value.nid, value.index) for value in self._outputs]
-        return graph_from_document(to_document(self._nodes, outputs, self._aliases, self._device))
+        return graph_from_document(*to_document(self._nodes, outputs, self._aliases, self._device))
 
     def to_json(self) -> str:
         """Canonical graph.json (ir/documents/write.py)."""
@@ -279,6 +286,19 @@ class GraphBuilder:
             )
         return func_name
 
+    def _attrs_of(self, call: OpCall, func_name: str | None, inputs: int) -> dict[str, str]:
+        """The attrs of a node that makes this call; nodes of one call share them."""
+        known = self._calls.get(id(call))
+        if known is not None and func_name is None:
+            return known[1]
+        function = self._function(func_name or call.func_name, call.signature)
+        attrs = call_attrs(function, inputs, len(call.made), call.raw)
+        if func_name is None:
+            if len(self._calls) >= _MOST_CALLS:
+                self._calls.clear()
+            self._calls[id(call)] = call, attrs
+        return attrs
+
     def _call(
         self,
         function: str,
@@ -290,7 +310,7 @@ class GraphBuilder:
         storage: Storage,
     ) -> tuple[Value, ...]:
         attrs = call_attrs(function, len(inputs), len(made), raw)
-        return self._add(self._unique(name), made, [(v.nid, v.index) for v in inputs], attrs, device, storage)
+        return self._add(self._unique(name), made, tuple(inputs), attrs, device, storage)
 
     def _unique(self, name: str) -> str:
         while name in self._names:
@@ -303,7 +323,7 @@ class GraphBuilder:
         self,
         name: str,
         types: Sequence[TensorType],
-        reads: list[tuple[int, int]],
+        reads: Sequence[Value],
         attrs: dict[str, str] | None,
         device: DeviceLike,
         storage: Storage,

@@ -24,8 +24,9 @@ def emit(
     dims: Mapping[str, int],
     aliases: Mapping[str, str] = _NONE,
 ) -> Model:
-    """The model. Inputs stay even where nothing reads them. An output's node has the output's name; where the
-    output is an input, a constant, one result of several or has a second name, a reshape is that node.
+    """The model; the tape's nodes are gone then. Inputs stay even where nothing reads them. An output's node
+    has the output's name; where the output is an input, a constant, one result of several or has a second
+    name, a reshape is that node.
     ``aliases`` {output: the input that it is written into}, where all reads of that can come first."""
     own = _named(outputs)
     kept = set(own.values())
@@ -33,8 +34,12 @@ def emit(
     nodes = _needed(tape, outputs.values())
     if aliases:
         nodes, aliases = in_place(nodes, outputs, aliases)
-    for node in nodes:
+    tape.nodes.clear()
+    nodes.reverse()
+    while nodes:  # a node goes as soon as it is in the graph: both at once take twice the memory
+        node = nodes.pop()
         out.node(node, keep=id(node) in kept)
+        node.inputs = node.outputs = ()
     for name, value in outputs.items():
         same = value.node is None and value.constant is None and value.name == name
         out.output(name, value, direct=(same and name not in aliases) or name in own, into=aliases.get(name))
@@ -100,8 +105,7 @@ class _Emitter:
 
     def _unique(self, stem: str) -> str:
         name = stem
-        while name in self._taken:
+        while name in self._taken or self.builder.has(name):
             self._counts[stem] = self._counts.get(stem, 0) + 1
             name = f"{stem}_{self._counts[stem]}"
-        self._taken.add(name)
         return name

@@ -10,7 +10,7 @@ from typing import Any
 from ...base.errors import GraphError, GraphRuntimeError, KernelError, UnsupportedOpError
 from ...ir.model import Model, Note
 from .attributes import attributes_of
-from .budget import Budget
+from .budget import CONSTANT, Budget
 from .context import Context, UnknownValueError, table
 from .elements import BY_CODE
 from .emit import emit
@@ -59,8 +59,9 @@ class Importer:
         """Raises UnsupportedOpError, which lists every node that cannot be converted and why; GraphError for
         a graph that is none."""
         graph = self.source.file.proto.graph
+        self.tape.budget = Budget(len(self.source.file.data))
         scope = self.initializers(graph)
-        self.tape.budget = Budget(len(self.source.file.data) + sum(self.source.file.outside.values()))
+        self.tape.budget.grow(sum(self.source.file.outside.values()))
         inputs = []
         for info in graph.input:
             if info.name in scope:
@@ -77,10 +78,12 @@ class Importer:
         outputs = {}
         for i, info in enumerate(graph.output):
             outputs[info.name] = self._output(scope, info, f"$.graph.output[{i}]")
+        scope.clear()  # a value that nothing reads any more goes while the graph is made
         return emit(self.tape, inputs, outputs, self.notes, self.source.dims)
 
     def initializers(self, graph: Any, whole: bool = False) -> dict[str, Any]:
         """{name: value} of a graph's initialisers. ``whole``: their data is in the graph, as a subgraph's."""
+        self.tape.budget.step(CONSTANT * len(graph.initializer), "the initializers of a graph")
         found = {}
         for i, tensor in enumerate(graph.initializer):
             element = BY_CODE.get(tensor.data_type)
@@ -157,6 +160,8 @@ class Importer:
         except _UnknownError:
             return unknown
         except (GraphError, KernelError) as error:
+            if self.tape.budget.is_spent:
+                raise
             self._failed(name, op, str(error), path, error)
             return unknown
         except MemoryError as error:
@@ -204,7 +209,6 @@ class Importer:
         """The outputs of a subgraph whose inputs are ``bound``. It sees the outer scope."""
         outer = scope.maps if isinstance(scope, ChainMap) else [scope]
         inner = ChainMap({**bound}, *outer)  # a copy for each of many iterations takes too long
-        self.tape.budget.step(len(graph.initializer), path)
         inner |= self.initializers(graph, whole=True)
         before = len(self.failures)
         self.nodes(graph, inner, path, prefix)

@@ -22,6 +22,8 @@ __all__ = ["SizeBound", "Tape", "TapeNode", "TapeSequence", "TapeValue"]
 
 SMALL = 64 * 1024  # bytes of each tensor of an op that is computed here
 MOST_FOLDED = 2**24  # flops of an op that is computed here
+_MOST_CALLS = 1024  # that are remembered
+_MOST_LISTED = 64  # values of an attribute of one of these
 
 
 @dataclass(eq=False, slots=True)
@@ -116,6 +118,7 @@ class Tape:
     budget: Budget = field(default_factory=lambda: Budget(0))
     nodes: list[TapeNode] = field(default_factory=list)
     has_infinite_grid: bool = False
+    calls: dict[tuple[Any, ...], OpCall] = field(default_factory=dict)
 
     def array(self, array: Any, dtype: str | None = None, source: str = "a constant") -> TapeValue:
         """A constant with these values; of texts where they are str."""
@@ -132,14 +135,29 @@ class Tape:
     def op(self, op: str, inputs: Sequence[TapeValue], attrs: Mapping[str, Any]) -> tuple[TapeValue, ...]:
         """The results of a registry op. Raises UnsupportedOpError for one that is not registered, GraphError
         for inputs or attributes that it refuses, KernelError for constants that it cannot compute with."""
-        call = op_call(op, [value.type for value in inputs], attrs)
+        call = self._call(op, inputs, attrs)
         element = _moved(op, inputs, attrs)
-        for t in call.made:
-            check_size(t, f"op {op}: a result", op=op)
         results = self._fold(call, inputs) or self._node(call, inputs)
         if element is not None:
             results[0].element = element
         return results
+
+    def _call(self, op: str, inputs: Sequence[TapeValue], attrs: Mapping[str, Any]) -> OpCall:
+        """The call, which is one object for all that are equal: a model has hundreds of thousands."""
+        types = tuple(value.type for value in inputs)
+        key = (op, types, repr(attrs)) if all(map(_is_plain, attrs.values())) else None
+        found = self.calls.get(key) if key else None
+        if found is not None:
+            return found
+        self.budget.kind(op)
+        call = op_call(op, types, attrs)
+        for t in call.made:
+            check_size(t, f"op {op}: a result", op=op)
+        if key:
+            if len(self.calls) >= _MOST_CALLS:
+                self.calls.clear()
+            self.calls[key] = call
+        return call
 
     def _node(self, call: OpCall, inputs: Sequence[TapeValue]) -> tuple[TapeValue, ...]:
         self.budget.node(call.op)
@@ -150,7 +168,7 @@ class Tape:
 
     def _fold(self, call: OpCall, inputs: Sequence[TapeValue]) -> tuple[TapeValue, ...] | None:
         constants = [value.constant for value in inputs if value.constant is not None]
-        if not inputs or len(constants) < len(inputs):
+        if not inputs or len(constants) < len(inputs) or not self.budget.folds:
             return None
         entry, types, made = registry.require(call.op), [value.type for value in inputs], list(call.made)
         if entry.late:
@@ -179,6 +197,13 @@ class Tape:
             )
             for i, (t, array) in enumerate(zip(made, results, strict=True))
         )
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether a value of an attribute is all that its repr says."""
+    if type(value) in (list, tuple):
+        return len(value) <= _MOST_LISTED and all(map(_is_plain, value))
+    return type(value) in (int, float, str, bool, type(None))
 
 
 def _moved(op: str, inputs: Sequence[TapeValue], attrs: Mapping[str, Any]) -> Element | None:

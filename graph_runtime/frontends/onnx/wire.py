@@ -16,6 +16,7 @@ __all__ = ["Span", "split"]
 
 _GRAPH, _INITIALIZER, _RAW_DATA = 7, 5, 9  # field numbers of ModelProto, GraphProto, TensorProto
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_FIELDS = 10_000, 8  # fields of a message: an allowance, and one for so many bytes
 _INLINE = 1024  # bytes; smaller raw data stays where it is
 
 
@@ -79,9 +80,12 @@ def _append(out: bytearray, field: int, body: bytes) -> None:
 
 def _fields(data: memoryview, begin: int, length: int) -> Iterator[tuple[int, Span, Span | None]]:
     """(number, the field with its tag, the body of a length-delimited one) of each field of a message."""
-    at, end = begin, begin + length
+    at, end, left = begin, begin + length, _FIELDS[0] + length // _FIELDS[1]
     while at < end:
-        start = at
+        start, left = at, left - 1
+        if left < 0:
+            text = f"no ONNX model: the message at byte {begin} has too many fields for its {length} bytes"
+            raise DocumentError(text, offset=begin, got=length)
         tag, at = _varint(data, at, end)
         wire, body = tag & 7, None
         if wire == _VARINT:

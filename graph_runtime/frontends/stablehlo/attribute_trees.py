@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .mlir_types import is_type, type_of
@@ -12,21 +13,52 @@ __all__ = ["Attributes"]
 
 _MOST_NESTED = 64
 _MOST_DIGITS = 400  # of a number
+_MOST_SAID = 64  # tokens of what is left out, and characters of each
+# Values, types and attributes: an allowance, and one for so many bytes. An op of 40 has four.
+_PARTS = 1 << 17, 10
 _CLOSES = {"(": ")", "[": "]", "{": "}", "<": ">"}
 
 
 class Attributes:
-    """A place in the tokens, and what can be read there."""
+    """A place in the tokens, and what can be read there. ``tokens[i]`` is next; the one before it and two
+    behind it are there, too. ``names`` are values that can be read here."""
 
     def __init__(self, text: Text):
-        self.text, self.tokens, self.i = text, text.tokens, 0
+        self.text, self.i = text, 0
         self.aliases: dict[str, Any] = {}
         self.type_aliases: dict[str, Type] = {}
         self.blobs: dict[str, str] = {}
+        self.names: dict[str, str] = {}
         self.bare = False  # whether ": type" behind a number is not the number's
         self._depth = 0
+        self._parts = _PARTS[0] + len(text.data) // _PARTS[1]
+        self._windows, self._before, self._edge = text.windows(), 0, 0
+        self.tokens: list[str] = []
+        self._more()
 
     # ---------------------------------------------------------------- tokens
+
+    @property
+    def at(self) -> int:
+        """The number of the token that is next."""
+        return self._before + self.i
+
+    def _more(self) -> None:
+        """Take the next window, behind the token before the next one."""
+        kept = max(self.i - 1, 0)
+        new = next(self._windows, None)
+        self.tokens = self.tokens[kept:] + (["", "", ""] if new is None else new)
+        self._before, self.i = self._before + kept, self.i - kept
+        if new is not None and len(self.tokens) < self.i + 3:
+            self._more()
+            return
+        self._edge = len(self.tokens) - (3 if new is not None else 1)
+
+    def skip(self) -> None:
+        """Leave out a token."""
+        self.i += 1
+        if self.i > self._edge:
+            self._more()
 
     def peek(self) -> str:
         return self.tokens[self.i]
@@ -37,6 +69,8 @@ class Attributes:
         if not token:
             self.fail("the text ends here")
         self.i += 1
+        if self.i > self._edge:
+            self._more()
         return token
 
     def accept(self, token: str) -> bool:
@@ -44,69 +78,88 @@ class Attributes:
         if self.tokens[self.i] != token:
             return False
         self.i += 1
+        if self.i > self._edge:
+            self._more()
         return True
 
     def expect(self, token: str) -> None:
-        if self.tokens[self.i] != token:
+        if not self.accept(token):
             self.fail(f"{token!r} is expected, got {self.tokens[self.i][:60]!r}")
-        self.i += 1
+
+    def part(self, count: int = 1) -> None:
+        """Count what the tree of the text gets. Raises DocumentError where a text has too much of that for
+        its size, which no program writes."""
+        self._parts -= count
+        if self._parts < 0:
+            self.fail(f"a text of {len(self.text.data)} bytes has too many values, types and attributes here")
+
+    def define(self, name: str) -> str:
+        """A name of a value, which must be new here."""
+        if name in self.names:
+            self.fail(f"{name} is defined twice", self.at - 1)
+        self.names[name] = name
+        return name
 
     def fail(self, reason: str, at: int | None = None, **fields: Any) -> NoReturn:
         """Raise DocumentError with line and column of a token, the next one by default."""
-        self.text.fail(reason, self.i if at is None else at, **fields)
+        self.text.fail(reason, self.at if at is None else at, **fields)
 
     def value(self) -> str:
         """The name of a value that is read."""
         token = self.next()
         if not token.startswith("%") or ":" in token:
-            self.fail(f"a value is expected, got {token[:60]!r}", self.i - 1)
-        return token.removesuffix("#0")
+            self.fail(f"a value is expected, got {token[:60]!r}", self.at - 1)
+        self.part()
+        return self.names.get(token) or token.removesuffix("#0")
 
     def symbol(self) -> str:
         """@name."""
         token = self.next()
         if not token.startswith("@") or len(token) < 2:
-            self.fail(f"a @symbol is expected, got {token[:60]!r}", self.i - 1)
+            self.fail(f"a @symbol is expected, got {token[:60]!r}", self.at - 1)
         return "@" + token[1:].strip('"')
 
     def location(self) -> None:
         """Skip loc(...)."""
         if self.peek() == "loc" and self.tokens[self.i + 1] == "(":
-            self.i += 1
+            self.skip()
             self.skip_balanced()
 
-    def skip_balanced(self) -> None:
-        """Skip what is between this bracket and its partner."""
-        begin, stack = self.i, []
+    def skip_balanced(self) -> str:
+        """Skip what is between this bracket and its partner; its first tokens."""
+        begin, stack, said = self.at, list[str](), list[str]()
         while True:
             token = self.next() if self.peek() else self.fail("a bracket is not closed", begin)
+            if len(said) < _MOST_SAID:
+                said.append(token[:_MOST_SAID])
             if token in _CLOSES:
                 stack.append(_CLOSES[token])
+                if len(stack) > _MOST_NESTED:
+                    self.fail(f"brackets are nested more than {_MOST_NESTED} deep", begin)
             elif token in (")", "]", "}", ">"):
                 if not stack or stack.pop() != token:
-                    self.fail(f"{token!r} closes no bracket", self.i - 1)
+                    self.fail(f"{token!r} closes no bracket", self.at - 1)
             if not stack:
-                return
+                return "".join(said)
 
-    def region(self) -> OpRegion:
-        """{ one block }; descent.py reads it."""
+    def region(self, args: Sequence[str] = ()) -> OpRegion:
+        """{ one block } that can read ``args``; descent.py reads it."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- types
 
     def type(self) -> Type:
         """A type of a value."""
-        at = self.i
+        at = self.at
         token = self.next()
+        self.part()
         if token.startswith("tensor<"):
             return type_of(token)
         if token in self.type_aliases:
             return self.type_aliases[token]
         if not is_type(token):
             self.fail(f"a type is expected, got {token[:60]!r}", at)
-        if self.peek() == "<":
-            self.skip_balanced()
-        return ForeignType("".join(self.tokens[at : self.i]))
+        return ForeignType(token[:_MOST_SAID] + (self.skip_balanced() if self.peek() == "<" else ""))
 
     def types(self) -> list[Type]:
         """(t, t), behind the first parenthesis."""
@@ -143,6 +196,7 @@ class Attributes:
     def attribute(self) -> Any:
         """Any attribute."""
         self._depth += 1
+        self.part()
         if self._depth > _MOST_NESTED:
             self.fail(f"attributes are nested more than {_MOST_NESTED} deep")
         found = self._attribute()
@@ -157,7 +211,7 @@ class Attributes:
         if first == "{":
             return self.dictionary()
         if first == '"':
-            self.i += 1
+            self.skip()
             self._typed()
             return token[1:-1]
         if first.isdigit() or (first == "-" and token[1:2].isdigit()):
@@ -188,7 +242,7 @@ class Attributes:
     def _word(self) -> Any:
         token = self.next()
         if not token[:1].isalpha() and token[:1] != "_":
-            self.fail(f"an attribute is expected, got {token[:60]!r}", self.i - 1)
+            self.fail(f"an attribute is expected, got {token[:60]!r}", self.at - 1)
         if token in ("true", "false"):
             return token == "true"
         if self.peek() == "<":
@@ -206,7 +260,7 @@ class Attributes:
         return found
 
     def _number(self) -> int | float:
-        at, token = self.i, self.next()
+        at, token = self.at, self.next()
         kind = self._typed()
         if len(token) > _MOST_DIGITS:
             self.fail("a number has too many digits", at)
@@ -224,8 +278,9 @@ class Attributes:
         return Dense(kind, text.strip(), self._typed())
 
     def _array(self) -> list[Any]:
-        at = self.i
+        at = self.at
         body = self.next()[len("array<") : -1]
+        self.part(body.count(","))
         kind, _, values = body.partition(":")
         try:
             if kind.strip() == "i1":
@@ -278,15 +333,17 @@ class Attributes:
 
     def resources(self) -> None:
         """{-# dialect_resources: {builtin: {name: "0x..."}} #-}; blobs are kept by name."""
-        self.i += 1
+        self.skip()
         stack: list[str] = []
         while not self.accept("#-}"):
             token = self.next()
             if token == "{":
                 stack.append("")
+                self.part()
             elif token == "}":
                 if not stack:
-                    self.fail("'}' closes no bracket", self.i - 1)
+                    self.fail("'}' closes no bracket", self.at - 1)
                 stack.pop()
             elif self.accept(":") and self.peek().startswith('"'):
+                self.part()
                 self.blobs[token.strip('"')] = self.next()[1:-1]

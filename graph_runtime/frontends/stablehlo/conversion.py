@@ -16,7 +16,7 @@ import numpy as np
 from ...base.errors import DocumentError, GraphError, GraphRuntimeError, UnsupportedOpError
 from ...ir.graph import TensorType
 from ...ir.model import Model
-from ..onnx.budget import Budget
+from ..onnx.budget import CONSTANT, Budget
 from ..onnx.context import UnknownValueError
 from ..onnx.emit import emit
 from ..onnx.read import check_size
@@ -29,6 +29,8 @@ from .walk import UNKNOWN, Walk, flat
 __all__ = ["OpFailure", "OpImporter"]
 
 _MOST_LINES = 5  # that an error names for one reason
+_MOST_KINDS = 100  # of failures that an error names
+_MOST_FAILURES = 10_000  # with more the rest is not looked at
 _CONTROL = frozenset(
     {
         "func.call",
@@ -78,11 +80,17 @@ class OpImporter:
         for a graph that is none, UnknownValueError where a run decides."""
         self.check()
         inputs = [TapeValue(kind, name) for name, kind in self.source.inputs().items()]
-        scope: dict[str, Any] = {value.name: value for value in inputs}
+        entry = self.source.entry
+        scope = dict(zip((name for name, _, _ in entry.args), inputs, strict=True))
         walk = Walk(self, scope, waits=False)
-        walk.go([self.call()])
+        walk.go(entry.body.ops)
         self.refuse()
-        outputs = {name: scope[name] for name in self.source.outputs()}
+        made = self.source.outputs()
+        if len(walk.returned) != len(made):
+            text = f"@{entry.name} has {len(made)} results, {len(walk.returned)} are returned"
+            self.source.text.fail(text, entry.at)
+        outputs = {name: scope[value] for name, value in zip(made, walk.returned, strict=True)}
+        scope.clear()
         return emit(self.tape, inputs, outputs, (), {}, self.source.aliases())
 
     def call(self) -> HloOp:
@@ -123,7 +131,12 @@ class OpImporter:
     def _note(self, op: HloOp, reason: str) -> None:
         target = op.attrs.get("callee") or op.attrs.get("call_target_name")
         name = f"{op.name} {target}" if target and op.name.endswith("custom_call") else op.name
-        self.failures.append(OpFailure(name, reason, op.at))
+        self._failed(OpFailure(name, reason, op.at))
+
+    def _failed(self, failure: OpFailure) -> None:
+        self.failures.append(failure)
+        if len(self.failures) >= _MOST_FAILURES:
+            self.refuse()
 
     def _reached(self) -> list[TextFunc]:
         """The entry and all functions that it calls."""
@@ -146,7 +159,7 @@ class OpImporter:
     def convert(self, op: HloOp, scope: MutableMapping[str, Any], values: Sequence[TapeValue]) -> list[Any]:
         """An op's results; UNKNOWN, and what is wrong among the failures, where it cannot be converted.
         Raises UnknownValueError."""
-        self.tape.budget.step(1, op.name)
+        self.tape.budget.step(1 + CONSTANT * (op.name == "stablehlo.constant"), op.name)
         try:
             made = self._converted(op, scope, values)
         except UnknownValueError:
@@ -156,11 +169,14 @@ class OpImporter:
                 raise
             self.source.text.fail(str(error), op.at)
         except GraphRuntimeError as error:
-            self.failures.append(OpFailure(op.name, str(error), op.at, error))
+            if self.tape.budget.is_spent:
+                raise
+            error.__traceback__ = None  # it holds all that its frames saw
+            self._failed(OpFailure(op.name, str(error), op.at, error))
             return [UNKNOWN] * len(op.outputs)
         except _MALFORMED as error:
             text = f"ill-formed: {type(error).__name__}: {error}"
-            self.failures.append(OpFailure(op.name, text, op.at, GraphError(text, op=op.name)))
+            self._failed(OpFailure(op.name, text, op.at, GraphError(text, op=op.name)))
             return [UNKNOWN] * len(op.outputs)
         return made
 
@@ -231,13 +247,20 @@ class OpImporter:
         """Raise one error for all failures so far."""
         if not self.failures:
             return
-        counts = Counter((f.op, f.reason) for f in self.failures)
-        lines = self.source.text.lines([f.at for f in self.failures])
+        groups: dict[tuple[str, str], list[OpFailure]] = {}
+        for failure in self.failures:
+            groups.setdefault((failure.op, failure.reason), []).append(failure)
+        counts = Counter({key: len(found) for key, found in groups.items()})
+        shown = counts.most_common(_MOST_KINDS)
+        named = [f.at for key, _ in shown for f in groups[key][: _MOST_LINES + 1]]
+        lines = self.source.text.lines(named)
         texts = []
-        for (op, reason), count in counts.most_common():
-            at = sorted({lines.get(f.at, 0) for f in self.failures if (f.op, f.reason) == (op, reason)})
+        for (op, reason), count in shown:
+            at = sorted({lines.get(f.at, 0) for f in groups[op, reason][: _MOST_LINES + 1]})
             more = ", ..." if len(at) > _MOST_LINES else ""
             texts.append(f"{count} x {op} ({reason}; line {', '.join(map(str, at[:_MOST_LINES]))}{more})")
+        if len(counts) > len(shown):
+            texts.append(f"and {len(counts) - len(shown)} more kinds")
         kinds = [f.error for f in self.failures]
         wrong = all(e is not None and not isinstance(e, UnsupportedOpError) for e in kinds)
         first = self.failures[0]

@@ -5,6 +5,7 @@ The pretty forms of ops are in pretty.py, attributes in attributes.py.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .attribute_trees import Attributes
@@ -15,6 +16,11 @@ from .tokens import Text
 __all__ = ["parse"]
 
 _MOST_NESTED = 64  # regions within regions
+_MOST_DIGITS = 6  # of how many results an op has
+_OPS = 1 << 15, 36  # ops: an allowance, and one for so many bytes
+_NONE: dict[str, Any] = {}  # of all ops that have none of these
+_NO_REGIONS: list[OpRegion] = []
+_NO_WORDS: list[str] = []
 _FUNCS = ("func.func", "func")
 
 
@@ -32,6 +38,9 @@ class Parser(Attributes):
         self.module_name = ""
         self.module_attrs: dict[str, Any] = {}
         self.nested = 0
+        self._ops = _OPS[0] + len(text.data) // _OPS[1]
+        self._known_names: dict[str, str] = {}
+        self._known_types: dict[Type, list[Type]] = {}
 
     def module(self) -> Module:
         """All of the text."""
@@ -49,15 +58,15 @@ class Parser(Attributes):
         elif token in _FUNCS:
             self._func()
         elif token.startswith("#") and self.tokens[self.i + 1] == "=":
-            self.i += 2
+            self._alias(self.aliases)
             self.aliases[token] = self.attribute()
         elif token.startswith("!") and self.tokens[self.i + 1] == "=":
-            self.i += 2
+            self._alias(self.type_aliases)
             self.type_aliases[token] = self.type()
         elif token == "{-#":
             self.resources()
         elif token == "sdy.mesh":
-            self.i += 1
+            self.skip()
             self.symbol()
             self.expect("=")
             self.skip_balanced()
@@ -71,8 +80,15 @@ class Parser(Attributes):
                 self.fail(f"{op.name} is not in a function", op.at)
         self.location()
 
+    def _alias(self, known: dict[str, Any]) -> None:
+        """Read the name of an alias and its =."""
+        name = self.next()
+        if name in known:
+            self.fail(f"{name} is defined twice", self.at - 1)
+        self.expect("=")
+
     def _module(self) -> None:
-        self.i += 1
+        self.skip()
         if self.peek().startswith("@"):
             self.module_name = self.symbol()[1:]
         if self.accept("attributes"):
@@ -88,8 +104,8 @@ class Parser(Attributes):
     # ---------------------------------------------------------------- functions
 
     def _func(self) -> None:
-        at = self.i
-        self.i += 1
+        at = self.at
+        self.skip()
         private = False
         while self.peek() in ("public", "private", "nested"):
             private |= self.next() == "private"
@@ -101,11 +117,12 @@ class Parser(Attributes):
         self.location()
         if self.peek() != "{":
             self.fail(f"function @{name} has no body")
-        body = self.region()
+        body = self.region([arg for arg, _, _ in args])
         body.args = [(arg, kind) for arg, kind, _ in args]
         self._add(TextFunc(name, args, results, body, private, at))
 
     def _add(self, func: TextFunc) -> None:
+        self.part(8)
         if func.name in self.funcs:
             self.fail(f"there are two functions @{func.name}", func.at)
         self.funcs[func.name] = func
@@ -117,6 +134,7 @@ class Parser(Attributes):
             if found:
                 self.expect(",")
             name = self.value()
+            self.part(6)  # an input takes more memory than a value
             self.expect(":")
             kind = self.type()
             attrs = self.dictionary() if self.peek() == "{" else {}
@@ -155,13 +173,16 @@ class Parser(Attributes):
         if self.nested > _MOST_NESTED:
             self.fail(f"regions are nested more than {_MOST_NESTED} deep")
 
-    def region(self) -> OpRegion:
-        """{ one block }."""
+    def region(self, args: Sequence[str] = ()) -> OpRegion:
+        """{ one block } that can read ``args``, and what was defined around it."""
         self._enter()
         self.expect("{")
-        args: list[tuple[str, Type]] = []
+        around = len(self.names)
+        for name in args:
+            self.define(name)
+        head: list[tuple[str, Type]] = []
         if self.peek().startswith("^"):
-            args = self._block_head()
+            head = self._block_head()
         ops: list[HloOp] = []
         while not self.accept("}"):
             token = self.peek()
@@ -178,40 +199,68 @@ class Parser(Attributes):
                 else:
                     ops.append(op)
         self.nested -= 1
-        return OpRegion(args, ops)
+        while len(self.names) > around:  # no others see them
+            self.names.popitem()
+        return OpRegion(head, ops)
 
     def _block_head(self) -> list[tuple[str, Type]]:
-        self.i += 1
+        self.skip()
         found = arguments(self) if self.peek() == "(" else []
+        for name, _ in found:
+            self.define(name)
         self.expect(":")
         return found
 
     def op(self) -> HloOp:
         """One op, with the names of its results before it."""
-        at, names, count = self.i, [], 0
-        while self.peek().startswith("%"):
-            name, _, number = self.next().partition(":")
-            names.append((name, int(number or 1)))
-            count += int(number or 1)
-            if not self.accept(","):
-                break
-        if names:
-            self.expect("=")
+        at = self.at
+        names, count = self._results_named()
+        self._ops -= 1
+        if self._ops < 0:
+            self.fail(f"a text of {len(self.text.data)} bytes has too many ops: no program writes that", at)
         token = self.next()
         if token.startswith('"'):
             made = self._generic(token[1:-1], at)
         elif token[:1].isalpha():
             made = pretty(self, token, at, count)
         else:
-            self.i -= 1
-            self.fail(f"an op is expected here, got {token[:60]!r}")
+            self.fail(f"an op is expected here, got {token[:60]!r}", self.at - 1)
         self.location()
         if count != len(made.types) and (count or made.name.endswith((".return", ".while"))):
             self.fail(f"{made.name} has {len(made.types)} results, {count} are named", at)
-        made.outputs = [
-            name if not k else f"{name}#{k}" for name, number in names for k in range(number)
-        ] or [f"%{at}.{k}" for k in range(len(made.types))]
-        return made
+        outputs = []
+        for name, number in names:
+            outputs += [self.define(name), *(f"{name}#{k}" for k in range(1, number))]
+        made.outputs = outputs or [f"%{at}.{k}" for k in range(len(made.types))]
+        return self._shared(made)
+
+    def _results_named(self) -> tuple[list[tuple[str, int]], int]:
+        """(names of results and how many results each has, all of these) before an op."""
+        names: list[tuple[str, int]] = []
+        count = 0
+        while self.peek().startswith("%"):
+            at = self.at
+            name, _, digits = self.next().partition(":")
+            number = int(digits or 1) if len(digits) < _MOST_DIGITS else 0
+            if not number:
+                self.fail(f"{name} cannot have {digits[:20]} results", at)
+            self.part(number)
+            names.append((name, number))
+            count += number
+            if not self.accept(","):
+                break
+        if names:
+            self.expect("=")
+        return names, count
+
+    def _shared(self, op: HloOp) -> HloOp:
+        """The op, its parts that are as others' shared with them: a text has hundreds of thousands of ops."""
+        op.name = self._known_names.setdefault(op.name, op.name)
+        op.inputs = op.inputs[:]  # no room to grow
+        if len(op.types) == 1:
+            op.types = self._known_types.setdefault(op.types[0], op.types)
+        op.attrs, op.regions, op.words = op.attrs or _NONE, op.regions or _NO_REGIONS, op.words or _NO_WORDS
+        return op
 
     def _generic(self, name: str, at: int) -> HloOp:
         self.expect("(")
@@ -225,7 +274,7 @@ class Parser(Attributes):
         if self.peek() == "[":
             self.fail(f"{name} has successors: control flow by blocks is not supported")
         if self.peek() == "<" and self.tokens[self.i + 1] == "{":
-            self.i += 1
+            self.skip()
             attrs = self.dictionary()
             self.expect(">")
         if self.accept("("):

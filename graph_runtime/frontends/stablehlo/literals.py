@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import orjson
 
 from ...base import dtypes
 from ...base.errors import DocumentError
@@ -22,6 +24,8 @@ __all__ = ["constant_of", "values_of"]
 
 _HEX = re.compile(r"-?0[xX][0-9a-fA-F]+")
 _WORDS = {"true": True, "false": False}
+_NO_MARKS = bytes(set(range(256)) - set(b"[],"))
+_PART = 1 << 16  # bytes of values that are read at a time
 _HEAD = 4  # bytes before the values of a resource: their alignment
 
 
@@ -48,10 +52,63 @@ def values_of(dense: Dense, kind: TensorType, source: Source) -> np.ndarray:
         return np.empty(_fitting(0, kind, "a literal"), dtypes.to_numpy(kind.dtype))
     if len(dense.text) < 40 and "[" not in dense.text:  # as nearly all are
         return _array([dense.text], kind)
-    shape, words = _nested(dense.text)
-    if shape != kind.shape:
-        raise DocumentError(f"a literal of {list(shape)} is no {kind}", got=shape, wanted=kind.shape)
-    return _array(words, kind).reshape(shape)
+    data = dense.text.encode()
+    if b"[" not in data:
+        return _array([dense.text.strip()], kind)
+    if math.prod(kind.shape) > len(data) or data.translate(None, _NO_MARKS) != _marks(kind.shape):
+        raise DocumentError(f"the lists of a literal are not those of {kind}", wanted=kind.shape)
+    parts = [_part(part, kind) for part in _parts(data.translate(None, b"[]"))]
+    return np.concatenate(parts).reshape(kind.shape)
+
+
+def _marks(shape: tuple[int, ...]) -> bytes:
+    """The brackets and commas of nested lists."""
+    found = b""
+    for count in reversed(shape):
+        found = b"[" + ((found + b",") * count)[:-1] + b"]"
+    return found
+
+
+def _parts(flat: bytes) -> Iterator[bytes]:
+    """Values with commas between them, some thousands at a time."""
+    at = 0
+    while at <= len(flat):
+        end = flat.find(b",", at + _PART)
+        end = len(flat) if end < 0 else end
+        yield flat[at:end]
+        at = end + 1
+
+
+def _part(text: bytes, kind: TensorType) -> np.ndarray:
+    """The values of a part: as JSON, if they are that."""
+    dtype = dtypes.to_numpy(kind.dtype)
+    plain = {bool} if kind.dtype == "bool" else {int} if dtype.kind in "iu" else {int, float}
+    try:
+        values = orjson.loads(b"[" + text + b"]")
+        if set(map(type, values)) <= plain and dtype.kind not in "iu":
+            with np.errstate(over="ignore"):
+                return np.array(values, bool if kind.dtype == "bool" else np.float64).astype(dtype)
+        array = np.array(values, np.int64) if set(map(type, values)) <= plain else None
+        if (
+            array is not None
+            and array.size
+            and _fits(int(array.min()), dtype)
+            and _fits(int(array.max()), dtype)
+        ):
+            return array.astype(dtype)
+    except (ValueError, OverflowError):
+        pass
+    return (
+        _array([word.strip() for word in text.decode().split(",")], kind)
+        if text.strip()
+        else np.empty(0, dtype)
+    )
+
+
+def _fits(value: int, dtype: np.dtype) -> bool:
+    """Whether the bits of an integer are those of the dtype, signed or not."""
+    bits = 8 * dtype.itemsize
+    return -(1 << (bits - 1)) <= value < 1 << bits
 
 
 def _array(words: list[str], kind: TensorType) -> np.ndarray:
@@ -61,10 +118,9 @@ def _array(words: list[str], kind: TensorType) -> np.ndarray:
             return np.array([_WORDS[w] if w in _WORDS else bool(int(w)) for w in words])
         if dtype.kind in "iu":
             values = [int(w, 16) if _HEX.fullmatch(w) else _WORDS.get(w, None) or int(w) for w in words]
-            bits = 8 * dtype.itemsize
-            if any(not -(1 << (bits - 1)) <= v < 1 << bits for v in values):
+            if not all(_fits(v, dtype) for v in values):
                 raise DocumentError(f"an integer of a literal is outside of {kind.dtype}", got=kind.dtype)
-            return np.array([v % (1 << bits) for v in values], f"u{dtype.itemsize}").view(dtype)
+            return np.array([v % (1 << 8 * dtype.itemsize) for v in values], f"u{dtype.itemsize}").view(dtype)
         if any(_HEX.fullmatch(w) for w in words):
             return np.concatenate([_float(w, dtype) for w in words])
         with np.errstate(over="ignore"):
@@ -77,37 +133,8 @@ def _float(word: str, dtype: np.dtype) -> np.ndarray:
     """A float by its value or, in hexadecimal, by its bits."""
     if _HEX.fullmatch(word):
         return np.array([int(word, 16)], f"u{dtype.itemsize}").view(dtype)
-    return np.array([float(word)]).astype(dtype)
-
-
-def _nested(text: str) -> tuple[tuple[int, ...], list[str]]:
-    """The shape and the words of nested lists; they must be even."""
-    depth = len(text) - len(text.lstrip("[ \n\t"))
-    depth = text[:depth].count("[")
-    words = [w for w in re.split(r"[\[\],\s]+", text) if w]
-    shape, rest = [], "".join(re.sub(r"[^\[\],]+", "", text).split())
-    if depth == 0:
-        return (), words
-    for level in range(depth):
-        shape.append(_children(rest, level))
-    if math.prod(shape) != len(words) or rest.count("[") != rest.count("]"):
-        raise DocumentError("the lists of a literal are not even")
-    return tuple(shape), words
-
-
-def _children(marks: str, level: int) -> int:
-    """Elements of the first list of a level."""
-    depth, count = 0, 1
-    for at in marks:
-        if at == "[":
-            depth += 1
-        elif at == "]":
-            depth -= 1
-            if depth == level:
-                return count
-        elif depth == level + 1:
-            count += 1
-    return count
+    with np.errstate(over="ignore"):
+        return np.array([float(word)]).astype(dtype)
 
 
 def _resource(name: str, kind: TensorType, source: Source) -> Constant:

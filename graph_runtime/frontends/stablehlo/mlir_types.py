@@ -22,7 +22,8 @@ DTYPES = {
         for bits in (8, 16, 32, 64)
     },
 }
-_TENSOR = re.compile(r"tensor<\s*((?:\d+\s*x\s*)*)([a-z]+\d+)\s*>")
+_TENSOR = re.compile(r"tensor<\s*+((?:\d{1,19}+\s*+x\s*+){0,64}+)([a-z]++\d{1,2}+)\s*+>", re.ASCII)
+_MOST_KNOWN = 1024  # characters of a type
 _SCALAR = re.compile(r"(?:[su]?i|b?f|tf)\d+\w*|index|none|complex|tuple|vector|memref")
 
 
@@ -31,11 +32,15 @@ def is_type(token: str) -> bool:
     return token.startswith(("tensor<", "!")) or _SCALAR.fullmatch(token) is not None
 
 
-@lru_cache(maxsize=4096)
 def type_of(token: str) -> Type:
     """The type that a token is; a tensor of what graphs do not have is a ForeignType."""
+    return _short_type(token) if len(token) <= _MOST_KNOWN else ForeignType(token[:_MOST_KNOWN] + "...")
+
+
+@lru_cache(maxsize=4096)
+def _short_type(token: str) -> Type:
     match = _TENSOR.fullmatch(token)
     if match is None or match[2] not in DTYPES:
         return ForeignType(token)
-    sizes = [int(size) for size in match[1].replace(" ", "").split("x") if size]
+    sizes = [int(size) for size in match[1].split("x") if size.strip()]
     return TensorType(DTYPES[match[2]], tuple(sizes))

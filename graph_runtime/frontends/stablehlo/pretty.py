@@ -51,11 +51,11 @@ def _loose(p: Attributes, op: HloOp, count: int) -> None:
                 return
             op.inputs.append(p.value())
         elif token == ":":
-            p.i += 1
+            p.skip()
             _types(p, op, count)
             return
         elif token in (",", "(", ")"):
-            p.i += 1
+            p.skip()
         elif first == "{":
             op.attrs |= p.dictionary()
         elif first == "[":
@@ -63,7 +63,7 @@ def _loose(p: Attributes, op: HloOp, count: int) -> None:
         elif first == "@":
             op.attrs["callee"] = p.symbol()
         elif first == "<" and p.tokens[p.i + 1] == "{":
-            p.i += 1
+            p.skip()
             op.attrs |= p.dictionary()
             p.expect(">")
         elif first == "<":
@@ -117,7 +117,7 @@ def _ranges(p: Attributes) -> list[list[int]]:
 def _int(p: Attributes) -> int:
     token = p.next()
     if not token.removeprefix("-").isdigit() or len(token) > 20:
-        p.fail(f"an integer is expected, got {token[:60]!r}", p.i - 1)
+        p.fail(f"an integer is expected, got {token[:60]!r}", p.at - 1)
     return int(token)
 
 
@@ -165,7 +165,7 @@ def _while(p: Attributes, op: HloOp) -> None:
         p.fail(f"{op.name} carries {len(names)} values of {len(op.types)} types", op.at)
     for word in ("cond", "do"):
         p.expect(word)
-        region = p.region()
+        region = p.region(names)
         region.args = list(zip(names, op.types, strict=True))
         op.regions.append(region)
 
@@ -203,7 +203,7 @@ def _reduce(p: Attributes, op: HloOp) -> None:
     pairs = [arguments(p)]
     while p.peek() == "(":
         pairs.append(arguments(p))
-    region = p.region()
+    region = p.region([name for pair in pairs for name, _ in pair])
     if any(len(pair) != 2 for pair in pairs):
         p.fail("a reducer has pairs of arguments", op.at)
     region.args = [pair[0] for pair in pairs] + [pair[1] for pair in pairs]

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import DocumentError, GraphError, InputError
+from ...base.garbage import gc_paused
 from ...base.mapped import map_file
 from ...ir.graph import TensorType
 from .descent import Parser
@@ -81,7 +82,8 @@ def read_source(source: Any) -> Source:
     data, name = _bytes_of(source)
     parser = Parser(Text(data, name))
     try:
-        module = parser.module()
+        with gc_paused():
+            module = parser.module()
     except RecursionError:
         raise DocumentError(f"{name} is nested too deeply") from None
     return Source(parser.text, module, parser.blobs)

@@ -1,13 +1,15 @@
-"""A text of MLIR as tokens: one compiled expression finds all of them.
+"""A text of MLIR as tokens: one compiled expression finds them in one pass, a window of them at a time.
 
-Long hexadecimal strings, the values of constants, are cut out before that and stay in the file: a token has
+Every alternative that is long ends with the text at the latest, so that nothing is looked at twice. Long
+hexadecimal strings, the values of constants, are cut out before that and stay in the file: a token has
 their number, ``Text.blob`` their bytes.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import NoReturn
 
 import numpy as np
@@ -19,36 +21,53 @@ __all__ = ["Text"]
 _LONG = 256  # characters of a hexadecimal string that stays in the file
 _BLOB = re.compile(rb'"0x([0-9A-Fa-f]{%d,})"' % _LONG)
 _STANDS = "@blob"
+_WINDOW = 4096  # tokens
 _TOKEN = re.compile(
-    r"""[ \t\r\n]*+(?://[^\n]*[ \t\r\n]*+)*+(
-      %[\w$.\-]+(?:[#:]\d+)?
+    r"""\s*+(?://[^\n]*+\s*+)*+(
+      %[\w$.\-]++(?:[#:]\d++)?
     | tensor<[^<>]*+(?:<[^<>]*+>[^<>]*+)*+>
-    | (?:dense|dense_resource|array)<[^>]*+>
-    | @?"[^"\\]*+(?:\\.[^"\\]*+)*+"
+    | (?:dense|dense_resource|array)<[^>]*+(?:>|\Z)
+    | @?"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)
     | ->
-    | -?(?:0[xX][0-9a-fA-F]+|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)
-    | [A-Za-z_][\w$.]*
+    | -?(?:0[xX][0-9a-fA-F]++|\d++(?:\.\d*+)?(?:[eE][-+]?\d++)?)
+    | [A-Za-z_][\w$.]*+
     | [@\#!^][\w$.\-]*[\w$]
     | \{-\# | \#-\}
     | \S | \Z)""",
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
+_OPENED = re.compile(r'(?:dense|dense_resource|array)<[^>]*+|@?"[^"\\]*+(?:\\.[^"\\]*+)*+\\?', re.DOTALL)
 
 
-@dataclass(eq=False)
 class Text:
-    """``data``: bytes of the text, or its mapping. ``tokens`` end with "". ``name`` is for people."""
+    """``data``: bytes of the text, or its mapping. ``name`` is for people."""
 
-    data: bytes | memoryview
-    name: str
-
-    def __post_init__(self) -> None:
+    def __init__(self, data: bytes | memoryview, name: str):
+        self.data, self.name = data, name
         self._blobs: list[tuple[int, int]] = []
         self._short = self._shortened()
-        self.tokens: list[str] = _TOKEN.findall(self._short)
-        while self.tokens and not self.tokens[-1]:
-            self.tokens.pop()
-        self.tokens.append("")
+        self._starts: list[int] = []  # where each window begins
+
+    def windows(self) -> Iterator[list[str]]:
+        """All tokens in order, some thousands at a time. Raises DocumentError for what is not closed."""
+        matches, count = _TOKEN.finditer(self._short), 0
+        self._starts = []
+        while found := list(islice(matches, _WINDOW)):
+            self._starts.append(found[0].start())
+            tokens = [match[1] for match in found]
+            if found[-1].end() == len(self._short):
+                self._check_end(tokens, count)
+                yield [token for token in tokens if token]
+                return
+            count += len(tokens)
+            yield tokens
+
+    def _check_end(self, tokens: list[str], count: int) -> None:
+        """Only what is not closed ends with the text without its mark."""
+        while tokens and not tokens[-1]:
+            tokens.pop()
+        if tokens and _OPENED.fullmatch(tokens[-1]):
+            self.fail(f"{tokens[-1][:20]!r} is not closed", count + len(tokens) - 1)
 
     def _shortened(self) -> str:
         parts, last = [], 0
@@ -83,22 +102,29 @@ class Text:
     def position(self, token: int) -> tuple[int, int]:
         """Line and column of a token, both from 1. A column behind a long string of its line is that of the
         text without it."""
-        at = len(self._short)
-        for number, match in enumerate(_TOKEN.finditer(self._short)):
-            if number == token:
-                at = match.start(1)
-                break
+        at = next(self._places([token]), (0, len(self._short)))[1]
         return self._short.count("\n", 0, at) + 1, at - self._short.rfind("\n", 0, at)
 
-    def lines(self, tokens: list[int]) -> dict[int, int]:
+    def lines(self, tokens: Iterable[int]) -> dict[int, int]:
         """The line of each of several tokens."""
-        wanted, found, line, last = set(tokens), {}, 1, 0
-        for number, match in enumerate(_TOKEN.finditer(self._short)):
-            if number in wanted:
-                line += self._short.count("\n", last, match.start(1))
-                last = match.start(1)
-                found[number] = line
+        found, line, last = {}, 1, 0
+        for token, at in self._places(tokens):
+            line += self._short.count("\n", last, at)
+            last = at
+            found[token] = line
         return found
+
+    def _places(self, tokens: Iterable[int]) -> Iterator[tuple[int, int]]:
+        """(token, its place) of several tokens in order, read anew from the beginning of their windows."""
+        of: dict[int, set[int]] = {}
+        for token in tokens:
+            of.setdefault(token // _WINDOW, set()).add(token)
+        for window in sorted(of):
+            begin = self._starts[window] if window < len(self._starts) else len(self._short)
+            matches = _TOKEN.finditer(self._short, begin)
+            for number, match in enumerate(islice(matches, _WINDOW), window * _WINDOW):
+                if number in of[window]:
+                    yield number, match.start(1)
 
     def fail(self, reason: str, token: int, **fields: object) -> NoReturn:
         """Raise DocumentError with line and column of a token."""

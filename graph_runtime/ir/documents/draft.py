@@ -6,9 +6,10 @@ What was said of some nodes only is completed here: devices, storage ids.
 from __future__ import annotations
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import orjson
@@ -19,6 +20,7 @@ from ...base.machine import devices
 from ..graph import NOP, TensorType
 from ..ops import registry
 from .columns import pool_type
+from .nodes import NULL, NodeColumns
 
 __all__ = [
     "DraftNode",
@@ -31,6 +33,8 @@ __all__ = [
     "tensor_type",
     "to_document",
 ]
+
+_UNSAID = (None,)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,18 +96,27 @@ def call_attrs(
     return {"func_name": func_name, **counts, "flatten_data": "0", **(more or {})}
 
 
+class Made(Protocol):
+    """What a node makes: its output ``index``."""
+
+    @property
+    def nid(self) -> int: ...
+    @property
+    def index(self) -> int: ...
+
+
 @dataclass(slots=True, eq=False)
 class DraftNode:
-    """A node: ``reads`` (nid, output index) each, ``attrs`` None for a null node, ``device`` "kind:ordinal"
-    or None, ``sids`` one an output, None where nothing was said.
+    """A node: ``attrs`` None for a null node, ``device`` "kind:ordinal" or None, ``sids`` one an output,
+    None where nothing was said.
     """
 
     name: str
     types: Sequence[TensorType]
-    reads: list[tuple[int, int]]
+    reads: Sequence[Made]
     attrs: dict[str, str] | None
     device: str | None
-    sids: list[int | None]
+    sids: Sequence[int | None]
 
 
 def to_document(
@@ -111,14 +124,15 @@ def to_document(
     outputs: Sequence[tuple[int, int]],
     aliases: Sequence[tuple[int, int]],
     device: str,
-) -> dict[str, Any]:
-    """The document. There is no device column unless a node names a device, then ops that name none go to
-    ``device``; and no storage column unless a node names a storage id.
+) -> tuple[dict[str, Any], NodeColumns]:
+    """The document without its nodes, and their columns. There is no device column unless a node names a
+    device, then ops that name none go to ``device``; and no storage column unless a node names a storage id.
     """
     types = [t for node in nodes for t in node.types]
+    shapes = {id(t): list(t.shape) for t in types}
     columns: dict[str, list[Any]] = {
         "dltype": ["list_str", [t.dtype for t in types]],
-        "shape": ["list_shape", [list(t.shape) for t in types]],
+        "shape": ["list_shape", [shapes[id(t)] for t in types]],
     }
     if any(node.device for node in nodes):
         on = [
@@ -135,7 +149,6 @@ def to_document(
     if any(sid is not None for node in nodes for sid in node.sids):
         columns["storage_id"] = ["list_int", _storage_ids(nodes)]
     document = {
-        "nodes": [_written(node) for node in nodes],
         "arg_nodes": [nid for nid, node in enumerate(nodes) if node.attrs is None],
         "heads": [[nid, index, 0] for nid, index in outputs],
         "attrs": columns,
@@ -143,26 +156,30 @@ def to_document(
     }
     if aliases:
         document["metadata"] = {"graph_runtime": {"version": 1, "aliases": [list(pair) for pair in aliases]}}
-    return document
+    return document, _columns(nodes)
 
 
-def _written(node: DraftNode) -> dict[str, Any]:
-    if node.attrs is None:
-        return {"op": "null", "name": node.name, "inputs": []}
-    return {
-        "op": "tvm_op",
-        "name": node.name,
-        "attrs": node.attrs,
-        "inputs": [[nid, index, 0] for nid, index in node.reads],
-    }
+def _columns(nodes: Sequence[DraftNode]) -> NodeColumns:
+    reads = array("q", (n for node in nodes for made in node.reads for n in (made.nid, made.index)))
+    runs: list[tuple[int, Any]] = []
+    for nid, node in enumerate(nodes):
+        attrs = NULL if node.attrs is None else node.attrs
+        if not runs or runs[-1][1] != attrs:
+            runs.append((nid, attrs))
+    return NodeColumns(
+        [node.name for node in nodes],
+        np.array([len(node.reads) for node in nodes], np.int64),
+        np.array(reads, np.int64).reshape(-1, 2),
+        runs,
+    )
 
 
 def _node_devices(nodes: Sequence[DraftNode], device: str) -> list[str]:
     """A device for every node: an input without one goes to its first consumer's."""
     found = [node.device or (None if node.attrs is None else device) for node in nodes]
     for nid, node in enumerate(nodes):
-        for source, _ in node.reads:
-            found[source] = found[source] or found[nid]
+        for made in node.reads:
+            found[made.nid] = found[made.nid] or found[nid]
     return [name or device for name in found]
 
 
@@ -174,7 +191,7 @@ def _storage_ids(nodes: Sequence[DraftNode]) -> list[int]:
     for nid, node in enumerate(nodes):
         for index, sid in enumerate(node.sids):
             if sid is None and node.attrs is not None and node.attrs["func_name"] == NOP:
-                sid = found[node.reads[0]]
+                sid = found[node.reads[0].nid, node.reads[0].index]
             if sid is None:
                 sid, fresh = fresh, fresh + 1
             found[nid, index] = sid
@@ -192,10 +209,10 @@ def device_name(device: str | devices.Device) -> str:
     return str(parsed)
 
 
-def storage_ids(given: int | Sequence[int] | None, count: int, name: str) -> list[int | None]:
+def storage_ids(given: int | Sequence[int] | None, count: int, name: str) -> Sequence[int | None]:
     """One storage id an output, from one id, one an output, or None. Raises GraphError."""
     if given is None:
-        return [None] * count
+        return _UNSAID if count == 1 else [None] * count
     sids = [given] if isinstance(given, (int, np.integer)) else list(given)
     if len(sids) != count or any(
         isinstance(s, bool) or not isinstance(s, (int, np.integer)) or s < 0 for s in sids
