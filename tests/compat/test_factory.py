@@ -1,6 +1,7 @@
 """Single-file libraries and plain ones, as their holders run them."""
 
 import mmap
+import shutil
 import tarfile
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.base.errors import LibraryError
 from graph_runtime.compat.artifacts.library import load_module
+from graph_runtime.compat.tvm.contrib import cc
 from graph_runtime.ir.documents.params import read_params
 
 
@@ -117,6 +119,27 @@ def test_objects_and_tars_are_linked_first(tvm_library, tmp_path):
     for name in ("bad.tar", "bad.o"):
         with pytest.raises(LibraryError, match="cannot"):
             load_module(tmp_path / name)
+
+
+def test_paths_are_those_of_the_callers_folder(tvm_library, tmp_path, monkeypatch):
+    """Though linkers run in folders of their own."""
+    (tmp_path / "exp").mkdir()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "mycc").symlink_to(shutil.which("gcc"))
+    shutil.copy(tvm_library("LLVM", suffix=".o"), tmp_path / "exp" / "-addone.o")
+    with tarfile.open(tmp_path / "exp" / "a.tar", "w") as tar:
+        tar.add(tmp_path / "exp" / "-addone.o", arcname="lib0.o")
+    monkeypatch.chdir(tmp_path)
+    cc.create_shared("out/a.so", "exp/-addone.o", cc="./mycc")
+    cc.cross_compiler("./mycc", add_files=["exp/-addone.o"])("out/b.so", [], options=["-Lexp"])
+    cc.cross_compiler("./mycc")("out/c.so", "exp/-addone.o")
+    for path in ("exp/-addone.o", "exp/a.tar", "out/a.so", "./out/b.so", "out/c.so"):
+        assert load_module(path)["myadd"]
+    monkeypatch.chdir(tmp_path / "exp")
+    for path in ("-addone.o", "../exp/-addone.o", "../out/a.so"):
+        x, y = np.zeros(4, "f4"), np.zeros(4, "f4")
+        load_module(path)["myadd"](x, y)
+        assert (y == 1).all()
 
 
 def test_constants_are_handed_over_before_the_first_call(blobs, tmp_path):

@@ -255,7 +255,7 @@ def _link(path: Path) -> Path:
     from ...codegen.toolchain import find_compiler  # only unlinked objects need a compiler
 
     folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
-    objects = [str(path)] if path.suffix == ".o" else _unpack(path, folder)
+    objects = [str(path.absolute())] if path.suffix == ".o" else _unpack(path, folder)
     out = folder / (path.stem + ".so")
     try:
         find_compiler().run(["-shared", "-fPIC", "-o", str(out), *objects, "-lm"], folder)

@@ -24,14 +24,14 @@ from ...ir.model import Constant
 from . import require_onnx
 from .context import UnknownValueError, table
 from .control_checks import check_control
-from .elements import BY_CODE, ELEMENTS, elements_of
+from .elements import BY_CODE, ELEMENTS
 from .host_ops import check_host_ops
 from .importer import Importer
-from .parse import ParsedFile, all_nodes, checked_file, with_type
+from .parse import ParsedFile, all_nodes, checked_file
 from .read import DTYPES, ModelFile, dtype_name
 from .stages import Known
 from .tape import TapeValue
-from .validate import Size, UnboundDimsError, input_types, opsets, own_inputs, symbolic_shape
+from .validate import Size, UnboundDimsError, opsets, own_inputs, symbolic_shape
 
 __all__ = ["DynamicFile", "PortInfo", "found_by_runs", "open_dynamic"]
 
@@ -67,15 +67,44 @@ class DynamicFile:
     dims: Mapping[str, Size]
     buckets: Mapping[str, Sequence[int]]
 
-    def check(self, types: Mapping[str, TensorType]) -> None:
-        """Raise InputError where the sizes of these inputs are not those of the file, or two of one name
-        differ."""
-        graph = self.file.file.proto.graph
-        plain = {info.name for info in self.inputs if not (info.sequence or info.optional)} & types.keys()
-        stubs = {name: elements_of(types[name].dtype, types[name].shape) for name in sorted(plain)}
-        wanted, _ = input_types(graph, self.dims, {**stubs, **self.file.given}, only=plain)
-        for name, stub in stubs.items():
-            with_type(stub, wanted[name], name)
+    def check(self, types: Mapping[str, TensorType]) -> str:
+        """Which dimensions have several sizes in these inputs, "" where none has: as in ONNX Runtime that is
+        for ops to take (a size of 1 is broadcast) or to refuse. Raises InputError where a size is not the
+        file's, or not the one that the caller bound."""
+        found: dict[str, dict[int, str]] = {}
+        shapes = {name: kind.shape for name, kind in types.items()}
+        shapes |= {name: value.shape for name, value in self.file.given.items()}
+        ports = [_port(info, path) for path, info in own_inputs(self.file.file.proto.graph)]
+        for port in ports:
+            said = self.dims.get(port.name) if port.shape is None else port.shape
+            if port.name not in shapes or not isinstance(said, (tuple, list)):
+                continue
+            if port.name in types:
+                self._require(port, said, shapes[port.name])
+            for size, got in zip(said, shapes[port.name], strict=False):
+                if isinstance(size, str) and size not in self.dims:
+                    found.setdefault(size, {}).setdefault(got, port.name)
+        several = {name: sizes for name, sizes in found.items() if len(sizes) > 1}
+        return "; ".join(
+            f"dimension {name!r} is {' and '.join(f'{n} in {of!r}' for n, of in sizes.items())}"
+            for name, sizes in several.items()
+        )
+
+    def _require(self, port: PortInfo, said: Sequence[int | str], got: Sequence[int]) -> None:
+        """Raise InputError where an input's sizes are not those that are known."""
+        known = [self.dims.get(size, size) if isinstance(size, str) else size for size in said]
+        wrong = [
+            f"axis {axis}" if isinstance(size, int) else f"dimension {size!r} (axis {axis})"
+            for axis, (size, wanted, has) in enumerate(zip(said, known, got, strict=False))
+            if isinstance(wanted, int) and wanted != has
+        ]
+        if wrong or len(said) != len(got):
+            text = f"input {port.name!r} is {port.dtype}{known}; its value is {port.dtype}{list(got)}"
+            raise InputError(
+                text + (f": {wrong[0]} has another size" if wrong else ""),
+                got=tuple(got),
+                wanted=tuple(known),
+            )
 
 
 def found_by_runs(error: GraphRuntimeError) -> bool:
@@ -133,7 +162,7 @@ def _given(file: ModelFile, info: PortInfo, value: np.ndarray) -> TapeValue:
     """The constant that an input's value makes of it."""
     element, source = ELEMENTS.get(info.dtype), f"input {info.name}"
     if element is None:
-        array = exactly(value, dtypes.to_numpy(info.dtype), f"the value of input {info.name!r}")
+        array = exactly(value, dtypes.to_numpy(info.dtype), f"input {info.name!r} is {info}; its value")
     elif element.is_text:
         array = file.strings.encoded(np.asarray(value, object), source)
     else:

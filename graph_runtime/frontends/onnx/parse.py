@@ -104,7 +104,7 @@ def with_type(value: np.ndarray, type_: TensorType, name: str) -> np.ndarray:
             got=value.shape,
             wanted=type_.shape,
         )
-    return exactly(shaped, dtypes.to_numpy(type_.dtype), f"the value of input {name!r}")
+    return exactly(shaped, dtypes.to_numpy(type_.dtype), f"input {name!r} is {type_}; its value")
 
 
 def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:

@@ -64,7 +64,12 @@ class BucketedRuns:
         for info in self.inputs:
             shape = getattr(values[info.name], "shape", ())
             axes = list(zip(self._axes[info.name], shape, strict=False))
-            sizes |= {symbol: size for symbol, size in axes if isinstance(symbol, str)}
+            own = {symbol: size for symbol, size in axes if isinstance(symbol, str)}
+            if differ := [symbol for symbol, size in axes if {**own, **sizes}.get(symbol, size) != size]:
+                self.buckets.say({**sizes, **own}, f"dimension {differ[0]!r} has several sizes")
+                self.buckets.count(None, {**sizes, **own})
+                return _Use({**sizes, **own}, None)
+            sizes |= own
             sums += [(symbol, size) for symbol, size in axes if isinstance(symbol, tuple)]
         for symbol, size in sums:
             if _sum(symbol, sizes) != size:

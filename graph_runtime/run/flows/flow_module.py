@@ -75,8 +75,9 @@ class FlowModule:
     what the file says of them. The methods are GraphModule's, where a model without sizes can have them. One
     thread at a time.
 
-    ``check``: raises InputError for sizes that the file does not allow. ``options``: those that it was made
-    with. ``more`` opens the model of a bundle, which serves what the bundle's programs do not.
+    ``check``: raises InputError for sizes that the file does not allow, and says which dimensions have
+    several sizes. ``options``: those that it was made with. ``more`` opens the model of a bundle, which
+    serves what the bundle's programs do not.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class FlowModule:
         inputs: Sequence[PortInfo],
         outputs: Sequence[PortInfo],
         flow: Flow,
-        check: Callable[[Mapping[str, TensorType]], None],
+        check: Callable[[Mapping[str, TensorType]], str | None],
         options: Options,
         buckets: Mapping[str, Sequence[int]] | None = None,
         more: Callable[[], FlowModule] | None = None,
@@ -99,7 +100,7 @@ class FlowModule:
         self._dtypes = tuple(numpy_dtype(i.dtype) if i.dtype else None for i in inputs)
         self._values: dict[str, Value] = {}
         self._outputs: list[Value] | None = None
-        self._checked: set[Any] = set()
+        self._checked: dict[Any, str] = {}  # kinds of inputs, and which dimensions have several sizes there
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -147,8 +148,8 @@ class FlowModule:
         key = tuple([kind_of(values[name]) for name in self._index])
         if key not in self._checked:
             kinds = {name: type_of(value) for name, value in values.items()}
-            self._check({name: kind for name, kind in kinds.items() if isinstance(kind, TensorType)})
-            self._checked.add(key)
+            plain = {name: kind for name, kind in kinds.items() if isinstance(kind, TensorType)}
+            self._checked[key] = self._check(plain) or ""
         return key
 
     def _run(self) -> list[Value]:
@@ -166,7 +167,9 @@ class FlowModule:
                 raise
             self._unmet.add(key)
             return self._run_model(own)
-        except GraphRuntimeError:
+        except GraphRuntimeError as error:
+            if several := self._checked[key]:
+                raise InputError(f"{several}: {error}", **error.fields) from error
             raise
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             if self.flow.origin is not None:  # a mistake of this package's

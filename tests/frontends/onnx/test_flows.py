@@ -596,3 +596,56 @@ def test_an_empty_sequence_alone_is_an_output():
     module = gr.create(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8))
     module.run()
     assert module.get_output("y") == []
+
+
+def _shared(op, *shapes, made=("n", 3), **attrs):
+    """y = op(a, b), whose dimensions have names that both use."""
+    infos = [
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, shape)
+        for name, shape in zip("aby", (*shapes, made), strict=True)
+    ]
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node(op, ["a", "b"], ["y"], **attrs)], "g", infos[:2], infos[2:]
+    )
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+
+
+@pytest.mark.parametrize("n", [(1, 4), (4, 1), (4, 4), (2, 4)])
+@pytest.mark.parametrize(
+    ("op", "b", "made", "attrs"),
+    [
+        ("Add", ("n", 3), ("n", 3), {}),
+        ("MatMul", (3, "n"), ("n", "n"), {}),
+        ("Concat", ("n", 3), ("n", 3), {"axis": 0}),
+    ],
+)
+def test_a_dimension_of_two_inputs_may_have_two_sizes_as_with_onnx_runtime(n, op, b, made, attrs):
+    theirs = pytest.importorskip("onnxruntime")
+    model = _shared(op, ("n", 3), b, made=made, **attrs)
+    rng = np.random.default_rng(0)
+    shapes = [[n[i] if size == "n" else size for size in shape] for i, shape in enumerate((("n", 3), b))]
+    given = {name: rng.random(shape, np.float32) for name, shape in zip("ab", shapes, strict=True)}
+    module = gr.create(model)
+    if op == "Add" and n == (2, 4):
+        with pytest.raises(gr.InputError, match=r"dimension 'n' is 2 in 'a' and 4 in 'b': .*Add"):
+            module.run(**given)
+        return
+    module.run(**given)
+    session = theirs.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    np.testing.assert_allclose(module.get_output(0).numpy(), session.run(None, given)[0], rtol=1e-6)
+
+
+def test_a_dimension_that_the_caller_bound_has_that_size():
+    module = gr.create(_shared("Add", ("n", "m"), ("n", "m"), made=("n", "m")), dims={"n": 4})
+    with pytest.raises(
+        gr.InputError, match=r"input 'b' is float32\[4, 'm'\].*dimension 'n' \(axis 0\) has another"
+    ):
+        module.run(a=np.ones((4, 3), np.float32), b=np.ones((1, 3), np.float32))
+
+
+def test_buckets_are_of_dimensions_with_one_size():
+    module = gr.create(_shared("Add", ("n", 3), ("n", 3)), dims={"n": (4, 8)})
+    module.run(a=np.ones((1, 3), np.float32), b=np.ones((4, 3), np.float32))
+    assert module.get_output(0).shape == (4, 3)
+    assert module.stats()["exact_runs"] == 1
+    assert "dimension 'n' has several sizes" in str(module.stats()["reasons"])

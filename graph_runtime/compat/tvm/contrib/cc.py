@@ -25,14 +25,14 @@ def _compiler(cc: Any) -> Any:
     path = shutil.which(cc)
     if path is None:
         raise CompileError(f"there is no compiler {cc}: install it, or name another", got=str(cc))
-    return Compiler((path,), "")
+    return Compiler((str(Path(path).absolute()),), "")
 
 
 def _link(output: Any, objects: Any, options: Sequence[str], cc: Any) -> None:
     files = [objects] if isinstance(objects, (str, Path)) else list(objects)
     out = Path(output).absolute()
     names = [str(Path(one).absolute()) for one in files]
-    _compiler(cc).run(["-o", str(out), *names, *options], out.parent)
+    _compiler(cc).run(["-o", str(out), *names, *options], Path.cwd())  # options may name files, too
 
 
 def create_shared(output: Any, objects: Any, options: Sequence[str] | None = None, cc: Any = None) -> None:
@@ -78,7 +78,8 @@ def cross_compiler(
     given, files = list(options or ()), list(add_files or ())
 
     def compiled(outputs: Any, objects: Any, options: Sequence[str] | None = None) -> None:
-        link(outputs, [*objects, *files], options=[*given, *(options or ())])  # type: ignore[operator]
+        several = [objects] if isinstance(objects, (str, Path)) else objects
+        link(outputs, [*several, *files], options=[*given, *(options or ())])  # type: ignore[operator]
 
     compiled.output_format = output_format or getattr(link, "output_format", "so")  # type: ignore[attr-defined]
     compiled.get_target_triple = get_target_triple or getattr(  # type: ignore[attr-defined]
