@@ -67,9 +67,9 @@ def cdef_text() -> str:
     return re.sub(r"/\*.*?\*/", "", "\n".join(parts), flags=re.S)
 
 
-def _bodies():
-    # loaded by path: at build time the project's packages are not importable
-    spec = importlib.util.spec_from_file_location("_gr_bodies", NATIVE.parent / "codegen" / "bodies.py")
+def _module(path: str):
+    """A module of this checkout, by its path: at build time the project's packages are not importable."""
+    spec = importlib.util.spec_from_file_location(f"_gr_{Path(path).stem}", NATIVE.parent / path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
@@ -103,7 +103,7 @@ class build_ext(_build_ext):  # setuptools spells it so
         ffi.emit_c_code(str(glue))
         generated = []
         avx2 = platform.machine() in ("x86_64", "AMD64")
-        for name, text in _bodies().generic_table(NATIVE / "kernels", avx2).items():
+        for name, text in _module("codegen/bodies.py").generic_table(NATIVE / "kernels", avx2).items():
             (temp / name).write_text(text)
             generated.append(str(temp / name))
         flavour = FLAVOURS[os.environ.get("GR_BUILD", "")]
@@ -119,7 +119,8 @@ class build_ext(_build_ext):  # setuptools spells it so
             str(NATIVE),
         ]
         ext.depends = [str(p) for p in NATIVE.rglob("*.h")]
-        ext.extra_compile_args = [*FLAGS, *flavour]
+        # paths in reports of sanitizers are of the checkout, whichever build made the object
+        ext.extra_compile_args = [*FLAGS, *flavour, f"-ffile-prefix-map={NATIVE.parent}=."]
         ext.extra_link_args = ["-pthread", "-lm", "-ldl", *(f for f in flavour if f.startswith("-fsanitize"))]
         self.copies = not flavour
         self.force = True  # the sources are generated anew: setuptools cannot tell what is stale
@@ -128,16 +129,22 @@ class build_ext(_build_ext):  # setuptools spells it so
 
     def _compile_in_parallel(self):
         compiler, serial = self.compiler, self.compiler.compile
+        kept_objects = _module("native/kept_objects.py")
 
-        def compile_one(source, extra_postargs, **kwargs):
+        def compile_one(source, kept, output_dir, extra_postargs, **kwargs):
             name = Path(source).name
             own = [*["-O3"] * (self.copies and name in COPIES), *["-fno-wrapv"] * (name in PIXELS)]
             own += AVX2 * name.endswith("_avx2.c")
-            return serial([source], extra_postargs=[*extra_postargs, *own], **kwargs)
+            [made] = compiler.object_filenames([source], output_dir=output_dir)
+            words = {"output_dir": output_dir, "extra_postargs": [*extra_postargs, *own], **kwargs}
+            kept.object(source, own, made, lambda: serial([source], **words))
+            return made
 
-        def compile_all(sources, **kwargs):
+        def compile_all(sources, include_dirs, extra_postargs, **kwargs):
+            private = _module("graph_runtime/base/folders.py").make_private
+            kept = kept_objects.KeptObjects(compiler.compiler_so, extra_postargs, include_dirs, private)
+            words = {"include_dirs": include_dirs, "extra_postargs": extra_postargs, **kwargs}
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-                made = pool.map(lambda source: compile_one(source, **kwargs), sources)
-                return [o for objects in made for o in objects]
+                return list(pool.map(lambda source: compile_one(source, kept, **words), sources))
 
         compiler.compile = compile_all
