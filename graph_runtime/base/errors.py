@@ -33,7 +33,7 @@ Fields are keyword arguments and become attributes: raise GraphError("...", path
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,7 @@ __all__ = [
     "afresh",
     "as_path",
     "did_you_mean",
+    "nearest",
     "throw",
 ]
 
@@ -251,19 +252,22 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """A text to append to an error about an unknown name: " (did you mean 'relu'?)", or the known names if
     few, or ""."""
     name, names = str(name), [str(k) for k in islice(known, _MOST_NAMES)]
-    short = [k for k in names if len(k) <= _MOST_LETTERS]
-    close = _closest(name, short) if len(name) <= _MOST_LETTERS else []
-    if close:
-        return f" (did you mean {close[0]!r}?)"
+    close = nearest(name, names)
+    if close is not None:
+        return f" (did you mean {close!r}?)"
     if names and len(names) <= 12:
         return f" (there are: {', '.join(sorted(names))})"
     return ""
 
 
-def _closest(name: str, names: list[str]) -> list[str]:
+def nearest(name: str, names: Sequence[str]) -> str | None:
+    """The name that was meant, if one is near."""
     import difflib  # errors alone need it
 
-    return difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    if len(name) > _MOST_LETTERS:
+        return None
+    short = [k for k in names if len(k) <= _MOST_LETTERS]
+    return next(iter(difflib.get_close_matches(name, short, n=1, cutoff=0.6)), None)
 
 
 def as_path(value: object, what: str) -> Path:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -56,7 +57,9 @@ def parse_json(data: bytes, what: str, *, fractions: bool = True) -> Any:
 
 def parse_text(data: bytes, what: str, *, trailing: bool = False) -> tuple[Any, bytes]:
     """(the value, its text). Of a repeated key the last value counts: ``tells_all`` says whether there
-    is one. ``trailing``: text after the value is ignored. Raises DocumentError as parse_json."""
+    is one. ``trailing``: text after the value is ignored. A byte order mark is left out. Raises DocumentError
+    as parse_json."""
+    data = data.removeprefix(BOM_UTF8)
     _refuse_swollen(data, what)
     try:
         return orjson.loads(data), data

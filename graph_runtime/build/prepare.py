@@ -24,7 +24,7 @@ from ..base.progress import Tell, silent
 from ..base.providers import provided
 from ..frontends import is_model_file, is_onnx, is_stablehlo
 from ..ir.builder import GraphBuilder
-from ..ir.documents.loader import load_graph
+from ..ir.documents.loader import load_graph, warn_of_columns
 from ..ir.documents.params import read_params
 from ..ir.graph import Graph
 from ..ir.model import Constant, Model, Note
@@ -287,7 +287,10 @@ def read_model(source: Any, options: Options | None = None, tell: Tell = silent)
         )
     if isinstance(source, GraphBuilder):
         return Model.from_builder(source)
-    return Model(source if isinstance(source, Graph) else load_graph(source))
+    graph = source if isinstance(source, Graph) else load_graph(source)
+    if options.strict:
+        warn_of_columns(graph, strict=True)
+    return Model(graph)
 
 
 def begin_onnx(source: Any, options: Options) -> Model | Begun:

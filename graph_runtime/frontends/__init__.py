@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from ..base.mapped import open_file
+from ..ir.documents.document import is_path
 
 __all__ = ["is_model_file", "is_onnx", "is_stablehlo"]
 
 _HEAD = 4096  # characters of a text that are looked at
 _MLIR = re.compile(
-    r"(?:\s+|//[^\n]*(?:\n|$))*"  # what may come first
+    r"\ufeff?(?:\s+|//[^\n]*(?:\n|$))*"  # what may come first
     r"(?:(?:builtin\.)?module\b(?!\s*[=:\"])|func\.func\b|\"builtin\.module\"|#[\w.]+ = |\{-#)"
 )
 # tags of the fields of a ModelProto that writers put after the first
@@ -27,7 +28,7 @@ def is_onnx(source: Any) -> bool:
         return _is_model_proto(bytes(source[:16]))
     if type(source).__name__ == "ModelProto" and hasattr(source, "SerializeToString"):
         return True
-    if not isinstance(source, (str, os.PathLike)) or str(source).lstrip().startswith("{"):
+    if not isinstance(source, (str, os.PathLike)) or not is_path(source):
         return False
     path = Path(source)
     if path.suffix in (".onnx", ".json"):

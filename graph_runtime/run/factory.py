@@ -20,6 +20,7 @@ from ..base.providers import provided
 from ..build.prepare import Prepared, begin_onnx, prepare
 from ..frontends import is_onnx, is_stablehlo
 from ..ir.builder import GraphBuilder
+from ..ir.documents.document import is_path
 from ..ir.documents.loader import load_graph
 from ..ir.graph import Graph
 from ..ir.model import Constant, Model
@@ -325,7 +326,7 @@ def read_graph(source: Any) -> Graph:
 
 
 def _name_of(source: Any) -> str:
-    text = isinstance(source, str) and (source.lstrip().startswith("{") or "\n" in source)
+    text = isinstance(source, str) and (not is_path(source) or "\n" in source)
     return Path(source).name if isinstance(source, (str, os.PathLike)) and not text else "session"
 
 

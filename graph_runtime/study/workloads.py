@@ -11,6 +11,7 @@ from typing import Any
 from ..base.errors import InputError, did_you_mean
 from ..base.packaged import data_folder
 from ..build.prepare import read_model
+from ..ir.documents.document import is_path
 from ..ir.documents.loader import load_graph
 from ..ir.documents.write import graph_to_json
 from ..ir.graph import Graph
@@ -42,7 +43,7 @@ def workload(source: Any) -> Workload:
     if isinstance(source, str) and source in corpus():
         graph = load_graph((_folder() / f"{source}.json").read_bytes())
         return _workload(source, graph, [name for name in graph.input_names if name.startswith(_SET)])
-    if isinstance(source, str) and not source.lstrip().startswith("{") and not Path(source).exists():
+    if isinstance(source, str) and is_path(source) and not Path(source).exists():
         text = f"no file and no network of the corpus is called {source!r}{did_you_mean(source, corpus())}"
         raise InputError(text, got=source, wanted=list(corpus()))
     model = read_model(source)

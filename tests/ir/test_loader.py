@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from graph_runtime.base.errors import DocumentError, GraphError, UnsupportedOpError
 from graph_runtime.base.garbage import gc_paused
 from graph_runtime.base.machine.layout import Layout
+from graph_runtime.build.prepare import prepare
+from graph_runtime.frontends import is_onnx
 from graph_runtime.ir.documents.loader import load_graph
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "tvm"
@@ -615,3 +617,39 @@ def test_the_collector_is_paused_and_back_even_after_an_error():
     with gc_paused():
         assert not gc.isenabled()
     assert gc.isenabled() == was
+
+
+@pytest.mark.parametrize(
+    ("column", "meant"),
+    [
+        ("device_type", "device_index"),
+        ("device_indx", "device_index"),
+        ("dltypes", "dltype"),
+        ("storage", "storage_id"),
+    ],
+)
+def test_a_column_near_a_known_one_is_warned_of_and_refused_by_strict(column, meant):
+    doc = chain(**{column: [1, 1, 1]})
+    with pytest.warns(
+        UserWarning, match=f"column '{column}' is not read by anything: did you mean '{meant}'"
+    ):
+        graph = load_graph(json.dumps(doc))
+    with pytest.raises(GraphError, match=f"did you mean '{meant}'") as caught:
+        prepare(graph, "cpu:0", strict=True)
+    assert caught.value.path == f"$.attrs.{column}"
+    load_graph(json.dumps(chain(mine=[1, 1, 1])))  # near to none: it may be another tool's
+
+
+@pytest.mark.parametrize("source", ["text", "bytes", "path"])
+def test_a_byte_order_mark_is_left_out(source, tmp_path):
+    text = "\ufeff" + json.dumps(chain())
+    (tmp_path / "g.json").write_text(text, encoding="utf-8")
+    given = {"text": text, "bytes": text.encode(), "path": tmp_path / "g.json"}[source]
+    assert load_graph(given).num_nodes == load_graph(json.dumps(chain())).num_nodes
+    assert not is_onnx(given)
+    mlir = (
+        "\ufeffmodule { func.func @main(%a: tensor<2xf32>) -> tensor<2xf32> { return %a : tensor<2xf32> } }"
+    )
+    (tmp_path / "m.mlir").write_text(mlir, encoding="utf-8")
+    given = {"text": mlir, "bytes": mlir.encode(), "path": tmp_path / "m.mlir"}[source]
+    assert prepare(given, "cpu:0").plan.graph.output_names == ("output0",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from codecs import BOM_UTF8
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,8 @@ def read_source(source: Any) -> Source:
     if isinstance(source, Source):
         return source
     data, name = _bytes_of(source)
-    parser = Parser(Text(data, name))
+    begin = len(BOM_UTF8) if bytes(data[: len(BOM_UTF8)]) == BOM_UTF8 else 0
+    parser = Parser(Text(data[begin:], name))
     try:
         with gc_paused():
             module = parser.module()

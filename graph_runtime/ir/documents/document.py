@@ -30,7 +30,7 @@ _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "stora
 def is_path(source: bytes | str | os.PathLike[str]) -> TypeGuard[str | os.PathLike[str]]:
     """Whether a source of a document is a path, rather than its text (which begins with "{") or bytes."""
     if isinstance(source, str):
-        return not source.lstrip().startswith("{")
+        return not source.lstrip(" \t\r\n\ufeff").startswith("{")
     return isinstance(source, os.PathLike)
 
 

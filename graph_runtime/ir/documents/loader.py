@@ -5,13 +5,14 @@ an id again.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ...base.errors import GraphError, did_you_mean
+from ...base.errors import GraphError, did_you_mean, nearest
 from ...base.garbage import gc_paused
 from ...base.json_text import json_path
 from ..graph import Func, Graph
@@ -21,9 +22,18 @@ from .functions import check_functions, intern_functions
 from .hints import read_hints
 from .nodes import NodeColumns, node_columns, read_checked
 
-__all__ = ["check_arg_nodes", "check_order", "check_placeholders", "graph_from_document", "load_graph"]
+__all__ = [
+    "check_arg_nodes",
+    "check_order",
+    "check_placeholders",
+    "graph_from_document",
+    "load_graph",
+    "warn_of_columns",
+]
 
 _COLUMNS = ("dltype", "shape", "storage_id", "device_index", "device_id", "storage_scope")
+_COMPILERS = ("dtype", "storage_inplace_index")  # columns that NNVM's compiler left in its files
+_EARLIER = {"device_type": "device_index"}  # what drafts of the format called a column
 
 
 def load_graph(source: bytes | str | os.PathLike[str], *, strict: bool = False) -> Graph:
@@ -38,11 +48,13 @@ def load_graph(source: bytes | str | os.PathLike[str], *, strict: bool = False) 
     file = os.path.basename(source) if is_path(source) else None
     with gc_paused():
         try:
-            return graph_from_document(*read_checked(data, strict, file or "graph.json"), strict=strict)
+            graph = graph_from_document(*read_checked(data, strict, file or "graph.json"), strict=strict)
         except GraphError as error:
             if file is None:
                 raise
             raise type(error)(f"{file}: {error}", **error.fields) from None
+    warn_of_columns(graph)
+    return graph
 
 
 def graph_from_document(
@@ -274,6 +286,19 @@ def _control_deps(nodes: NodeColumns) -> dict[int, tuple[int, ...]]:
             )
         found[nid] = tuple(nids.tolist())
     return found
+
+
+def warn_of_columns(graph: Graph, strict: bool = False) -> None:
+    """Warn of a column that nothing reads and whose name is near that of one that is read, or raise
+    GraphError."""
+    for name, (tag, _) in graph.extra_columns.items():
+        meant = _EARLIER.get(name) or nearest(name, _COLUMNS)
+        if meant is None or tag != "list_int" or name in _COMPILERS:
+            continue
+        text = f"column {name!r} is not read by anything: did you mean {meant!r}?"
+        if strict:
+            raise GraphError(text, path=json_path(("attrs", name)), got=name, wanted=meant)
+        warnings.warn(text, stacklevel=3)
 
 
 def _check_strict(graph: Graph) -> None:
