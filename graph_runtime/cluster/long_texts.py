@@ -78,8 +78,9 @@ class LongTexts:
             command += [f"/proc/self/fd/{self._memory.file}", self._memory.name[1], str(self._memory.size)]
         own, its = socket.socketpair()
         with its:
-            words: dict[str, Any] = {"stdin": its, "pass_fds": files, "start_new_session": True}
-            self._process = await asyncio.to_thread(subprocess.Popen, command, **words)
+            self._process = await asyncio.to_thread(
+                lambda: subprocess.Popen(command, stdin=its, pass_fds=files, start_new_session=True)
+            )
         loop = asyncio.get_running_loop()
         _, self._channel = await loop.create_connection(
             lambda: Channel(self._on_message, self._on_end), sock=own

@@ -6,12 +6,13 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from ..base.errors import CompileError, GraphRuntimeError, WriteError
+from ..base.errors import CompileError, GraphRuntimeError, InputError, WriteError
 from ..base.garbage import gc_paused
 from ..base.machine.devices import Device, is_afar
 from ..base.options import Options
@@ -29,7 +30,7 @@ from . import core
 from .module import GraphModule
 from .sessions.arena import Arena
 from .sessions.session import Session
-from .sessions.sharing import link_constants, set_parameters
+from .sessions.sharing import link_constants, set_parameters, share_inputs
 
 if TYPE_CHECKING:
     from ..build.libraries.judge import LibraryFile
@@ -89,6 +90,7 @@ def create(
     unset_inputs: str | None = None,
     programs: int | None = None,
     most_steps: int | None = None,
+    concurrent: int | None = None,
 ) -> GraphModule:
     """A GraphModule.
 
@@ -100,7 +102,8 @@ def create(
     too; with a device as "node1/tt:0" it is a RemoteModule on the cluster that is connected. ``params``:
     values of inputs, what load_params takes. ``name``: the holder of memory in errors. ``options``, and all
     keywords after ``name``, which are fields of it and come first: gr.Options says what each of them is;
-    one that is None is as ``options`` has it.
+    one that is None is as ``options`` has it. ``concurrent``: a ConcurrentModule of so many sessions over the
+    same constants, which as many threads run at the same time.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError, and
     CompileError for compile=True.
@@ -139,6 +142,8 @@ def create(
         programs=programs,
         most_steps=most_steps,
     )
+    if concurrent is not None:
+        return _create_several(graph, library, devices, params, chosen, name, concurrent)
     if is_afar(devices):
         return _create_afar(graph, library, devices, params, chosen, name or _name_of(graph))
     with gc_paused():
@@ -149,20 +154,64 @@ def _created(
     graph: Any, libraries: list[Library], devices: Any, params: Any, chosen: Options, name: str | None
 ) -> GraphModule:
     """As create, on devices of this machine."""
+    found, name = _ready(graph, libraries, devices, params, chosen, name)
+    if isinstance(found, Prepared):
+        return _open_warned(graph, found, libraries, name)
+    return cast("GraphModule", found)
+
+
+def _ready(
+    graph: Any, libraries: list[Library], devices: Any, params: Any, chosen: Options, name: str | None
+) -> tuple[Prepared | FlowModule, str]:
+    """What is to be opened, or a flow, and its name."""
+    name = name or _name_of(graph)
     if is_stablehlo(graph):
         from ..frontends.stablehlo.op_stages import stays_open
         from ..frontends.stablehlo.source import read_source  # few sources are such texts
 
-        name, graph = name or _name_of(graph), read_source(graph)
+        graph = read_source(graph)
         if params is None and not libraries and stays_open(graph):
-            return cast("GraphModule", create_flow(graph, devices, chosen, name))
+            return create_flow(graph, devices, chosen, name), name
     elif is_onnx(graph) and params is None and not (libraries or chosen.batch):
-        name, graph = name or _name_of(graph), begin_onnx(graph, chosen)
+        graph = begin_onnx(graph, chosen)
         if not isinstance(graph, Model):
-            return cast("GraphModule", create_flow(graph, devices, chosen, name))
+            return create_flow(graph, devices, chosen, name), name
         chosen = replace(chosen, dims=graph.dims)
-    prepared = prepare(graph, devices, chosen, params=params, libraries=libraries)
-    return _open_warned(graph, prepared, libraries, name or _name_of(graph))
+    return prepare(graph, devices, chosen, params=params, libraries=libraries), name
+
+
+def _create_several(
+    graph: Any, library: Any, devices: Any, params: Any, options: Options, name: str | None, count: int
+) -> GraphModule:
+    """As create, a ConcurrentModule."""
+    from .concurrent import ConcurrentModule, ModulePool  # most modules are one thread's
+
+    if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+        raise InputError(f"concurrent is a number of sessions from 1, got {count!r}", got=count)
+    if is_afar(devices):
+        raise InputError("a module on nodes of a cluster has no concurrent: run_async queues several runs")
+    libraries = _libraries(library)
+    with gc_paused():
+        found, name = _ready(graph, libraries, devices, params, options, name)
+        if not isinstance(found, Prepared):  # sessions of sizes are made when they are met
+            return cast("GraphModule", ConcurrentModule(ModulePool(found, found.sibling, count)))
+        first = _open_warned(graph, found, libraries, name)
+        pool = ModulePool(first, partial(_sibling, first, found, libraries, name), count)
+        pool.fill()
+    return cast("GraphModule", ConcurrentModule(pool))
+
+
+def _sibling(first: GraphModule, prepared: Prepared, libraries: list[Library], name: str) -> GraphModule:
+    """One more module of what was prepared, whose parameters live in the memory of the first."""
+    if aliases := prepared.plan.aliases:
+        written = ", ".join(first.session.graph.input_names[at] for _, at in aliases)
+        text = f"runs write inputs of the graph ({written}), which are one session's: concurrent is 1 at most"
+        raise InputError(text, got=written)
+    made = open_prepared(prepared, libraries, name, constants=False)
+    if first.params:
+        share_inputs(made.session, first.session, sorted(first.params))
+        made.params.update(first.params)
+    return made
 
 
 def _open_warned(source: Any, prepared: Prepared, libraries: list[Library], name: str) -> GraphModule:

@@ -4,6 +4,7 @@ where it is installed, else against numpy."""
 from __future__ import annotations
 
 import json
+import threading
 
 import numpy as np
 import pytest
@@ -371,3 +372,40 @@ def test_initializers_of_other_files(outside):
         ours.SessionOptions().add_external_initializers(["w", "v"], [None])
     with pytest.warns(UserWarning, match="the model has no initializer 'q'"):
         opened(ours, data, replaced={"q": SEVENS})
+
+
+@pytest.mark.parametrize("provider", ["CPUExecutionProvider", "TTExecutionProvider"])
+def test_threads_run_one_session(provider):
+    """As in ONNX Runtime, with the values of one thread; on the host of several sizes."""
+    rng = np.random.default_rng(0)
+    w = rng.standard_normal((24, 24)).astype(np.float32) / 5
+    nodes = [helper.make_node("MatMul", ["x", "w"], ["m"]), helper.make_node("Tanh", ["m"], ["y"])]
+    rows = "n" if provider == "CPUExecutionProvider" else 4
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 24]) for name in "xy"]
+    graph = helper.make_graph(nodes, "g", ports[:1], ports[1:], [numpy_helper.from_array(w, "w")])
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    values = [rng.standard_normal((1 + at if rows == "n" else 4, 24)).astype(np.float32) for at in range(4)]
+    alone, session = (ours.InferenceSession(made.SerializeToString(), providers=[provider]) for _ in range(2))
+    wanted = [alone.run(None, {"x": value})[0] for value in values]
+    faults = []
+
+    def work(number):
+        binding = session.io_binding()
+        binding.bind_output("y")
+        try:
+            for at in [*range(number, 4), *range(4)] * 3:
+                (got,) = session.run(None, {"x": values[at]})
+                np.testing.assert_array_equal(got, wanted[at], strict=True)
+                binding.bind_cpu_input("x", values[at])
+                session.run_with_iobinding(binding)
+                np.testing.assert_array_equal(binding.copy_outputs_to_cpu()[0], wanted[at], strict=True)
+        except BaseException as error:
+            faults.append(error)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert faults == []
+    assert session.stats()["made"] >= len({value.shape for value in values})

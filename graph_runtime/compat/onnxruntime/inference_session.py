@@ -1,4 +1,4 @@
-"""InferenceSession: a FlowModule with ONNX Runtime's names."""
+"""InferenceSession: FlowModules with ONNX Runtime's names. Any number of threads may run one."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import json
 import os
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,9 +21,10 @@ from ...frontends.onnx.begun import Begun
 from ...frontends.onnx.dynamic import PortInfo
 from ...frontends.onnx.parse import checked_file
 from ...frontends.onnx.read import ModelFile
+from ...run.concurrent import ModulePool, kept
 from ...run.factory import create_flow
 from ...run.sessions.session import Session
-from .io_binding import IOBinding, own_value
+from .io_binding import IOBinding
 from .ort_value import OrtValue, require_dtype, type_text
 from .session_options import RunOptions, SessionOptions
 
@@ -93,6 +95,10 @@ class InferenceSession:
             self._module.prepare()
         if self._events is not None:
             self._module.programs.observer = self._observe
+        # threads run at the same time on the host alone: a device's memory may be of one size
+        alone = len(devices) > 1 or self._events is not None
+        most = 1 if alone else max(1, len(os.sched_getaffinity(0)))
+        self._pool = ModulePool(self._module, self._module.sibling, most)
         self._inputs = {port.name: port for port in self._module.inputs}
         self._outputs = [port.name for port in self._module.outputs]
         self._labels = _labels(self._module.proto.graph)
@@ -123,7 +129,8 @@ class InferenceSession:
         """The outputs that are named, all for None: arrays, a list for a sequence, of a ZipMap a list of
         {label: value}. Raises InputError (a ValueError) for a name that is not the model's and for values
         that do not fit."""
-        found = [_host(value) for value in self.fetch(output_names, input_feed)]
+        with self.results(output_names, input_feed) as made:
+            found = [_host(value) for value in made]
         for i, name in enumerate(output_names or self._outputs) if self._labels else ():
             if name in self._labels:
                 rows = found[i].reshape(-1, len(self._labels[name])).tolist()
@@ -138,7 +145,8 @@ class InferenceSession:
     ) -> list[OrtValue]:
         """As run, from and to OrtValues."""
         feed = {name: value.value for name, value in input_dict_ort_values.items()}
-        return [OrtValue(own_value(value)) for value in self.fetch(output_names, feed)]
+        with self.results(output_names, feed) as made:
+            return [OrtValue(kept(value)) for value in made]
 
     def run_async(
         self,
@@ -155,8 +163,9 @@ class InferenceSession:
             found, text = [], str(error)
         callback(found, user_data, text)
 
-    def fetch(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
-        """The outputs as this package's tensors, which the next run overwrites."""
+    @contextmanager
+    def results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> Iterator[list[Any]]:
+        """The outputs as this package's tensors, which no other run overwrites in the block."""
         wanted = self._outputs if not names else list(names)
         for name in wanted:
             if name not in self._outputs:
@@ -166,12 +175,13 @@ class InferenceSession:
             text = f"Required inputs ({missing}) are missing from input feed ({list(feed)})."
             raise InputError(text, wanted=missing)
         given = {name: self._typed(name, value) for name, value in feed.items()}
-        began = time.perf_counter_ns()
-        self._module.run(**given)
-        if self._events is not None:
-            took = time.perf_counter_ns() - began
-            self._events.append(_event("Session", "model_run", began - self._began, took))
-        return [self._module.get_output(name) for name in wanted]
+        with self._pool.member() as module:
+            began = time.perf_counter_ns()
+            module.run(**given)
+            if self._events is not None:
+                took = time.perf_counter_ns() - began
+                self._events.append(_event("Session", "model_run", began - self._began, took))
+            yield [module.get_output(name) for name in wanted]
 
     def _typed(self, name: str, value: Any) -> Any:
         """A value of a feed. Raises InputError for an array of another dtype: ONNX Runtime converts none."""
@@ -250,8 +260,15 @@ class InferenceSession:
             self._open(chosen)
 
     def stats(self) -> dict[str, Any]:
-        """FlowModule.stats: which programs were made, and what buckets did. ONNX Runtime has none."""
-        return self._module.stats()
+        """FlowModule.stats: which programs were made, and what buckets did, for as many threads as have run
+        at once. ONNX Runtime has none."""
+        found = self._module.stats()
+        for other in self._pool.members[1:]:
+            more = other.stats()
+            found |= {key: found[key] + more[key] for key in found.keys() - {"reasons"}}
+            if "reasons" in found:
+                found["reasons"] |= more["reasons"]
+        return found
 
     def get_session_options(self) -> SessionOptions:
         return self._options

@@ -10,11 +10,12 @@ import numpy as np
 
 from ...base.errors import InputError
 from ...base.machine.devices import parse
+from ...run.concurrent import kept
 from ...run.flows.element_array import ElementArray
 from ...run.tensors.arrays import array
 from .ort_value import OrtValue, on_host, require_dtype
 
-__all__ = ["IOBinding", "own_value"]
+__all__ = ["IOBinding"]
 
 
 class IOBinding:
@@ -69,8 +70,9 @@ class IOBinding:
         """Run, and put the outputs where they are bound."""
         session = self._session
         names = list(self._targets)
-        made = session.fetch(names, self._feed)
-        self._found = [_placed(self._targets[name], value) for name, value in zip(names, made, strict=True)]
+        with session.results(names, self._feed) as made:
+            pairs = zip(names, made, strict=True)
+            self._found = [_placed(self._targets[name], value) for name, value in pairs]
 
     def get_outputs(self) -> list[OrtValue]:
         return self._found
@@ -91,13 +93,6 @@ class IOBinding:
         self._targets.clear()
 
 
-def own_value(value: Any) -> Any:
-    """Tensors that no later run overwrites."""
-    if isinstance(value, ElementArray):
-        return value
-    return [own_value(each) for each in value] if isinstance(value, list) else array(value, value.device)
-
-
 def _memory(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> np.ndarray:
     if not on_host(parse(f"{device_type}:0")):
         raise InputError(f"memory by address is the host's; got device type {device_type!r}", got=device_type)
@@ -113,5 +108,5 @@ def _placed(target: Any, value: Any) -> OrtValue:
     if isinstance(target, np.ndarray):
         require_dtype(target, value.dtype, "Unexpected data type of the bound output")
         np.copyto(target, value.numpy())
-        return OrtValue(own_value(value))
-    return OrtValue(own_value(value) if isinstance(value, ElementArray) else array(value, target))
+        return OrtValue(kept(value))
+    return OrtValue(kept(value) if isinstance(value, ElementArray) else array(value, target))

@@ -51,7 +51,8 @@ class BucketedRuns:
         if use is None:
             while len(self._uses) >= 4096:
                 del self._uses[next(iter(self._uses))]
-            use = self._uses[key] = self._choose(values)
+            with self.flow.programs.making:
+                use = self._uses[key] = self._choose(values)
         elif use.bucket is None:
             self.buckets.exact += 1
         else:

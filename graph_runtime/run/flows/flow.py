@@ -111,6 +111,11 @@ class Flow:
             lambda name: constant_of(known[name], self.strings),
         )
 
+    def sibling(self) -> Flow:
+        """The same graph, with programs of its own, which run at the same time as these."""
+        programs = self.programs.sibling()
+        return Flow(self.origin, self.nodes, self.outputs, self.known, programs, self.most_steps)
+
     @property
     def strings(self) -> Strings:
         """The texts of the model."""
@@ -207,7 +212,8 @@ class Flow:
         if self.origin is None:
             raise UnmetError(_unknown(self, values))
         types = {name: type_of(value) for name, value in values.items() if name not in known}
-        return self._of(self.origin.next_stage(nodes, known, types, self.outputs))
+        with self.programs.making:
+            return self._of(self.origin.next_stage(nodes, known, types, self.outputs))
 
     def _of(self, stage: Stage) -> Step:
         """The step of a stage. Raises GraphError where nothing can go on."""

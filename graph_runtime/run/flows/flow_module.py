@@ -95,6 +95,7 @@ class FlowModule:
         self._more = more
         self._opened: FlowModule | None = None
         self._unmet: set[Any] = set()  # kinds of inputs for which the bundle's programs do not serve
+        self._choices = buckets
         self._bucketed = BucketedRuns(flow, inputs, buckets) if buckets else None
         self._index = {info.name: i for i, info in enumerate(inputs)}
         self._dtypes = tuple(numpy_dtype(i.dtype) if i.dtype else None for i in inputs)
@@ -113,6 +114,15 @@ class FlowModule:
         if name == "session" or hasattr(GraphModule, name):
             text += ": it has a program for each size, module.programs.modules() are those of the runs so far"
         raise AttributeError(text)
+
+    def sibling(self) -> FlowModule:
+        """A module of the same model, to be run by another thread; constants are in memory once for both.
+        Raises InputError for one of a bundle."""
+        if self.flow.origin is None:
+            raise InputError("this module is of a bundle: open the bundle once more for another thread")
+        return FlowModule(
+            self.inputs, self.outputs, self.flow.sibling(), self._check, self._options, self._choices
+        )
 
     # **************** running ****************
 
@@ -138,7 +148,9 @@ class FlowModule:
     def _enter(self) -> None:
         """Keeps other threads out until the lock is released."""
         if not self._lock.acquire(blocking=False):
-            raise SessionBusyError("another thread runs this module: one at a time, or a module for each")
+            raise SessionBusyError(
+                "another thread runs this module: one at a time, or create(..., concurrent=N)"
+            )
 
     def _key(self, values: Mapping[str, Value]) -> Any:
         """Of what kind the inputs are. Raises InputError where one is missing or has other sizes."""

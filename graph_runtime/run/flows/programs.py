@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
@@ -11,6 +12,7 @@ import numpy as np
 from ...base.errors import DeviceMemoryError
 from ...base.garbage import gc_paused
 from ...base.least_recent import LeastRecent
+from ...base.locks import new_rlock
 from ...base.machine.devices import cpu
 from ...base.options import Options
 from ...ir.model import Constant, Model
@@ -72,8 +74,9 @@ class Programs:
     are held once, whatever number of programs has them, and what they compute on the way lies in one
     ``arena``: one of them runs at a time.
 
-    ``observer``: called with a session in place of its ``run``, by callers that look at its nodes.
-    ``made``, ``hits`` and ``dropped`` count programs; ``sizes`` lists what each was made for, in order.
+    ``making``: held while a program is made, here or by a sibling. ``observer``: called with a session in
+    place of its ``run``, by callers that look at its nodes. ``made``, ``hits`` and ``dropped`` count
+    programs; ``sizes`` lists what each was made for, in order.
     """
 
     make: Make
@@ -83,6 +86,7 @@ class Programs:
     sizes: list[str] = field(default_factory=list)
     observer: Callable[[Session], None] | None = None
     arena: Arena = field(default_factory=Arena)
+    making: threading.RLock = field(default_factory=new_rlock)
     _constants: WeakValueDictionary[Hashable, np.ndarray] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self) -> None:
@@ -112,7 +116,8 @@ class Programs:
         held = self._held.get(id(model))
         if held is None:
             self._held.make_room()
-            program = self._roomy(model, several)
+            with self.making:
+                program = self._roomy(model, several)
             held = self._held.put(id(model), (model, program), program.nbytes)
         return held[1]
 
@@ -125,6 +130,10 @@ class Programs:
                 raise
         self._held.clear()
         return self._make(model, several)
+
+    def sibling(self) -> Programs:
+        """Programs of the same flow that run at the same time as these; constants are held once for both."""
+        return replace(self, sizes=[], arena=Arena())
 
     def run(self, session: Session) -> None:
         """Run a program's session, as the observer wants it."""

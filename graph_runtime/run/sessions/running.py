@@ -48,7 +48,9 @@ def failure(program: Program, at: int, status: int, said: str) -> KernelError:
 
 
 def busy_error(name: str) -> SessionBusyError:
-    return SessionBusyError(f"{name} is running in another thread: make one session a thread")
+    return SessionBusyError(
+        f"{name} is running in another thread: make one session a thread, or create(..., concurrent=N)"
+    )
 
 
 class Held:
