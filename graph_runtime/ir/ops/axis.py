@@ -3,11 +3,13 @@
 C contract (args are x, then the outputs). Attribute words:
     argmax, argmin   [0] axis (non-negative) [1] select_last_index; keepdims shows in the output's shape only
     cumsum           [0] axis [1] exclusive [2] reverse
-    topk             [0] axis [1] largest; args x, values, indices; k is the outputs' size along axis
+    topk             [0] axis [1] largest [2] total, of floats; args x, values, indices; k is the size of
+                     the outputs along axis
 Indices are int64, or int32 where the attribute dtype says so; tt knows only those.
-NaN is the greatest and the least of all for argmax and argmin (as numpy), the greatest for topk. Of equal
-elements the first one counts, with select_last_index the last one; topk puts the one of the lower index
-first. cumsum of floats adds in a wider type; integers wrap.
+NaN is the greatest and the least of all for argmax and argmin (as numpy), the greatest for topk, unless it is
+total: then floats are in IEEE 754's total order, -NaN before all, -0 before 0. Of equal elements the first
+one counts, with select_last_index the last one; topk puts the one of the lower index first. cumsum of floats
+adds in a wider type; integers wrap.
 """
 
 from __future__ import annotations
@@ -183,6 +185,9 @@ def _topk_infer(inputs, attrs):
 def _topk(arrays, attrs):
     x, axis = arrays[0], attrs["axis"] % arrays[0].ndim
     wide, n = rules.wide_floats(x), x.shape[attrs["axis"]]
+    if attrs["total"] and wide.dtype.kind == "f":
+        bits = wide.astype(np.float64).view(np.int64)
+        wide = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
     if attrs["largest"]:  # reversed twice, so that of equal elements the lower index comes first
         order = n - 1 - np.flip(np.argsort(np.flip(wide, axis), axis=axis, kind="stable"), axis)
     else:
@@ -203,10 +208,20 @@ register(
             Attr("k", "int", REQUIRED, "how many"),
             Attr("axis", "int", -1, "the axis to go along"),
             Attr("largest", "bool", True, "the greatest ones; else the least"),
+            Attr(
+                "total",
+                "bool",
+                False,
+                "floats in total order: -NaN before all, -0 before 0; else NaN is last",
+            ),
             Attr("sorted", "bool", True, "best first; they are in any case"),
             indices.INDEX,
         ),
-        words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["largest"])],
+        words=lambda i, o, a: [
+            a["axis"] % len(i[0].shape),
+            int(a["largest"]),
+            int(a["total"] and i[0].dtype in rules.FLOATS),
+        ],
         bodies={
             "cpu": Body("topk", rules.NUMBERS, rules.by_dtype),
             "tt": Body("topk", rules.TT_NUMBERS, accepts=_topk_tt),
@@ -227,6 +242,7 @@ register(
                     ("least", (40, 65), {"k": 3, "largest": False}, "digits"),
                     ("all", (33,), {"k": 33, "largest": False, "sorted": False}, "normal"),
                     ("none", (33,), {"k": 0}, "normal"),
+                    ("total", (40, 65), {"k": 40, "total": True}, "digits"),
                 )
             ),
             *(

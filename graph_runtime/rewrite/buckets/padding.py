@@ -219,6 +219,8 @@ def _found_along(call: Call) -> Ruling:
     masks = call.over(0, [at], _ends(call.types[0].dtype)[0 if _finds_most(call) else 1])
     if masks and not single(region[at]):
         raise Crosses(f"{call.op} along axis {at}, whose padding is not behind what is real")
+    if masks and call.attrs.get("total"):
+        raise Crosses("topk in total order, in which NaN comes behind any padding")
     new = []
     for k, made in enumerate(call.made):
         axes = list(region)

@@ -7,6 +7,16 @@
  */
 #define GR_AXIS_STRIP 32
 
+#ifndef GR_CPU_ORDER_H
+#define GR_CPU_ORDER_H
+/* An integer that floats have the order of by IEEE 754's totalOrder: -NaN, -inf, ..., -0, 0, ..., inf, NaN. */
+static inline int64_t gr_total_order(double x) {
+  int64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits < 0 ? bits ^ INT64_MAX : bits;
+}
+#endif
+
 /* Indices are int64 or int32: from element `at` of an output on. */
 GR_INLINE void *GR_FN(indices_from)(const gr_arg *out, int64_t at) {
   return (char *)gr_ptr(out) + at * (out->dtype == GR_I32 ? 4 : 8);
@@ -126,11 +136,15 @@ typedef struct GR_FN(heap) {
   GR_T *value;
   void *index;
   int64_t step;                /* between elements of the column */
-  int largest, narrow;         /* narrow: indices are int32 */
+  int largest, total, narrow;  /* total: floats in total order; narrow: indices are int32 */
 } GR_FN(heap);
 
-/* Whether a, at index ia, comes before b: of equal ones the lower index. NaN is the greatest. */
-GR_INLINE int GR_FN(before)(GR_C a, int64_t ia, GR_C b, int64_t ib, int largest) {
+/* Whether a, at index ia, comes before b: of equal ones the lower index. NaN is the greatest, unless total. */
+GR_INLINE int GR_FN(before)(GR_C a, int64_t ia, GR_C b, int64_t ib, int largest, int total) {
+  if (total) {
+    int64_t p = gr_total_order((double)a), q = gr_total_order((double)b);
+    return p == q ? ia < ib : largest ? p > q : p < q;
+  }
   int above = GR_IS_NAN(a) ? !GR_IS_NAN(b) : a > b, below = GR_IS_NAN(b) ? !GR_IS_NAN(a) : b > a;
   if (above || below) return largest ? above : below;
   return ia < ib;
@@ -147,7 +161,7 @@ GR_INLINE void GR_FN(heap_put)(const GR_FN(heap) *h, int64_t i, GR_T value, int6
 
 GR_INLINE int GR_FN(heap_before)(const GR_FN(heap) *h, int64_t i, int64_t j) {
   return GR_FN(before)(GR_LOAD(h->value[i * h->step]), GR_FN(heap_index)(h, i), GR_LOAD(h->value[j * h->step]),
-                       GR_FN(heap_index)(h, j), h->largest);
+                       GR_FN(heap_index)(h, j), h->largest, h->total);
 }
 
 GR_INLINE void GR_FN(heap_swap)(const GR_FN(heap) *h, int64_t i, int64_t j) {
@@ -176,12 +190,12 @@ static int32_t GR_FN(topk_columns)(void *ctx, int64_t first, int64_t last) {
     int64_t outer = column / p->inner, c = column % p->inner, at = outer * k * p->inner + c;
     const GR_T *x = p->x + outer * p->n * p->inner + c;
     GR_FN(heap) h = {(GR_T *)gr_ptr(values) + at, GR_FN(indices_from)(indices, at), p->inner,
-                     (int)p->call->attrs[1], indices->dtype == GR_I32};
+                     (int)p->call->attrs[1], (int)p->call->attrs[2], indices->dtype == GR_I32};
     for (int64_t i = 0; i < k; i++) GR_FN(heap_put)(&h, i, x[i * p->inner], i);
     for (int64_t i = k / 2 - 1; i >= 0; i--) GR_FN(heap_sink)(&h, i, k);
     for (int64_t i = k; i < p->n; i++) {
       if (!GR_FN(before)(GR_LOAD(x[i * p->inner]), i, GR_LOAD(*h.value), GR_FN(heap_index)(&h, 0),
-                          h.largest))
+                          h.largest, h.total))
         continue;
       GR_FN(heap_put)(&h, 0, x[i * p->inner], i);
       GR_FN(heap_sink)(&h, 0, k);

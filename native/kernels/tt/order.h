@@ -146,11 +146,23 @@ typedef struct gr_tt_topk_job {
   int64_t k, lines;          /* lines of 32 rows in a plane */
   int64_t n, inner;          /* not the last axis: its length, and the planes from one element to the next, 0 for rows */
   int64_t across;            /* units beside each other, 32 columns each; 1: a unit has whole rows */
-  int largest, keep;
+  int largest, total, keep;  /* total: floats by IEEE 754's totalOrder */
 } gr_tt_topk_job;
 
-/* Whether x comes before y, which lies before it in the tensor: not if they are equal. NaN is the greatest. */
-static inline int gr_tt_topk_before(int largest, double x, double y) {
+static inline int64_t gr_tt_total_order(double x) {
+  int64_t bits;
+  memcpy(&bits, &x, sizeof bits);
+  return bits < 0 ? bits ^ INT64_MAX : bits;
+}
+
+/* Whether x comes before y, which lies before it in the tensor: not if they are equal. NaN is the greatest, unless
+ * total. */
+static inline int gr_tt_topk_before(const gr_tt_topk_job *job, double x, double y) {
+  int largest = job->largest;
+  if (job->total) {
+    int64_t p = gr_tt_total_order(x), q = gr_tt_total_order(y);
+    return largest ? p > q : p < q;
+  }
   if (x != x || y != y) return largest ? x != x && y == y : x == x && y != y;
   return largest ? x > y : x < y;
 }
@@ -160,11 +172,11 @@ static inline int gr_tt_topk_before(int largest, double x, double y) {
 static inline int64_t gr_tt_topk_insert(const gr_tt_topk_job *job, uint32_t word, int64_t at, int64_t kept,
                                         uint32_t *values, uint32_t *indices) {
   double x = gr_tt_number(job->in.arg, word);
-  if (kept == job->k && !gr_tt_topk_before(job->largest, x, gr_tt_number(job->in.arg, values[kept - 1])))
+  if (kept == job->k && !gr_tt_topk_before(job, x, gr_tt_number(job->in.arg, values[kept - 1])))
     return kept;
   int64_t place = kept < job->k ? kept++ : kept - 1;
   for (; place > 0; --place) {
-    if (!gr_tt_topk_before(job->largest, x, gr_tt_number(job->in.arg, values[place - 1]))) break;
+    if (!gr_tt_topk_before(job, x, gr_tt_number(job->in.arg, values[place - 1]))) break;
     values[place] = values[place - 1];
     indices[place] = indices[place - 1];
   }
@@ -249,7 +261,7 @@ static inline int32_t gr_tt_topk(const gr_call *call) {
   int32_t axis = (int32_t)call->attrs[0];
   gr_tt_topk_job job = {.in = gr_tt_view_of(x), .values = gr_tt_view_of(&args[1]),
                         .indices = gr_tt_view_of(&args[2]), .largest = call->attrs[1] != 0,
-                        .keep = args[0].format == args[1].format, .across = 1};
+                        .total = call->attrs[2] != 0, .keep = args[0].format == args[1].format, .across = 1};
   job.k = args[1].ndim > 0 ? args[1].shape[axis] : 1;
   job.lines = gr_tt_ceil_div(job.in.rows, 32);
   if (job.k == 0 || job.in.outer * job.in.rows * job.in.cols == 0) return GR_OK;

@@ -43,8 +43,8 @@ _UNARY = {
     "tan": "tan",
     "tanh": "tanh",
 }
-_BINARY = {"divide": "divide", "maximum": "maximum", "minimum": "minimum", "multiply": "multiply",
-           "power": "power", "subtract": "subtract", "add": "add"}  # fmt: skip
+_BINARY = {"maximum": "maximum", "minimum": "minimum", "multiply": "multiply", "subtract": "subtract",
+           "add": "add"}  # fmt: skip
 _ON_BOOL = {"add": "logical_or", "maximum": "logical_or", "minimum": "logical_and", "multiply": "logical_and"}
 _BITS = {"and": "and", "or": "or", "xor": "xor"}
 _COMPARISONS = {"EQ": "equal", "NE": "not_equal", "LT": "less", "LE": "less_equal", "GT": "greater",
@@ -75,7 +75,7 @@ def pair(ctx: HloContext, op: str, a: TapeValue, b: TapeValue, shape: tuple[int,
     return ctx.op(op, a, b)
 
 
-def _operands(ctx: HloContext) -> tuple[TapeValue, TapeValue]:
+def operands(ctx: HloContext) -> tuple[TapeValue, TapeValue]:
     a, b = ctx.input(0), ctx.input(1)
     if a.shape != b.shape and a.rank and b.rank:
         ctx.fail(f"operands of {list(a.shape)} and {list(b.shape)}")
@@ -85,7 +85,7 @@ def _operands(ctx: HloContext) -> tuple[TapeValue, TapeValue]:
 def _two(name: str) -> None:
     @converter(name, f"broadcast_{name}")
     def _binary(ctx: HloContext) -> Results:
-        a, b = _operands(ctx)
+        a, b = operands(ctx)
         op = _BINARY[name]
         if a.dtype == "bool":
             op = _ON_BOOL.get(name) or ctx.fail("no such op of i1")
@@ -104,7 +104,7 @@ def _lowest(ctx: HloContext, x: TapeValue) -> bool:
 def _bits(name: str) -> None:
     @converter(name)
     def _bitwise(ctx: HloContext) -> Results:
-        a, b = _operands(ctx)
+        a, b = operands(ctx)
         kind = "logical" if a.dtype == "bool" else "bitwise"
         return pair(ctx, f"{kind}_{_BITS[name]}", a, b, ctx.made.shape)
 
@@ -123,17 +123,10 @@ def _not(ctx: HloContext) -> Results:
     return ctx.op("logical_not" if x.dtype == "bool" else "bitwise_not", x)
 
 
-@converter("remainder")
-def _remainder(ctx: HloContext) -> Results:
-    a, b = _operands(ctx)
-    made = ctx.op("mod", a, b, fmod=True)
-    return made
-
-
 @converter("atan2")
 def _atan2(ctx: HloContext) -> Results:
     """The angle of (x, y) by quadrants: atan of |y| / |x|, turned where x is negative, with the sign of y."""
-    y, x = _operands(ctx)
+    y, x = operands(ctx)
     size_y, size_x = ctx.op("abs", y), ctx.op("abs", x)
     same = ctx.op("equal", size_y, size_x)  # 0 / 0 and inf / inf
     ratio = ctx.op("where", same, ctx.scalar(1, x), ctx.op("divide", size_y, size_x))
@@ -170,7 +163,7 @@ def _compare(ctx: HloContext) -> Results:
     kind = words[1] if len(words) > 1 else ctx.word("compare_type", default="NOTYPE")
     if how not in _COMPARISONS:
         ctx.fail(f"comparison_direction {how!r}")
-    a, b = _operands(ctx)
+    a, b = operands(ctx)
     if kind == "TOTALORDER" and a.dtype.startswith(("float", "bfloat")):
         a, b = total_order(ctx, a), total_order(ctx, b)
     return pair(ctx, _COMPARISONS[how], a, b, ctx.made.shape)
@@ -281,13 +274,13 @@ def _reduce_precision(ctx: HloContext) -> Results:
 
 @converter("shift_left")
 def _shift_left(ctx: HloContext) -> Results:
-    a, b = _operands(ctx)
+    a, b = operands(ctx)
     return pair(ctx, "shift_left", a, b, ctx.made.shape)
 
 
 @converter("shift_right_arithmetic")
 def _shift_arithmetic(ctx: HloContext) -> Results:
-    a, b = _operands(ctx)
+    a, b = operands(ctx)
     if a.dtype.startswith("uint"):
         signed = ctx.op("bitcast", a, to=a.dtype[1:])
         made = ctx.op("shift_right", signed, ctx.op("bitcast", b, to=a.dtype[1:]))
@@ -297,7 +290,7 @@ def _shift_arithmetic(ctx: HloContext) -> Results:
 
 @converter("shift_right_logical")
 def _shift_logical(ctx: HloContext) -> Results:
-    a, b = _operands(ctx)
+    a, b = operands(ctx)
     if not a.dtype.startswith("int"):
         return pair(ctx, "shift_right", a, b, ctx.made.shape)
     plain = [ctx.op("bitcast", x, to=f"u{x.dtype}") for x in (a, b)]

@@ -15,7 +15,8 @@ from ..trips import free_names
 __all__ = ["top"]
 
 _MOST_KEYS = 3
-Order = tuple[tuple[int, bool], ...]  # operands by falling importance, and whether the greatest comes first
+# operands by falling importance, whether the greatest comes first, and whether floats are in total order
+Order = tuple[tuple[int, bool, bool], ...]
 
 
 @converter("sort")
@@ -31,8 +32,8 @@ def _sort(ctx: HloContext) -> Results:
     if x.shape[axis] < 2 or 0 in x.shape:
         return values
     if len(order) == 1:
-        (key, largest), n = order[0], x.shape[axis]
-        best, places = _topk(ctx, values[key], n, axis, largest)
+        (key, largest, total), n = order[0], x.shape[axis]
+        best, places = _topk(ctx, values[key], n, axis, largest, total)
         return [
             best if i == key else ctx.op("take_along_axis", v, places, axis=axis)
             for i, v in enumerate(values)
@@ -44,19 +45,21 @@ def _sort(ctx: HloContext) -> Results:
 def _by_keys(ctx: HloContext, values: Sequence[TapeValue], order: Order, axis: int) -> TapeValue:
     """Where elements come from: a stable sort by each key, the least important first."""
     places = None
-    for key, largest in reversed(order):
+    for key, largest, total in reversed(order):
         x = values[key]
         if places is not None:
             x = ctx.op("take_along_axis", x, places, axis=axis)
-        own = _topk(ctx, x, x.shape[axis], axis, largest)[1]
+        own = _topk(ctx, x, x.shape[axis], axis, largest, total)[1]
         places = own if places is None else ctx.op("take_along_axis", places, own, axis=axis)
     assert places is not None, "an order has a key"
     return places
 
 
-def _topk(ctx: HloContext, x: TapeValue, k: int, axis: int, largest: bool) -> tuple[TapeValue, TapeValue]:
+def _topk(
+    ctx: HloContext, x: TapeValue, k: int, axis: int, largest: bool, total: bool
+) -> tuple[TapeValue, TapeValue]:
     if x.dtype != "bool":
-        return ctx.op("topk", x, k=k, axis=axis, largest=largest, dtype="int32")
+        return ctx.op("topk", x, k=k, axis=axis, largest=largest, total=total, dtype="int32")
     best, places = ctx.op("topk", ctx.cast(x, "uint8"), k=k, axis=axis, largest=largest, dtype="int32")
     return ctx.cast(best, "bool"), places
 
@@ -80,8 +83,22 @@ def _order(ctx: HloContext, region: OpRegion, dtypes: Sequence[str]) -> Order | 
     for chosen in itertools.permutations(range(len(keys))):
         for turned in itertools.product((False, True), repeat=len(keys)):
             if all(_before(row, chosen, turned) == bool(f) for row, f in zip(rows, found, strict=True)):
-                return tuple((keys[c], t) for c, t in zip(chosen, turned, strict=True))
+                return tuple(
+                    (keys[c], t, _is_total(ctx, region, dtypes, keys[c]))
+                    for c, t in zip(chosen, turned, strict=True)
+                )
     return None
+
+
+def _is_total(ctx: HloContext, region: OpRegion, dtypes: Sequence[str], key: int) -> bool:
+    """Whether a comparator of a key of floats tells -0 from 0: then -NaN from NaN, too."""
+    if not dtypes[key].startswith(("float", "bfloat")):
+        return False
+    given = [ctx.const(np.zeros(2), dtypes[i // 2]) for i in range(2 * len(dtypes))]
+    given[2 * key] = ctx.const(np.array([-0.0, 0.0]), dtypes[key])
+    given[2 * key + 1] = ctx.const(np.array([0.0, -0.0]), dtypes[key])
+    found = ctx.run(region, given)[0].known()
+    return found is not None and bool(found.any())
 
 
 def _before(row: Sequence[int], chosen: Sequence[int], turned: Sequence[bool]) -> bool:
@@ -107,7 +124,7 @@ def _top_k(ctx: HloContext) -> Results:
 
 
 def top(ctx: HloContext, x: TapeValue, k: int, largest: bool) -> list[TapeValue]:
-    """The k best elements along the last axis, and where they are, as int32."""
+    """The k best elements along the last axis, and where they are, as int32; floats in XLA's total order."""
     if not x.rank or not 1 <= k <= x.shape[-1]:
         ctx.fail(f"the {k} best of {x.type}")
-    return list(ctx.op("topk", x, k=k, axis=x.rank - 1, largest=largest, dtype="int32"))
+    return list(ctx.op("topk", x, k=k, axis=x.rank - 1, largest=largest, total=True, dtype="int32"))
