@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
+from ...base.errors import UnsupportedOpError
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from ...ir.ops.shape import exactly
@@ -30,8 +31,13 @@ class Emitting:
         return made[0] if len(made) == 1 else made
 
     def const(self, array: Any, dtype: str | None = None) -> TapeValue:
-        """A constant."""
-        return self.tape.array(array, dtype, f"a constant of {self.what}")
+        """A constant. Raises UnsupportedOpError where an integer ``dtype`` would change it."""
+        made = self.tape.array(array, dtype, f"a constant of {self.what}")
+        if dtypes.is_integer(made.dtype) and np.asarray(array).dtype.kind == "f":
+            held = made.known()
+            if held is not None and not np.array_equal(array, held):
+                raise UnsupportedOpError(f"{self.what} has a number that {dtype} does not hold", got=array)
+        return made
 
     def scalar(self, value: Any, like: TapeValue) -> TapeValue:
         """A constant of no dimensions and the dtype of ``like``."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .conv import convolve
-from .linear import matmul
+from .linear import gemm, matmul
 from .packed import unpacked_weights
 
 CONTRIB = "com.microsoft"
@@ -168,9 +168,7 @@ def _fused_gemm(ctx: Context) -> Results:
     alpha, beta = ctx.attr("alpha", 1.0), ctx.attr("beta", 1.0)
     swap_a, swap_b = bool(ctx.attr("transA", 0)), bool(ctx.attr("transB", 0))
     y = ctx.op("matmul", a, b, transpose_a=swap_a, transpose_b=swap_b)
-    y = y if alpha == 1.0 else ctx.op("multiply", y, ctx.scalar(alpha, y))
-    if c is not None and beta:
-        y = ctx.op("add", y, c if beta == 1.0 else ctx.op("multiply", c, ctx.scalar(beta, c)))
+    y = gemm(ctx, y, c, alpha, beta)
     names = {"LeakyRelu": ["activation_alpha"], "HardSigmoid": ["activation_alpha", "activation_beta"]}
     name = ctx.attr("activation", "")
     found = [ctx.attr(key, None) for key in names.get(name, [])]

@@ -11,7 +11,7 @@ from ....base import dtypes
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .conv import kernel_shape, spatial
-from .grid_sample import Axis, mixes
+from .grid_sample import Axis, Tap, mixes
 
 
 @converter("DeformConv", limits="1 to 3 spatial dimensions")
@@ -76,10 +76,14 @@ class _Layer:
         inner, pixels = self.x.shape[1] // parts, math.prod(self.sizes)
         image = ctx.reshape(self.x, (n, parts, inner, pixels))
         image = ctx.reshape(ctx.transpose(image, [0, 1, 3, 2]), (n * parts * pixels, inner))
+        image = ctx.op("concatenate", image, ctx.full((1, inner), 0, image.dtype), axis=0)  # what is outside
         starts = ctx.const(np.arange(n * parts).reshape(-1, 1) * pixels, "int64")
         total: Any = None
-        for index, weight in mixes(ctx, self.sizes, self._neighbours()):
-            index = ctx.reshape(ctx.op("add", index, starts), (index.shape[0] * index.shape[1],))
+        for index, weight, inside in mixes(ctx, self.sizes, self._neighbours()):
+            index = ctx.op(
+                "where", inside, ctx.op("add", index, starts), ctx.scalar(n * parts * pixels, index)
+            )
+            index = ctx.reshape(index, (index.shape[0] * index.shape[1],))
             part = ctx.op("take", image, index, axis=0)
             part = ctx.op("multiply", part, self._column(weight))
             total = part if total is None else ctx.op("add", total, part)
@@ -92,8 +96,8 @@ class _Layer:
         """A factor of each row, in the image's dtype."""
         return self.ctx.reshape(self.ctx.cast(factor, self.x.dtype), (math.prod(factor.shape), 1))
 
-    def _neighbours(self) -> list[list[tuple[Any, ...]]]:
-        """For each spatial dimension the two neighbours of each place that is read: (index, weight)."""
+    def _neighbours(self) -> list[list[Tap]]:
+        """For each spatial dimension the two neighbours of each place that is read."""
         ctx, rank, rows = self.ctx, len(self.kernel), self.x.shape[0] * self.parts
         offset = self.offset
         if dtypes.to_numpy(offset.dtype).itemsize < 4:  # too few bits for a place in an image

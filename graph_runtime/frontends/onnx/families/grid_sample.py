@@ -5,14 +5,16 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..context import Context, Results, converter
 from ..tape import TapeValue
+from .mixing import narrow, to_even, wide
 
-__all__ = ["Axis", "mixes"]
+__all__ = ["Axis", "Tap", "mixes"]
 
 _CUBIC = -0.75  # the coefficient a of the cubic kernel
+_REACH = 3.0  # elements from which on a place outside of an image has no neighbour in it
 
 
 @converter("GridSample", limits="1 to 3 spatial dimensions; cubic: at most 2")
@@ -25,23 +27,33 @@ def _grid_sample(ctx: Context) -> Results:
         ctx.fail(f"mode is {mode!r}, padding_mode {padding!r}")
     if len(sizes) > (2 if mode == "cubic" else 3):
         ctx.fail(f"mode {mode!r} of {len(sizes)} dimensions")
+    values = x if mode == "nearest" else wide(ctx, x)
+    places = (
+        wide(ctx, grid) if mode == "nearest" or values.dtype == "float32" else ctx.cast(grid, values.dtype)
+    )
+    values = values if mode == "nearest" else ctx.cast(values, places.dtype)
     taps = []
     for d, size in enumerate(sizes):  # the grid has x, the last dimension, first
         last = grid.rank - 1
-        part = ctx.slice(grid, last, len(sizes) - 1 - d, len(sizes) - d)
+        part = ctx.slice(places, last, len(sizes) - 1 - d, len(sizes) - d)
         axis = Axis(ctx, size, corners, padding)
         points = math.prod(grid.shape[1:-1])
         taps.append(axis.taps(axis.coordinate(ctx.reshape(part, (x.shape[0], points))), mode))
-    return _gathered(ctx, x, grid, taps)
+    return narrow(ctx, _gathered(ctx, values, grid, taps), x.dtype, to_even)
 
 
-def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[tuple[Any, ...]]]) -> TapeValue:
+def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[Tap]]) -> TapeValue:
     """The sum over all combinations of taps: x at their indices, times their weights."""
     n, c, *sizes = x.shape
-    flat = ctx.reshape(x, (n, c, math.prod(sizes)))
+    pixels = math.prod(sizes)
+    flat = ctx.reshape(x, (n, c, pixels))
+    if taps[0][0].inside is not None:  # one more is 0, and stands for all that lies outside
+        flat = ctx.op("concatenate", flat, ctx.full((n, c, 1), 0, x.dtype), axis=2)
     total: Any = None
-    for index, weight in mixes(ctx, sizes, taps):
+    for index, weight, inside in mixes(ctx, sizes, taps):
         points = index.shape[1]
+        if inside is not None:
+            index = ctx.op("where", inside, index, ctx.scalar(pixels, index))
         index = ctx.expand(ctx.reshape(index, (n, 1, points)), (n, c, points))
         part = ctx.op("take_along_axis", flat, index, axis=2)
         if weight is not None:
@@ -51,20 +63,28 @@ def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[tuple
 
 
 def mixes(
-    ctx: Context, sizes: Sequence[int], taps: Sequence[Sequence[tuple[Any, ...]]]
-) -> Iterator[tuple[TapeValue, Any]]:
-    """Each combination of the dimensions' neighbours: (index in the flat image, weight or None for 1)."""
+    ctx: Context, sizes: Sequence[int], taps: Sequence[Sequence[Tap]]
+) -> Iterator[tuple[TapeValue, TapeValue | None, TapeValue | None]]:
+    """Each combination of the dimensions' neighbours: (index in the flat image, weight or None for 1, whether
+    it is in the image or None for all)."""
     for chosen in itertools.product(*taps):
-        index: Any = None
-        weight: Any = None
-        for size, (at, by) in zip(sizes, chosen, strict=True):
-            if index is None:
-                index = at
-            else:
-                index = ctx.op("add", ctx.op("multiply", index, ctx.scalar(size, at)), at)
-            if by is not None:
-                weight = by if weight is None else ctx.op("multiply", weight, by)
-        yield index, weight
+        index, weight, inside = chosen[0].index, chosen[0].weight, chosen[0].inside
+        for size, tap in zip(sizes[1:], chosen[1:], strict=True):
+            index = ctx.op("add", ctx.op("multiply", index, ctx.scalar(size, index)), tap.index)
+            if tap.weight is not None:
+                weight = ctx.op("multiply", weight, tap.weight)
+            if tap.inside is not None:
+                inside = ctx.op("logical_and", inside, tap.inside)
+        yield index, weight, inside
+
+
+class Tap(NamedTuple):
+    """A neighbour of each place along a dimension: its index in the image, int64, the nearest one in it where
+    it lies outside; its weight, None for 1; whether it is ``inside``, None where all are."""
+
+    index: TapeValue
+    weight: TapeValue | None
+    inside: TapeValue | None
 
 
 class Axis:
@@ -86,7 +106,14 @@ class Axis:
         scale = (self.size - 1 if self.corners else self.size) / 2
         return self._plus(self._times(self._plus(part, 1.0), scale), 0.0 if self.corners else -0.5)
 
-    def inside(self, coordinate: TapeValue) -> TapeValue:
+    def near(self, coordinate: TapeValue) -> TapeValue:
+        """A place to take neighbours of; not yet one at the border, where it is they that move. One far
+        outside comes so near that they still are, all of them: an infinite one has no distance to any."""
+        if self.padding == "reflection":
+            return self.moved(coordinate)
+        return self.ctx.op("clip", coordinate, min=-_REACH, max=self.size - 1 + _REACH)
+
+    def moved(self, coordinate: TapeValue) -> TapeValue:
         """Moved into the image: to its edge, or mirrored at it as often as needed."""
         if self.padding == "zeros":
             return coordinate
@@ -101,11 +128,11 @@ class Axis:
         back = self._plus(self._times(away, -1.0), 2 * span)
         return self._plus(self.ctx.op("minimum", away, back), self.low)
 
-    def taps(self, coordinate: TapeValue, mode: str) -> list[tuple[TapeValue, TapeValue | None]]:
-        """(int64 index, weight or None for 1) of each neighbour that counts."""
+    def taps(self, coordinate: TapeValue, mode: str) -> list[Tap]:
+        """The neighbours that count."""
         ctx = self.ctx
         coordinate = ctx.op("round", coordinate) if mode == "nearest" else coordinate
-        coordinate = self.inside(coordinate)
+        coordinate = self.near(coordinate)
         if mode == "nearest":
             return [self._tap(coordinate, None)]
         base = ctx.op("floor", coordinate)
@@ -131,11 +158,8 @@ class Axis:
         far = self._plus(ctx.op("multiply", far, d), -4 * a)
         return ctx.op("where", ctx.op("less_equal", d, ctx.scalar(1, d)), self._plus(near, 1.0), far)
 
-    def _tap(self, index: TapeValue, weight: TapeValue | None) -> tuple[TapeValue, TapeValue | None]:
-        """With zeros, what lies outside gets the weight 0 (and any index inside)."""
-        ctx, index = self.ctx, self.inside(index)
-        safe = ctx.op("clip", index, min=0.0, max=self.size - 1.0)
-        if self.padding == "zeros":
-            there = ctx.cast(ctx.op("equal", safe, index), index.dtype)
-            weight = there if weight is None else ctx.op("multiply", weight, there)
-        return ctx.cast(safe, "int64"), weight
+    def _tap(self, place: TapeValue, weight: TapeValue | None) -> Tap:
+        ctx, place = self.ctx, self.moved(place)
+        safe = ctx.op("clip", place, min=0.0, max=self.size - 1.0)
+        inside = ctx.op("equal", safe, place) if self.padding == "zeros" else None
+        return Tap(ctx.cast(safe, "int64"), weight, inside)

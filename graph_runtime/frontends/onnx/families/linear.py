@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..context import Context, Results, converter
+from ..context import FLOATS, Context, Results, converter
 from ..tape import TapeValue
+from .mixing import narrow, towards_zero, wide
 
 
 def matmul(ctx: Context, a: TapeValue, b: TapeValue) -> TapeValue:
@@ -31,12 +32,20 @@ def _gemm(ctx: Context) -> Results:
     columns = b.shape[0 if swap_b else 1]
     if swap_b and not swap_a and alpha == beta == 1.0 and c is not None and c.shape == (columns,):
         return ctx.op("dense", a, b, c)
-    made = ctx.op("matmul", a, b, transpose_a=swap_a, transpose_b=swap_b)
+    return gemm(ctx, ctx.op("matmul", a, b, transpose_a=swap_a, transpose_b=swap_b), c, alpha, beta)
+
+
+def gemm(ctx: Context, product: TapeValue, c: TapeValue | None, alpha: float, beta: float) -> TapeValue:
+    """alpha product + beta c. Integers times what is none are added in float64, and the sum cut off."""
+    c, dtype = None if beta == 0.0 else c, product.dtype
+    if dtype not in FLOATS and not (alpha.is_integer() and beta.is_integer()):
+        product, c = wide(ctx, product), None if c is None else wide(ctx, c)
     if alpha != 1.0:
-        made = ctx.op("multiply", made, ctx.scalar(alpha, made))
-    if c is None or beta == 0.0:
-        return made
-    return ctx.op("add", made, c if beta == 1.0 else ctx.op("multiply", c, ctx.scalar(beta, c)))
+        product = ctx.op("multiply", product, ctx.scalar(alpha, product))
+    if c is not None:
+        c = c if beta == 1.0 else ctx.op("multiply", c, ctx.scalar(beta, c))
+        product = ctx.op("add", product, c)
+    return narrow(ctx, product, dtype, towards_zero)
 
 
 # ---------------------------------------------------------------- einsum

@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from ....base.dtypes import NARROW_FLOATS
 from ..context import Context, Results, converter
 from ..tape import TapeValue
+from .mixing import from_zero, narrow, to_even, towards_zero, wide
 from .shapes import MOST_RANGE
 
 _MOST_WEIGHTS = 2**28  # of the matrix along one axis
+# Integers that ONNX Runtime resizes: it cuts fractions off, and rounds after each axis of antialias. The
+# standard's own implementation rounds, in the end; so all others are.
+_AS_ORT = ("int8", "uint8", "int32")
 _OF_A_MODE = (
     "nearest_mode",
     "cubic_coeff_a",
@@ -31,15 +34,17 @@ def _upsample(ctx: Context) -> Results:
     mode = ctx.attr("mode", "nearest")
     if mode not in ("nearest", "linear", "bilinear"):
         ctx.fail(f"mode is {mode!r}")
+    kept = x.dtype
+    x = x if mode == "nearest" else wide(ctx, x)
+    step = _step(mode)
     for axis, scale in enumerate(scales):
         size = _size(ctx, x.shape[axis], scale)
-        ctx.fits(size)
-        positions = np.arange(size) / scale
+        positions = _source(ctx, "asymmetric", x.shape[axis], size, step(scale), None)
         if mode == "nearest":
             x = _picked(ctx, x, axis, np.floor(positions))
         else:
             x = _mixed(ctx, x, axis, positions, _linear)
-    return x
+    return x if mode == "nearest" else narrow(ctx, x, kept, towards_zero)
 
 
 @converter("Resize")
@@ -52,18 +57,26 @@ def _resize(ctx: Context) -> Results:
     how = ctx.attr("coordinate_transformation_mode", "half_pixel") if ctx.opset >= 11 else "asymmetric"
     roi = ctx.value(1, None) if how == "tf_crop_and_resize" and ctx.opset >= 11 else None
     outside: list[tuple[int, np.ndarray]] = []
-    for i, axis in enumerate(axes):
+    kept, antialias, cut = x.dtype, bool(ctx.attr("antialias", 0)), to_even
+    if antialias and mode == "nearest":
+        ctx.fail("antialias is for linear and cubic")
+    if kept in _AS_ORT and (antialias or mode == "linear"):
+        cut = from_zero if antialias else towards_zero
+    step = _step(mode)
+    for i, axis in reversed(list(enumerate(axes))):  # ONNX Runtime's order, which shows where steps round
         n = x.shape[axis]
         box = None if roi is None else (float(roi[i]), float(roi[i + len(axes)]))
         if sizes[i] == n and scales[i] == 1.0 and box is None:
             continue
-        positions = _source(ctx, how, n, sizes[i], scales[i], box)
+        positions = _source(ctx, how, n, sizes[i], step(scales[i]), box)
         if box is not None:
             outside.append((axis, (positions < 0) | (positions > n - 1)))
-        x = _along(ctx, x, axis, positions, mode, scales[i])
-    if ctx.attr("antialias", 0) and mode == "nearest":
-        ctx.fail("antialias is for linear and cubic")
-    return _extrapolated(ctx, x, outside)
+        if mode == "nearest":
+            x = _nearest(ctx, x, axis, positions, scales[i])
+            continue
+        x = _weighted(ctx, wide(ctx, x), axis, positions, mode, scales[i])
+        x = narrow(ctx, x, kept, cut) if cut is from_zero else x
+    return _extrapolated(ctx, narrow(ctx, x, kept, cut), outside)
 
 
 def _scales(ctx: Context, x: TapeValue, axes: list[int]) -> tuple[list[float], list[int]]:
@@ -92,12 +105,23 @@ def _size(ctx: Context, n: int, scale: float) -> int:
     return math.floor(n * scale)
 
 
+def _step(mode: str) -> type[np.floating[Any]]:
+    """In what positions are computed. Which element is nearest to one halfway shows the rounding of float32,
+    the type of the scales; weights are better without."""
+    return np.float32 if mode == "nearest" else np.float64
+
+
 def _source(
-    ctx: Context, how: str, n: int, size: int, scale: float, box: tuple[float, float] | None
+    ctx: Context,
+    how: str,
+    n: int,
+    size: int,
+    scale: np.floating[Any],
+    box: tuple[float, float] | None,
 ) -> np.ndarray:
-    """Where in the old axis each new element lies."""
+    """Where in the old axis each new element lies, in the type of ``scale``."""
     ctx.fits(size)
-    i, wide = np.arange(size, dtype=np.float64), scale * n  # wide: the new size before it was rounded
+    i, wide = np.arange(size, dtype=scale.dtype), scale * n  # wide: the new size before it was rounded
     if how == "half_pixel":
         return (i + 0.5) / scale - 0.5
     if how == "half_pixel_symmetric":
@@ -119,20 +143,24 @@ def _source(
     return ctx.fail(f"coordinate_transformation_mode is {how!r}")
 
 
-def _along(
+def _nearest(ctx: Context, x: TapeValue, axis: int, positions: np.ndarray, scale: float) -> TapeValue:
+    rounding = "ceil" if scale < 1 else "floor"  # until opset 11 said how
+    if ctx.opset >= 11:
+        rounding = ctx.attr("nearest_mode", "round_prefer_floor")
+    rounded: Any = {
+        "round_prefer_floor": lambda p: np.ceil(p - 0.5),
+        "round_prefer_ceil": lambda p: np.floor(p + 0.5),
+        "floor": np.floor,
+        "ceil": np.ceil,
+    }.get(rounding)
+    if rounded is None:
+        ctx.fail(f"nearest_mode is {rounding!r}")
+    return _picked(ctx, x, axis, rounded(positions))
+
+
+def _weighted(
     ctx: Context, x: TapeValue, axis: int, positions: np.ndarray, mode: str, scale: float
 ) -> TapeValue:
-    if mode == "nearest":
-        rounding = ctx.attr("nearest_mode", "round_prefer_floor") if ctx.opset >= 11 else "floor"
-        rounded: Any = {
-            "round_prefer_floor": lambda p: np.ceil(p - 0.5),
-            "round_prefer_ceil": lambda p: np.floor(p + 0.5),
-            "floor": np.floor,
-            "ceil": np.ceil,
-        }.get(rounding)
-        if rounded is None:
-            ctx.fail(f"nearest_mode is {rounding!r}")
-        return _picked(ctx, x, axis, rounded(positions))
     if mode not in ("linear", "cubic"):
         ctx.fail(f"mode is {mode!r}")
     kernel: Callable[[np.ndarray], np.ndarray]
@@ -186,13 +214,13 @@ def _mixed(
     ctx.fits(len(positions), n)
     matrix = np.zeros((len(positions), n))
     np.add.at(matrix, (np.arange(len(positions))[:, None], np.clip(near, 0, n - 1)), weights)
-    dtype, perm = x.dtype, [*(d for d in range(x.rank) if d != axis), axis]
+    perm = [*(d for d in range(x.rank) if d != axis), axis]
     moved = ctx.transpose(x, perm)
     lead = moved.shape[:-1]
     flat = ctx.reshape(moved, (math.prod(lead), n))
-    exact = "float32" if dtype in NARROW_FLOATS else dtype
-    made = ctx.op("matmul", ctx.cast(flat, exact), ctx.const(matrix, exact), transpose_b=True)
-    made = ctx.cast(ctx.reshape(made, (*lead, len(positions))), dtype)
+    made = ctx.reshape(
+        ctx.op("matmul", flat, ctx.const(matrix, x.dtype), transpose_b=True), (*lead, len(positions))
+    )
     return ctx.transpose(made, [perm.index(d) for d in range(x.rank)])
 
 

@@ -136,4 +136,4 @@ def _mel_weight_matrix(ctx: Context) -> Results:
     rising = np.where(middle > start, (at - start) / np.maximum(middle - start, 1), (at == middle) * 1.0)
     falling = (end - at) / np.maximum(end - middle, 1)
     up = np.where((at >= start) & (at <= middle), rising, 0)
-    return ctx.const(np.where((at > middle) & (at < end), falling, up), dtype)
+    return ctx.const(np.where((at > middle) & (at < end), falling, up).astype(dtypes.to_numpy(dtype)))
