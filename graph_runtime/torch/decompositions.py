@@ -11,6 +11,7 @@ import torch
 from torch._decomp import core_aten_decompositions, decomposition_table, get_decompositions
 
 from . import rules
+from .bags import BAGS_IN_GRAPHS
 from .composites import COMPOSITES
 from .recurrent import CELLS
 
@@ -110,5 +111,6 @@ def table() -> dict[Any, Callable[..., Any]]:
         if not isinstance(op, torch._ops.OpOverload) or op._schema.name.removeprefix("aten::") not in known
     }
     found[aten.max_pool2d_with_indices_backward.default] = _without_indices
-    found |= {getattr(aten, name).default: function for name, function in (COMPOSITES | CELLS).items()}
+    composites = COMPOSITES | CELLS | BAGS_IN_GRAPHS
+    found |= {getattr(aten, name).default: function for name, function in composites.items()}
     return found

@@ -21,7 +21,7 @@ from ..ir.builder import GraphBuilder, Value
 from . import rules
 from .counters import Unsupported
 from .emitter import CPU, GraphEmitter, Lowered, Output, SizeInt, Turned
-from .hoist import HOISTED
+from .hoist import HOISTED, dropout
 from .kinds import array_of, kind_of, values_of
 from .rules.operands import name_of
 from .store import devices
@@ -198,6 +198,10 @@ class _Lowering:
         self.emitter.device = self._device(_first(meta))
         self.emitter.name = node.name
         self.emitter.used = {u.args[1] for u in node.users if u.target is operator.getitem}
+        if name == "native_dropout":
+            x, p, train = args
+            mask = None if train is False or not p else self._hoist(node, name, args, kwargs)
+            return dropout(self.emitter, x, p, mask)
         if name in HOISTED:
             return self._hoist(node, name, args, kwargs)
         if name.startswith("as_strided"):
@@ -222,7 +226,9 @@ class _Lowering:
         make, always = HOISTED[name](args, kwargs, _first(node.meta["val"]).dtype)
         if not always and not any(isinstance(number, SizeInt) for number in args):
             return self.emitter.array(array_of(make()), name_of(make().dtype))
-        sample, number = make(), len(self.lowered.hoisted)
+        with torch.random.fork_rng(devices=()):  # the first run draws from where the caller was
+            sample = make()
+        number = len(self.lowered.hoisted)
         self.lowered.hoisted.append((f"hoisted_{number}", make))
         dtype = name_of(sample.dtype)
         return self.emitter.input(f"hoisted_{number}", sample.shape, dtype, self.emitter.device)

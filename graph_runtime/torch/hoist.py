@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from .counters import Unsupported
+from .rules.operands import cast, scalar_like
 
-__all__ = ["HOISTED"]
+__all__ = ["HOISTED", "dropout"]
 
 Made = tuple[Callable[[], torch.Tensor], bool]  # what makes the values; whether they are others each time
 
@@ -21,12 +22,48 @@ def _dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.int32 if dtype == torch.int64 else dtype
 
 
+def _shape(like: Any) -> tuple[int, ...]:
+    """Of a size, or of a value that has it."""
+    return tuple(like.shape if hasattr(like, "shape") else like)
+
+
 def _random(make: Callable[..., torch.Tensor]) -> Callable[[Any, Any, torch.dtype], Made]:
     def hoisted(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
-        shape = tuple(args[0].shape if hasattr(args[0], "shape") else args[0])
+        shape = _shape(args[0])
         return lambda: make(shape, dtype=dtype), True
 
     return hoisted
+
+
+def _drawn(method: str, least: int = 0) -> Callable[[Any, Any, torch.dtype], Made]:
+    """By a method that fills a tensor, of the shape of the first argument; the others are its numbers, at
+    ``least`` so many."""
+
+    def hoisted(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
+        shape, numbers = _shape(args[0]), args[1:]
+        own = kwargs.get("generator") is not None
+        if own or len(numbers) < least or any(hasattr(number, "shape") for number in numbers):
+            raise Unsupported("its numbers are drawn by a generator of its own, or by values")
+        return lambda: getattr(torch.empty(shape, dtype=dtype), method)(*numbers), True
+
+    return hoisted
+
+
+def _whole(make: Callable[..., torch.Tensor]) -> Callable[[Any, Any, torch.dtype], Made]:
+    """Random integers below the last number among the arguments."""
+
+    def hoisted(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
+        if any(abs(number) > _MOST for number in args if isinstance(number, int)):
+            raise Unsupported("random integers do not fit 32 bits")
+        return lambda: make(*args, dtype=dtype).to(_dtype(dtype)), True
+
+    return hoisted
+
+
+def _mask(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
+    """Of native_dropout: what it keeps."""
+    shape, keep = _shape(args[0]), 1 - args[1]
+    return lambda: torch.empty(shape, dtype=torch.bool).bernoulli_(keep), True
 
 
 def _range(args: Any, kwargs: Any, dtype: torch.dtype) -> Made:
@@ -42,5 +79,21 @@ HOISTED: dict[str, Callable[[Any, Any, torch.dtype], Made]] = {
     "randn": _random(torch.randn),
     "rand_like": _random(torch.rand),
     "randn_like": _random(torch.randn),
+    "randint": _whole(torch.randint),
+    "randperm": _whole(torch.randperm),
+    "bernoulli": _drawn("bernoulli_", 1),
+    "uniform": _drawn("uniform_"),
+    "exponential": _drawn("exponential_"),
+    "normal_functional": _drawn("normal_"),
+    "native_dropout": _mask,
     "arange": _range,
 }
+
+
+def dropout(e: Any, x: Any, p: float, mask: Any) -> tuple[Any, Any]:
+    """(result, mask) of native_dropout, ``mask`` None where nothing is left out: as on the CPU, a product, in
+    which what is no number stays."""
+    if mask is None:
+        return x, e.filled(x.shape, True, "bool")
+    kept = e.op("multiply", x, cast(e, mask, x.dtype))
+    return e.op("multiply", kept, scalar_like(e, 1 / (1 - p) if p < 1 else 0.0, x)), mask

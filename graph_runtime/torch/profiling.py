@@ -1,11 +1,15 @@
 """torch.profiler with activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]: the simulated time of
-each operation on a device (clock.py) is its device time. The host's time is that of the simulation."""
+each operation on a device (clock.py) is its device time, and a row of export_chrome_trace. The host's time is
+that of the simulation."""
 
 from __future__ import annotations
 
 import functools
+import json
 from bisect import bisect_right
+from collections.abc import Sequence
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 from torch.autograd import DeviceType, ProfilerActivity
@@ -13,6 +17,7 @@ from torch.autograd.profiler import profile
 from torch.autograd.profiler_util import FunctionEvent
 
 from . import clock
+from .store import devices, torch_device
 
 __all__ = ["register"]
 
@@ -45,13 +50,33 @@ def _of_device(launch: clock.Launch, start_us: float, took_us: float) -> Functio
     )
 
 
+def _add_rows(path: str, launches: Sequence[clock.Launch]) -> None:
+    """Give a Chrome trace a process for each device, with its launches one after the other: each begins when
+    it was launched, or when the one before is over."""
+    file = Path(path)
+    trace = json.loads(file.read_text())
+    base, over, events = trace.get("baseTimeNanoseconds", 0), {}, trace["traceEvents"]
+    for number in sorted({launch.number for launch in launches}):
+        name = f"{torch_device(number)} ({devices()[number].descriptor.name}), simulated"
+        events.append({"ph": "M", "name": "process_name", "pid": name, "tid": 0, "args": {"name": name}})
+        for launch in launches:
+            if launch.number != number:
+                continue
+            begin = max(launch.when - base, over.get(number, 0))
+            over[number] = begin + launch.ns
+            row = {"ph": "X", "cat": "kernel", "name": launch.name, "pid": name, "tid": 0}
+            events.append({**row, "ts": begin / 1e3, "dur": launch.ns / 1e3, "args": {"device": number}})
+    file.write_text(json.dumps(trace))
+
+
 def register() -> None:
     """Let profiles of the device record what is launched, and attribute it."""
-    plain_prepare, plain_start, plain_exit, plain_parse = (
+    plain_prepare, plain_start, plain_exit, plain_parse, plain_export = (
         profile._prepare_trace,
         profile._start_trace,
         profile.__exit__,
         profile._parse_kineto_results,
+        profile.export_chrome_trace,
     )
 
     @functools.wraps(plain_prepare)
@@ -82,5 +107,12 @@ def register() -> None:
         _attach(events, getattr(self, "_tt_launches", []), result.trace_start_ns())
         return events
 
-    profile._prepare_trace, profile._start_trace = prepare, start
-    profile.__exit__, profile._parse_kineto_results = leave, parse
+    @functools.wraps(plain_export)
+    def export(self: Any, path: str, *args: Any, **more: Any) -> Any:
+        made = plain_export(self, path, *args, **more)
+        if getattr(self, "_tt_launches", None):
+            _add_rows(path, self._tt_launches)
+        return made
+
+    profile._prepare_trace, profile._start_trace, profile.__exit__ = prepare, start, leave
+    profile._parse_kineto_results, profile.export_chrome_trace = parse, export

@@ -27,11 +27,14 @@ from . import (
     safetensors_reader,
     serialization,
 )
+from .alignments import CTC
+from .bags import BAGS
 from .composites import COMPOSITES, EAGER
 from .copies import KERNELS
 from .decompositions import eager_kernels
 from .device_module import make_module
 from .eager import Operation
+from .optimizers import FUSED
 from .recurrent import CELLS
 from .writes import fallback, operation_of
 
@@ -112,6 +115,9 @@ def register() -> None:
         **refused_layouts.KERNELS,
         **COMPOSITES,
         **EAGER,
+        **BAGS,
+        **CTC,
+        **FUSED,
         **CELLS,
         **eager_kernels(),
     }.items():

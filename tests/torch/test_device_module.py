@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import json
 import threading
+from itertools import pairwise
 
 import pytest
 
@@ -180,7 +182,7 @@ def test_the_time_between_events_that_have_none_is_refused():
         timed.elapsed_time(other)
 
 
-def test_the_profiler_has_the_devices_time(x):
+def test_the_profiler_has_the_devices_time(x, tmp_path):
     run = torch.compile(torch.nn.Linear(64, 64).to("tt"), backend="tt")
     run(x)
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as made:
@@ -196,6 +198,12 @@ def test_the_profiler_has_the_devices_time(x):
     ]
     assert [row.count for row in programs] == [2]
     assert "Self TT" in made.key_averages().table(sort_by="self_device_time_total")
+    made.export_chrome_trace(str(tmp_path / "trace.json"))
+    trace = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    shown = [event for event in trace if event.get("cat") == "kernel"]
+    assert {event["pid"].split()[0] for event in shown} == {"tt:0"}
+    assert all(a["ts"] + a["dur"] <= b["ts"] + 1e-6 for a, b in pairwise(shown))
+    assert {event["name"] for event in shown} >= {"matmul", "relu"}
 
 
 # **************** random numbers ****************

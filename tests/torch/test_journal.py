@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import graph_runtime as gr
-from graph_runtime import KernelError, UnsupportedOpError, eager
+import graph_runtime.runtime as rt
+from graph_runtime import HandleError, KernelError, UnsupportedOpError, eager
 from graph_runtime.run.tensors.lineage import settle_all
 
 
@@ -155,3 +156,13 @@ def test_nodes_of_a_compiled_program_that_stand_on_the_cpu_are_fallbacks(tt):
     with torch.no_grad(), tt.no_fallback(), pytest.raises(UnsupportedOpError, match="float64"):
         compiled(there)
     assert tt.stats().fallbacks == found
+
+
+def test_a_tensor_that_ended_with_its_device_is_no_failure(tt):
+    held = torch.ones(4, device="tt:1") * 3.0
+    with rt.open_device("tt:1"):
+        pass
+    with tt.no_fallback():
+        pass
+    with pytest.raises(HandleError):
+        held.cpu()

@@ -80,10 +80,13 @@ def settle_all(tell: bool = False) -> None:
     found = _unsettled()
     _refused.clear()
     for tensor, _ in found:
-        if tell:
-            tensor.wait()
-        else:
+        if not tell:
             _settle(tensor)
+            continue
+        try:
+            tensor.wait()
+        except HandleError:  # it was given up, or ended with its device: nothing failed
+            tensor._recipe = None
 
 
 def before_write(tensor: Any) -> Any:
