@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -33,6 +33,7 @@ from .emitter import Lowered
 from .fitting import Fit
 from .graphs import lower
 from .open_sizes import OpenSizes
+from .ranges import Ranges, note_bound
 from .sized import SizedPrograms
 from .splitting import split, survey
 
@@ -52,8 +53,16 @@ class Compiled:
     name: str
     options: BackendOptions
 
-    def __init__(self, gm: torch.fx.GraphModule, examples: Sequence[Any], kind: str, options: BackendOptions):
+    def __init__(
+        self,
+        gm: torch.fx.GraphModule,
+        examples: Sequence[Any],
+        kind: str,
+        options: BackendOptions,
+        wide: Set[torch.fx.Node] = frozenset(),
+    ):
         self.gm, self.options, self.name = gm, options, f"{kind}_{next(_numbers)}"
+        self._wide, self._reason = wide, ""
         self._made = 0
         self._only: CompiledGraph | None = None
         self._sized: SizedPrograms | None = None
@@ -67,9 +76,7 @@ class Compiled:
             self._choose = self._of_sizes
 
     def __call__(self, *args: Any) -> Any:
-        if self._pieces is not None:
-            return self._pieces(*args)
-        program, fit = self._choose(args)
+        program, fit = (None, None) if self._pieces is not None else self._choose(args)
         if program is not None:
             try:
                 return program(args, fit)
@@ -77,6 +84,8 @@ class Compiled:
                 self._give_up(str(refused), refused)
             except (KernelError, DeviceMemoryError) as error:
                 self._give_up(f"run error: {error}", error)
+        if journal.forbidden():
+            self._give_up(self._reason)
         return self.gm(*args) if self._pieces is None else self._pieces(*args)
 
     def _the_one(self, args: Sequence[Any]) -> tuple[CompiledGraph | None, Fit | None]:
@@ -95,7 +104,8 @@ class Compiled:
         return None, None
 
     def _lower(self, args: Sequence[Any]) -> Lowered:
-        return lower(self.gm, args, pins=self.options.placement, strict=self.options.fallback != "cpu")
+        how = {"pins": self.options.placement, "strict": self.options.fallback != "cpu"}
+        return lower(self.gm, args, wide=self._wide, **how)
 
     def _program(self, lowered: Lowered, bucket: Bucket | None) -> CompiledGraph:
         name = f"{self.name}_{self._made}" if self._made else self.name
@@ -108,18 +118,19 @@ class Compiled:
         """Run this graph in pieces from now on, if some of its nodes can be lowered; else False."""
         if self.options.fallback != "cpu" or journal.forbidden():
             return False
-        refused = survey(self.gm, pins=self.options.placement)
+        refused = survey(self.gm, pins=self.options.placement, wide=self._wide)
         nodes = [node for node in self.gm.graph.nodes if node.op == "call_function"]
         if not refused or len(refused) == len(nodes):
             return False
 
         def compiled(piece: torch.fx.GraphModule) -> Callable[..., Any]:
             given = [node.meta.get("val") for node in piece.graph.nodes if node.op == "placeholder"]
-            return Compiled(piece, given, self.name, self.options)
+            return _compiled(piece, given, self.name, self.options)
 
         self._pieces = split(self.gm, refused, compiled)
         apart = [reason for node, reason in refused.items() if node.target is not operator.getitem]
         note_split(self.name, len(nodes), apart)
+        self._reason = str(cause)
         return True
 
     def _give_up(self, reason: str, error: Exception | None = None) -> None:
@@ -128,6 +139,33 @@ class Compiled:
                 f"graph {self.name} of torch.compile cannot be lowered: {reason}", got=self.name
             ) from error
         note_graph(reason)
+        self._reason = reason
+
+
+class Ranged:
+    """A graph with 64-bit integers, of which programs compute 32 bits: a Compiled for each set of nodes whose
+    integers may not fit in a call. Results know how large they are."""
+
+    def __init__(self, ranges: Ranges, make: Callable[[Set[torch.fx.Node]], Compiled]):
+        self._ranges, self._make = ranges, make
+        self._made = {(first := ranges.first): make(first)}
+
+    def __call__(self, *args: Any) -> Any:
+        fit = self._ranges.of_call(args)
+        run = self._made.get(fit.wide)
+        if run is None:
+            run = self._made[fit.wide] = self._make(fit.wide)
+        results = run(*args)
+        for number, bound in fit.bounds.items():
+            note_bound(results[number], bound)
+        return results
+
+
+def _compiled(gm: torch.fx.GraphModule, examples: Sequence[Any], kind: str, options: BackendOptions) -> Any:
+    ranges = Ranges.of(gm)
+    if ranges is None:
+        return Compiled(gm, examples, kind, options)
+    return Ranged(ranges, lambda wide: Compiled(gm, examples, kind, options, wide))
 
 
 def _is_static(x: Any) -> bool:
@@ -140,7 +178,7 @@ def compile_graph(kind: str, options: BackendOptions) -> Callable[[torch.fx.Grap
     def compiler(gm: torch.fx.GraphModule, examples: Sequence[Any]) -> Any:
         if kind != "backward":  # whose nodes have no names that a user knows
             require_places(options.placement, [node.name for node in gm.graph.nodes])
-        return make_boxed_func(Compiled(gm, examples, kind, options))
+        return make_boxed_func(_compiled(gm, examples, kind, options))
 
     return compiler
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,17 +38,18 @@ def lower(
     device: str | None = None,
     names: Mapping[int, str] | None = None,
     refused: dict[torch.fx.Node, str] | None = None,
+    wide: Set[torch.fx.Node] = frozenset(),
 ) -> Lowered:
     """The graph for these arguments (tensors, fake or not, and numbers). Raises Unsupported, with the
     operation and the reason, where some operation has no rule.
 
     ``device``: where operations go, whatever torch says. ``names`` {number of an argument: its name}.
     ``refused``: nodes that cannot be lowered are noted here with their reasons, and the others lowered as if
-    their values were given.
+    their values were given. ``wide``: nodes that are not lowered, as 64-bit integers may not fit 32 bits.
     """
     lowered = Lowered(GraphBuilder(device=CPU))
     emitter = GraphEmitter(lowered, pins or {}, strict)
-    lowering = _Lowering(gm, arguments, lowered, emitter, device, names or {}, refused)
+    lowering = _Lowering(gm, arguments, lowered, emitter, device, names or {}, refused, wide)
     with unset_fake_temporarily():  # constants have values
         return lowering.run()
 
@@ -74,8 +75,9 @@ class _Lowering:
         device: str | None,
         names: Mapping[int, str],
         refused: dict[torch.fx.Node, str] | None,
+        wide: Set[torch.fx.Node],
     ):
-        self.refused, self._count = refused, 0
+        self.refused, self.wide, self._count = refused, wide, 0
         self.gm, self.arguments, self.lowered, self.emitter = gm, arguments, lowered, emitter
         self.forced, self.names = device, names
         self.env: dict[torch.fx.Node, Any] = {}
@@ -172,6 +174,8 @@ class _Lowering:
         args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
         kwargs = dict(kwargs)
         target = node.target
+        if node in self.wide:
+            raise Unsupported(f"{target}: its 64-bit integers may not fit 32 bits")
         if isinstance(target, torch._ops.HigherOrderOperator):
             raise Unsupported(f"{target.name()} has no rule")
         if (empty := self._without_elements(node)) is not None:

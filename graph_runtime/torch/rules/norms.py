@@ -74,5 +74,5 @@ def pdist(e: Any, x: Any, p: float = 2) -> Any:
     first, second = np.triu_indices(x.shape[0], 1)
     if not len(first):
         raise Unsupported("there are no pairs")
-    pair_of = [e.op("take", x, e.array(at, "int32"), axis=0) for at in (first, second)]
-    return _distance(e, *pair_of, p)
+    a, b = (e.op("take", x, e.array(at, "int32"), axis=0) for at in (first, second))
+    return _distance(e, a, b, p)

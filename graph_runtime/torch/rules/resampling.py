@@ -64,7 +64,8 @@ def summed(e: Any, x: Any, axis: int, parts: Parts) -> Any:
 def _taps_of(parts: Parts) -> Taps:
     """As many for each new element as the most have."""
     columns = zip_longest(*parts, fillvalue=(_NOTHING, 1.0))
-    return [tuple(map(np.array, zip(*column, strict=True))) for column in columns]
+    pairs = (zip(*column, strict=True) for column in columns)
+    return [(np.array(indices), np.array(weights)) for indices, weights in pairs]
 
 
 def _scaled(e: Any, x: Any, axis: int, weights: np.ndarray) -> Any:
