@@ -12,7 +12,7 @@ from .sizes import out_of_memory, remedy, round_up
 from .supports import circular_room, too_large
 from .types import Plan
 
-__all__ = ["check_capacity", "check_circular"]
+__all__ = ["check_capacity", "check_circular", "room_beside"]
 
 _HOLDERS = 5
 
@@ -28,6 +28,16 @@ def check_capacity(plan: Plan) -> None:
             raise _error(plan, did, index, needed)
 
 
+def room_beside(plan: Plan, did: int) -> int:
+    """Bytes of a core's L1 that circular buffers have beside the plan's tensors: what kernels are checked
+    against, and what op models are made for."""
+    device, tensors = plan.devices[did], 0
+    for index, memory in enumerate(device.descriptor.memories):
+        if memory.name == L1:
+            tensors = int(round_up(plan.peak.get((did, index), 0), memory.alignment))
+    return max(circular_room(device) - tensors, 0)
+
+
 def check_circular(plan: Plan, needs: np.ndarray) -> None:
     """Raises CapacityError, with ``plan``, ``node``, ``needed`` (bytes of a core's L1), ``available`` and
     ``holders`` as check_capacity, where a node's circular buffers find no room below the plan's tensors.
@@ -36,16 +46,14 @@ def check_circular(plan: Plan, needs: np.ndarray) -> None:
         mine = np.where(plan.did == did, needs, 0)
         if not mine.any():
             continue
-        index = [memory.name for memory in device.descriptor.memories].index(L1)
-        memory, top = device.descriptor.memories[index], circular_room(device)
-        tensors = int(round_up(plan.peak.get((did, index), 0), memory.alignment))
-        if int(mine.max()) > top - tensors:
-            told = replace(plan, circular=needs)
-            raise _no_room(told, did, index, int(mine.argmax()), int(mine.max()), top)
+        room = room_beside(plan, did)
+        if int(mine.max()) > room:
+            raise _no_room(replace(plan, circular=needs), did, int(mine.argmax()), int(mine.max()), room)
 
 
-def _no_room(plan: Plan, did: int, index: int, nid: int, needed: int, top: int) -> CapacityError:
+def _no_room(plan: Plan, did: int, nid: int, needed: int, room: int) -> CapacityError:
     device, storage, graph = plan.devices[did], plan.storage, plan.graph
+    index = [memory.name for memory in device.descriptor.memories].index(L1)
     mine = np.flatnonzero((storage.did == did) & (storage.memory == index))
     largest = mine[np.argsort(-storage.extent[mine], kind="stable")][:_HOLDERS]
     holders = [(_holder(plan, sid), int(storage.extent[sid])) for sid in largest.tolist()]
@@ -61,7 +69,7 @@ def _no_room(plan: Plan, did: int, index: int, nid: int, needed: int, top: int) 
         text += (
             f", and the plan's tensors take {tensors} B of it, held by "
             f"{', '.join(f'{name} {size} B' for name, size in holders)}: at most "
-            f"{max(top - needed, 0)} B of tensors fit beside; {change}"
+            f"{max(circular_room(device) - needed, 0)} B of tensors fit beside; {change}"
         )
     else:
         text += f": cut node {node!r} into smaller ones, or place it elsewhere"
@@ -70,7 +78,7 @@ def _no_room(plan: Plan, did: int, index: int, nid: int, needed: int, top: int) 
         device=str(device),
         memory=L1,
         needed=needed,
-        available=max(top - tensors, 0),
+        available=room,
         holders=holders,
         node=node,
         plan=plan,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ...base.dtypes import FORMATS
 from ...base.errors import DeviceError
 from ...base.machine.devices import Device
+from ..supports import circular_room
 
 __all__ = ["BUDA", "DST_BYTES", "OVERLAY_BYTES", "Chip", "chip_of"]
 
@@ -34,8 +35,10 @@ class Chip:
         return -(-(FORMATS[fmt].tile_bytes + self.header) // self.align) * self.align
 
 
-def chip_of(device: Device) -> Chip:
-    """The chip of a device of stack buda. Raises DeviceError for any other device."""
+def chip_of(device: Device, room: int | None = None) -> Chip:
+    """The chip of a device of stack buda. ``room``: bytes of a core's L1 that op models may use
+    (capacity.room_beside); None: all that circular buffers have where no tensor lies there. Raises
+    DeviceError for any other device."""
     d = device.descriptor
     if d.stack != BUDA:
         raise DeviceError(
@@ -45,4 +48,5 @@ def chip_of(device: Device) -> Chip:
             wanted=BUDA,
             device=str(device),
         )
-    return Chip(d.arch, d.grid, d.l1_budget, d.memory("dram").bank_bytes, d.tile_header_bytes)
+    l1 = circular_room(device) if room is None else room
+    return Chip(d.arch, d.grid, l1, d.memory("dram").bank_bytes, d.tile_header_bytes)

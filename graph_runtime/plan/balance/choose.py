@@ -10,7 +10,7 @@ import numpy as np
 from ...base.errors import InputError, did_you_mean
 from ..types import Plan
 from .chip import BUDA
-from .epochs import Balanced, judge
+from .epochs import Balanced, judge, pack
 from .forks import Buffering
 from .limits import Loads
 from .memory import Settings
@@ -74,10 +74,13 @@ def balance_device(
     buffering: Buffering | None = None,
 ) -> Balanced:
     """The same for one device, without writing it into the plan."""
+    require_policy(policy)
     loads, allowed = Loads(network_of(plan, did, settings)), buffering or Buffering()
     if not allowed.dram:
         GraphSolver(loads.network).require_uncut()
-    if require_policy(policy) == "optimal":
+    if not loads.network.ops:
+        return judge(policy, loads, pack(loads.network, np.zeros(0, np.int64)), allowed)
+    if policy == "optimal":
         return optimal(loads, seed, allowed)
     rule = ribbon if policy == "ribbon" else SIMPLE[policy]
     return judge(policy, loads, rule(loads, seed), allowed)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from ...base.errors import CapacityError, DeviceError, InputError, PlanError, did_you_mean
 from ...base.machine.devices import Device
 from ...ir.graph import Graph
+from ..capacity import room_beside
 from ..types import Plan
 from . import convolution, norms  # noqa: F401 - register conv2d, pools and normalisations
 from .chip import chip_of
@@ -28,15 +29,20 @@ _ADVICE = {
 
 
 def part_models(
-    graph: Graph, nid: int, device: Device, settings: Settings | None = None, view: View | None = None
+    graph: Graph,
+    nid: int,
+    device: Device,
+    settings: Settings | None = None,
+    view: View | None = None,
+    room: int | None = None,
 ) -> tuple[Candidates, ...]:
     """The candidates of each op that a node becomes, in order; one of them is ``principal``.
 
-    ``view``: view_of(graph), made once where many nodes are asked for. Raises DeviceError for a device that
+    ``view``: view_of(graph), made once where many nodes are asked for. ``room``: as chip_of. Raises DeviceError for a device that
     is not of stack buda, UnsupportedOpError for a node that no core runs. A node without a legal model is no
     error here: see ``require_legal``.
     """
-    chip, view = chip_of(device), view or view_of(graph)
+    chip, view = chip_of(device, room), view or view_of(graph)
     node = graph.node(nid)
     found = []
     for part in parts_of(view, nid, device):
@@ -90,7 +96,8 @@ def explained(plan: Plan, name: str) -> tuple[tuple[Candidates, ...], Device]:
         numerics=plan.numerics[did] if plan.numerics else None,
         origin=plan.origin,
     )
-    return part_models(graph, nid, plan.devices[did], view=view), plan.devices[did]
+    room = room_beside(plan, did)
+    return part_models(graph, nid, plan.devices[did], view=view, room=room), plan.devices[did]
 
 
 def _with_attributes(settings: Settings, node) -> Settings:
@@ -119,7 +126,7 @@ def require_legal(candidates: Candidates, device: Device) -> Candidates:
     if miss is not None:
         m = miss.model
         text += f"; the closest, grid {m.grid.r}x{m.grid.c} with t={m.t}, lacks {miss.short} bytes " + (
-            f"of {candidates.budget} in L1"
+            f"of {candidates.budget} in L1{_beside(candidates, device)}"
             if miss.verdict != "ExceededDramChannelCapacity"
             else "in a DRAM channel"
         )
@@ -133,6 +140,11 @@ def require_legal(candidates: Candidates, device: Device) -> Candidates:
         short=miss.short if miss else None,
         path=candidates.path,
     )
+
+
+def _beside(candidates: Candidates, device: Device) -> str:
+    taken = chip_of(device).l1_budget - candidates.budget
+    return f", where the plan's tensors take {taken}: keep them in dram" if taken else ""
 
 
 def _cause(reasons: dict[str, int], miss: Candidate | None) -> str:

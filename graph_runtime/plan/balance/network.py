@@ -11,6 +11,7 @@ import numpy as np
 
 from ...base.machine.devices import Device
 from ...ir.graph import COPY, NOP
+from ..capacity import room_beside
 from ..types import Plan
 from .chip import Chip, chip_of
 from .legal import part_models, require_legal
@@ -117,14 +118,15 @@ def view_of_plan(plan: Plan, did: int) -> View:
 def network_of(plan: Plan, did: int, settings: Settings | None = None) -> Network:
     """The ops of one device of a plan. Raises CapacityError or PlanError for an op without a legal model,
     DeviceError for a device that is not of stack buda."""
-    device, view = plan.devices[did], view_of_plan(plan, did)
+    device, view, room = plan.devices[did], view_of_plan(plan, did), room_beside(plan, did)
     ops: list[Candidates] = []
     last: dict[int, int] = {}  # nid -> the op that makes its output 0
     first: dict[int, int] = {}
     for nid in np.flatnonzero((plan.did == did) & (plan.graph.func_id >= 0)).tolist():
         if _runs_on_cores(view, nid):
             first[nid] = len(ops)
-            ops += [require_legal(c, device) for c in part_models(plan.graph, nid, device, settings, view)]
+            parts = part_models(plan.graph, nid, device, settings, view, room)
+            ops += [require_legal(c, device) for c in parts]
             last[nid] = len(ops) - 1
     edges, leaves = _edges(view, ops, first, last)
     known: dict[int, Columns] = {}
@@ -134,7 +136,8 @@ def network_of(plan: Plan, did: int, settings: Settings | None = None) -> Networ
             known[id(c.tried)] = Columns.of(c.models)
         columns.append(known[id(c.tried)])
     into, out_of = _sides(len(ops), edges)
-    return Network(device, chip_of(device), tuple(ops), tuple(columns), tuple(edges), into, out_of, leaves)
+    chip = chip_of(device, room)
+    return Network(device, chip, tuple(ops), tuple(columns), tuple(edges), into, out_of, leaves)
 
 
 def _runs_on_cores(view: View, nid: int) -> bool:

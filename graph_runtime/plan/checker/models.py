@@ -72,11 +72,20 @@ def _check_node(plan: Plan, nid: int, model: Any) -> None:
         * b.tile_bytes
         for b in (*model.inputs, *model.outputs, *model.intermediates)
     )
-    if held > model.l1_bytes or model.l1_bytes > chip.l1_budget:
-        _fail(plan, nid, f"has buffers of {held} bytes, says {model.l1_bytes}, and L1 has {chip.l1_budget}")
+    l1 = chip.l1_budget - _tensors(plan, plan.did[nid])
+    if held > model.l1_bytes or model.l1_bytes > l1:
+        _fail(plan, nid, f"has buffers of {held} bytes, says {model.l1_bytes}, and L1 has {l1}")
     op = registry.get(node.op)
     if op is not None and (op.parts in _PRODUCTS or (op.kind == "elementwise" and op.bodies["tt"].numerics)):
         _check_blocks(plan, nid, node, model, op.parts in _PRODUCTS)
+
+
+def _tensors(plan: Plan, did: int) -> int:
+    """Bytes of each core's L1 that the plan's tensors take on a device."""
+    memories = plan.devices[did].descriptor.memories
+    return sum(
+        plan.peak.get((int(did), at), 0) for at, memory in enumerate(memories) if memory.name == "l1"
+    )
 
 
 def _check_blocks(plan: Plan, nid: int, node, model: Any, product: bool) -> None:

@@ -52,8 +52,8 @@ def _conv2d(call: KernelCall) -> Moves:
 
 def _image(x: KernelArg, y: KernelArg, tiling: Tiling) -> np.ndarray:
     spans = []
-    for d, (size, step) in enumerate(((y.view[1], tiling.height), (y.view[2], tiling.width))):
-        first = np.arange(0, size, step) * tiling.stride[d] - tiling.pad[d]
+    for d, (window, part) in enumerate(zip((tiling.height, tiling.width), tiling.part, strict=True)):
+        first = split(steps(y.view[1 + d], window), part)[0] * tiling.stride[d] - tiling.pad[d]
         spans.append(inside(first, tiling.reach[d], x.view[1 + d]))
     loads = hits(steps(tiling.k, tiling.depth), tiling.k, max(tiling.taps, 1)) * tiling.blocks
     return x.touched(np.tile(loads, y.shape[0] * tiling.groups), spans[0], spans[1])

@@ -7,20 +7,20 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .product import BLOCK_BYTES, parts_of, share_of
+from .product import less_of, parts_of, room_of
 
 __all__ = ["Tiling", "exact_rows", "tiling_of"]
 
-_UNITS, _COLS, _STRIPE, _PIXELS, _STAGE = 4, 64, 16, 1024, 4096  # conv.h, gemm.h
+_UNITS, _COLS, _STRIPE, _PIXELS, _ROWS, _STAGE = 4, 64, 16, 1024, 8, 4096  # conv.h, gemm.h
 _EXACT_ROWS, _EXACT_STRIP = 8, 16384  # exact_conv.h
 
 
 @dataclass(slots=True)
 class Tiling:
-    """Pairs are (height, width). ``height`` x ``width``: output pixels of a window; ``reach`` input pixels
-    under it; ``bands`` x ``across`` windows of a plane; ``block`` output channels at a time, ``blocks`` of
-    them a group; ``channels`` and ``outputs`` of a group; ``depth`` of ``k`` at a time;
-    ``images`` at a time, ``rounds`` of them."""
+    """Pairs are (height, width). ``height`` x ``width``: output pixels of a window; ``part`` of it at a time,
+    ``parts`` of them, ``reach`` input pixels under one; ``bands`` x ``across`` windows of a plane; ``block``
+    output channels at a time, ``blocks`` of them a group; ``channels`` and ``outputs`` of a group; ``depth``
+    of ``k`` at a time, ``spill`` between two spills, 0: none; ``images`` at a time, ``rounds`` of them."""
 
     kernel: tuple[int, int]
     stride: tuple[int, int]
@@ -31,12 +31,25 @@ class Tiling:
     outputs: int
     height: int
     width: int
-    bands: int
-    across: int
+    planes: tuple[int, int]
+    part: tuple[int, int]
     rounds: int
     images: int = 1
     block: int = 32
     depth: int = 32
+    spill: int = 0
+
+    @property
+    def bands(self) -> int:
+        return -(-self.planes[0] // self.height)
+
+    @property
+    def across(self) -> int:
+        return -(-self.planes[1] // self.width)
+
+    @property
+    def parts(self) -> int:
+        return -(-self.height // self.part[0]) * -(-self.width // self.part[1])
 
     @property
     def taps(self) -> int:
@@ -52,18 +65,16 @@ class Tiling:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """Rows and columns of a phase of the input under a window."""
+        """Rows and columns of a phase of the input under a part."""
         high, wide = (-(-r // s) for r, s in zip(self.reach, self.stride, strict=True))
         return high, wide
 
     @property
     def reach(self) -> tuple[int, int]:
-        """A window at the edge looks as far as any other."""
+        """A part at the edge looks as far as any other."""
         high, wide = (
             (out - 1) * s + (max(t, 1) - 1) * d + 1
-            for out, s, t, d in zip(
-                (self.height, self.width), self.stride, self.kernel, self.dilation, strict=True
-            )
+            for out, s, t, d in zip(self.part, self.stride, self.kernel, self.dilation, strict=True)
         )
         return high, wide
 
@@ -84,8 +95,8 @@ def tiling_of(shapes: Sequence[tuple[int, ...]], words: Sequence[int], page_byte
         y[1] // groups,
         rows,
         cols,
-        -(-y[2] // rows),
-        -(-y[3] // cols),
+        (y[2], y[3]),
+        (rows, cols),
         y[0],
     )
     if not exact:
@@ -102,7 +113,7 @@ def exact_rows(stride: tuple[int, int]) -> int:
 
 
 def _cut(tiling: Tiling, words: Sequence[int], page_bytes: int, extra: int) -> None:
-    """Sets images, block and depth, so that a window's L1 stays in its share."""
+    """Sets images, block, depth and parts, so that a window's L1 stays in its share."""
     grid, width, u_kt = words[3], words[8] * words[10], words[11]
     taps = max(tiling.kernel[0], 1) * max(tiling.kernel[1], 1)
     if grid <= 0 and tiling.bands * tiling.across == 1:
@@ -113,20 +124,53 @@ def _cut(tiling: Tiling, words: Sequence[int], page_bytes: int, extra: int) -> N
     tiling.block = max(min(tiling.outputs, 16), -(-tiling.outputs // pieces))
     tiling.depth = max(1, tiling.k)
     if grid > 0:
-        tiling.block = min(tiling.outputs, 32 * width)
-        tiling.depth = min(-(-tiling.depth // 32) * 32, 32 * u_kt)
-    room, whole, parts = max(share_of(words, page_bytes), BLOCK_BYTES), math.lcm(taps, 32), parts_of(words)
-    while -(-_floats(tiling, parts, extra) * 4 // 64) * 64 > room:
-        if grid <= 0 and tiling.depth > max(4 * 32, whole):
-            tiling.depth = (tiling.depth - 1) // whole * whole
-        elif tiling.block > 16:
-            tiling.block = max(16, tiling.block // 2)
-        elif grid <= 0 and tiling.depth > 32:
-            tiling.depth = -(-tiling.depth // 32) * 32 - 32
-        elif tiling.block > 1:
-            tiling.block //= 2
-        else:
-            return
+        tiling.block, tiling.spill = min(tiling.outputs, 32 * width), 32 * u_kt
+        tiling.depth = min(-(-tiling.depth // 32) * 32, tiling.spill)
+    room, whole, parts = room_of(words, page_bytes), math.lcm(taps, 32), parts_of(words)
+    while -(-_floats(tiling, parts, extra) * 4 // 64) * 64 > room and _shrink(tiling, whole):
+        pass
+
+
+def _shrink(tiling: Tiling, whole: int) -> bool:
+    """Takes less L1 with the same sums; False: there is no less (gr_tt_conv_shrink)."""
+    less, depth = _less(tiling, whole), tiling.depth
+    if less and depth > (4 * 32 if tiling.spill else max(4 * 32, whole)):
+        tiling.depth = less
+    elif tiling.block > 16:
+        tiling.block = max(16, tiling.block // 2)
+    elif less:
+        tiling.depth = less
+    elif _halve(tiling, _ROWS):
+        pass
+    elif tiling.block > 1:
+        tiling.block //= 2
+    else:
+        return _halve(tiling, 1)
+    return True
+
+
+def _less(tiling: Tiling, whole: int) -> int:
+    """The next smaller step of K, 0: none (gr_tt_conv_less)."""
+    depth = tiling.depth
+    if tiling.spill:
+        return less_of(depth, tiling.spill)
+    if depth > max(4 * 32, whole):
+        return (depth - 1) // whole * whole
+    return -(-depth // 32) * 32 - 32 if depth > 32 else 0
+
+
+def _halve(tiling: Tiling, least: int) -> bool:
+    """Narrower windows, or parts of half the rows or columns; False: neither (gr_tt_conv_halve)."""
+    rows, cols = tiling.part
+    if tiling.width > 32:
+        tiling.width, tiling.part = 32, (rows, 32)
+    elif rows > least:
+        tiling.part = max(least, (rows + 1) // 2), cols
+    elif least == 1 and cols > 1 and math.prod(tiling.reach) > _STAGE:
+        tiling.part = rows, (cols + 1) // 2
+    else:
+        return False
+    return True
 
 
 def _floats(tiling: Tiling, parts: tuple[int, int], extra: int) -> int:
@@ -138,18 +182,20 @@ def _floats(tiling: Tiling, parts: tuple[int, int], extra: int) -> int:
         min(t, s // math.gcd(s, d)) for t, s, d in zip(kernel, tiling.stride, tiling.dilation, strict=True)
     ]
     area, pitch, packed = _sums(tiling, parts)
+    whole = tiling.parts == 1
     planes = min(tiling.channels, depth // taps if depth % taps == 0 else (depth - 1) // taps + 2)
     image = reach[0] * reach[1]
-    rows = max(depth + 2 * kernel[1], taps, max(_STAGE, image) + image)
+    staged, window = (max(_STAGE, image), 0) if whole else (image, tiling.height * tiling.width)
+    rows = max(window, depth + 2 * kernel[1], taps, staged + image)
     return (
-        tiling.block * area
+        tiling.block * tiling.parts * area
         + parts[1] * planes * math.prod(phases) * tiling.images * math.prod(lines)
         + 2 * _STRIPE
         + parts[0] * tiling.block * depth
         + tiling.block
         + depth
         + _whole(rows)
-        + extra * 32 * pitch
+        + extra * 32 * (pitch if whole else tiling.width)
         + area * depth * packed
     )
 
@@ -160,11 +206,12 @@ def _whole(floats: int) -> int:
 
 
 def _sums(tiling: Tiling, parts: tuple[int, int]) -> tuple[int, int, bool]:
-    """Floats of an output channel's sums, from a row of pixels to the next, and whether each tap is copied
+    """Floats of an output channel's sums of a part, from a row of pixels to the next, and whether each tap is copied
     (gr_tt_conv_lines)."""
     lines = tiling.lines
-    apart = _whole((tiling.images - 1) * math.prod(lines) + tiling.height * lines[1])
-    together = _whole(tiling.images * tiling.height * tiling.width)
-    if tiling.bands * tiling.across == 1 and parts[1] == 1 and 3 * together < 2 * apart:
-        return together, tiling.width, True
+    rows, cols = tiling.part
+    apart = _whole((tiling.images - 1) * math.prod(lines) + rows * lines[1])
+    together = _whole(tiling.images * rows * cols)
+    if tiling.bands * tiling.across * tiling.parts == 1 and parts[1] == 1 and 3 * together < 2 * apart:
+        return together, cols, True
     return apart, lines[1], False

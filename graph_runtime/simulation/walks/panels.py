@@ -12,6 +12,7 @@ from ...base.dtypes import FORMATS
 from ...ir.ops.numerics import NO_WORDS, WORDS
 from .args import KernelArg, KernelCall, Moves, broadcast, cut, moves, scanned, split, steps
 from .joined import by_elements
+from .product import share_of
 from .volumes import volume_pool
 
 __all__ = ["PANELS"]
@@ -29,13 +30,23 @@ def _pair(call: KernelCall) -> Moves:
     floats = _floats(out)
     if words[3] <= 0 and not (floats and (exact or fpu)):
         return by_elements(call, 2)
-    height, width = _cut(call, 3 if floats and (exact or fpu) else 2)
+    count = 3 if floats and (exact or fpu) else 2
+    height, width = _cut(call, count)
     _, rows, cols = out.view
-    down, across = steps(rows, height), steps(cols, width)
     if words[3] > 0 and out.tiled and not (exact and floats):
+        width = _within(count * 4 * height, width, share_of(words, max(a.page_bytes for a in call.args)))
         down = split(steps(rows, 32 * words[7] * words[9]), height)
         across = split(steps(cols, 32 * words[8] * words[10]), width)
+    else:
+        down, across = steps(rows, height), steps(cols, width)
     return moves([broadcast(x, out, down, across) for x in inputs], out, width)
+
+
+def _within(column: int, width: int, share: int) -> int:
+    """The width of panels in the share of an op model; ``column``: bytes of one of all (gr_tt_run_pairs)."""
+    while column * width > share and width > 32:
+        width = -(-(width // 2) // 32) * 32
+    return width
 
 
 def _fused(call: KernelCall) -> Moves:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-__all__ = ["BLOCK_BYTES", "Blocks", "blocks_of", "parts_of", "share_of"]
+__all__ = ["BLOCK_BYTES", "Blocks", "blocks_of", "less_of", "parts_of", "room_of", "share_of"]
 
 BLOCK_BYTES = 524288  # L1 of a block that fits any board
 _BLOCK, _LEAST, _TILE_BYTES = 128, 64, 4096
@@ -40,6 +40,11 @@ def share_of(words: Sequence[int], page_bytes: int) -> int:
     return max(words[12] - added, 0) if words[3] > 0 else 0
 
 
+def room_of(words: Sequence[int], page_bytes: int) -> int:
+    """Bytes that a block is cut for: an op model's share, or what fits any board (gr_tt_blocks_room)."""
+    return share_of(words, page_bytes) if words[3] > 0 and words[12] > 0 else BLOCK_BYTES
+
+
 def blocks_of(
     view: tuple[int, int, int], k: int, words: Sequence[int], page_bytes: int, cores: int, extra: int
 ) -> Blocks:
@@ -54,10 +59,15 @@ def blocks_of(
         strip, u_kt = 32 * words[9], 32 * words[11]
         macro = words[7] * strip, 32 * words[8] * words[10]
         blocks = Blocks(*macro, macro, strip, min(u_kt, whole), u_kt)
-    room, parts = share_of(words, page_bytes) or BLOCK_BYTES, parts_of(words)
+    room, parts = room_of(words, page_bytes), parts_of(words)
     while _up((_floats(blocks, parts) + extra * 32 * blocks.width) * 4, 64) > room and _shrink(blocks):
         pass
     return blocks
+
+
+def less_of(depth: int, spill: int) -> int:
+    """The next smaller step of K that divides what lies between two spills, 0: none (gr_tt_blocks_less)."""
+    return next((d for d in range(depth - 32, 0, -32) if spill % d == 0), 0)
 
 
 def _own(view: tuple[int, int, int], whole: int, cores: int) -> Blocks:
@@ -85,9 +95,7 @@ def _shrink(b: Blocks) -> bool:
     if b.spill > 0 and b.height > b.strip:
         b.height -= b.strip
         return True
-    depth = b.depth - 32
-    while b.spill > 0 and depth >= 32 and b.spill % depth:
-        depth -= 32
+    depth = less_of(b.depth, b.spill) if b.spill > 0 else b.depth - 32
     if depth >= 32:
         b.depth = depth
     elif b.spill > 0 and b.width > 32:

@@ -7,7 +7,8 @@
  * round to the cores, no spills. Order and place of blocks never change a sum, only the steps of K do.
  *
  * Included by: linear.h, conv.h, elementwise.h. Thread: the caller's, blocks run on pool threads.
- * defines: gr_tt_blocks, gr_tt_blocks_of, gr_tt_blocks_share, gr_tt_blocks_shrink,
+ * defines: gr_tt_blocks, gr_tt_blocks_of, gr_tt_blocks_share, gr_tt_blocks_room,
+ * gr_tt_blocks_less, gr_tt_blocks_shrink,
  * gr_tt_run_blocks, gr_tt_run_pairs
  */
 #ifndef GR_TT_BLOCKING_H
@@ -60,14 +61,25 @@ static inline uint64_t gr_tt_blocks_share(const gr_call *call, const gr_tt_words
   return n->grid[0] > 0 && n->l1 > added ? (uint64_t)(n->l1 - added) : 0;
 }
 
+/* L1 that a block is cut for: the op model's where it says one, else what fits any board. */
+static inline uint64_t gr_tt_blocks_room(const gr_tt_words *n, uint64_t share) {
+  return n->grid[0] > 0 && n->l1 > 0 ? share : GR_TT_BLOCK_BYTES;
+}
+
+/* The next smaller step of K that divides what lies between two spills. 0: none. */
+static inline int64_t gr_tt_blocks_less(int64_t depth, int64_t spill) {
+  depth -= 32;
+  while (depth >= 32 && spill % depth != 0) depth -= 32;
+  return gr_tt_greater(0, depth);
+}
+
 /* Smaller, with the same sums: fewer rows, less of K between two spills, fewer columns. 0: no. */
 static inline int gr_tt_blocks_shrink(gr_tt_blocks *b) {
-  int64_t depth = b->depth - 32;
+  int64_t depth = b->spill > 0 ? gr_tt_blocks_less(b->depth, b->spill) : b->depth - 32;
   if (b->spill > 0 && b->height > b->strip) {
     b->height -= b->strip;
     return 1;
   }
-  while (b->spill > 0 && depth >= 32 && b->spill % depth != 0) depth -= 32;
   if (depth >= 32) {
     b->depth = depth;
   } else if (b->spill > 0 && b->width > 32) {
@@ -187,13 +199,16 @@ static inline int32_t gr_tt_panels_block(const gr_tt_core *c, const void *ctx, g
   return GR_OK;
 }
 
-/* gr_tt_run_panels of an element-wise op with two inputs, on the cores and with the L1 of the op model where
- * one is chosen. A row-major output has no tiles to cut and is dealt round as ever. */
+/* gr_tt_run_panels of an element-wise op with two inputs and `count` panels in L1, on the cores and with the L1 of the
+ * op model where one is chosen. A row-major output has no tiles to cut and is dealt round as ever. */
 static inline int32_t gr_tt_run_pairs(const gr_call *call, const gr_tt_words *n, gr_tt_panels *cut,
-                                      uint64_t bytes, gr_tt_panel_fn panel, const void *job) {
+                                      uint64_t count, gr_tt_panel_fn panel, const void *job) {
   if (n->grid[0] <= 0 || cut->view.arg->layout != GR_TILE)
-    return gr_tt_run_panels(call, cut, bytes, panel, job);
+    return gr_tt_run_panels(call, cut, count * gr_tt_bytes(cut->height, cut->width), panel, job);
   uint64_t share = gr_tt_blocks_share(call, n);
+  while (count * gr_tt_bytes(cut->height, cut->width) > share && cut->width > 32)
+    cut->width = gr_tt_up(cut->width / 2, 32);
+  uint64_t bytes = count * gr_tt_bytes(cut->height, cut->width);
   gr_tt_blocks blocks = {.height = 32 * n->mblock[0] * n->ublock[0],
                          .width = 32 * n->mblock[1] * n->ublock[1]};
   cut->panel = panel;

@@ -6,55 +6,20 @@
  * image is not copied for each tap: its planes lie in L1 split by stride, so that a tap is an offset, and all
  * rows of output pixels are one long row; what comes to lie between two rows is not read. Where a plane is one
  * window, the row goes on in the planes of other images, so that weights are moved once for all of them; and where
- * most of it would lie between rows, as with planes of few pixels, each tap is copied, pixels only.
- * A chosen op model (blocking.h) says how many cores share windows (grid rows) and output channels (grid
- * columns, mblock_n x ublock_ct tiles at a time), the steps of K and the L1 that is taken; windows are not
- * pieces of its rows of pixels, since every plane has tiles of its own.
+ * most of it would lie between rows, as with planes of few pixels, each tap is copied, pixels only. Where L1 is short,
+ * a window's sums stay whole, for they are a page, and the image under it comes in parts.
  * Thread: any.
  * defines: gr_tt_conv2d
  */
 #ifndef GR_TT_CONV_H
 #define GR_TT_CONV_H
 
-#include "tt/blocking.h"
+#include "tt/conv_plan.h"
 #include "tt/exact_conv.h"
-#include "tt/operand.h"
-#include "tt/program.h"
 
-#define GR_TT_CONV_UNITS 4    /* units worth having: each reads weights and input anew, so not one a core */
-#define GR_TT_CONV_COLS 64    /* most columns of a window */
-#define GR_TT_CONV_PIXELS 1024    /* of a window of several images, what lies between rows counted */
-#define GR_TT_CONV_STAGE 4096     /* floats of planes on their way, where one plane has no more */
-
-/* One dimension of the window: 0 height, 1 width. */
-typedef struct gr_tt_conv_side {
-  int64_t stride, pad, dilation, taps;
-  int64_t out;             /* output pixels of a window at most */
-  int64_t in;              /* input pixels that they look at */
-  int64_t phases;          /* remainders of the taps' distances by the stride: tap t is of t % phases */
-  int64_t lines;           /* input pixels of one phase */
-} gr_tt_conv_side;
-
-typedef struct gr_tt_conv_job {
-  gr_tt_view x, w, bias, y;                 /* bias.arg is NULL where there is none */
-  gr_tt_conv_side side[2];
-  gr_tt_arithmetic how;
-  int64_t groups, channels, outputs;        /* C and O of one group */
-  int64_t k, depth;                         /* depth: elements of K in L1 at a time */
-  int64_t block;                            /* output channels at a time */
-  int64_t images, rounds;                   /* images at a time, windows of them */
-  int64_t lines;                            /* floats of a phase of one image's plane */
-  int packed;                               /* each tap is copied */
-  int64_t pitch, line;                      /* sums from a row of pixels to the next, from an image to the next */
-  int64_t plane, area;                      /* floats of an input channel, of an output channel's sums */
-  int64_t planes;                           /* input channels in L1 at a time */
-  int64_t bands, across, blocks;            /* windows down and across a plane, channel blocks of a group */
-  gr_tt_program program;                    /* the epilogue */
-} gr_tt_conv_job;
-
-/* L1 of one core: sums [block][area], image parts [planes][plane], weights parts [block][depth], where each
- * k of the image is, the bias, panels of the epilogue, what is read before it is put in its place, and the taps where
- * they are copied [area / STRIPE][depth][STRIPE]. */
+/* L1 of one core: sums [block][parts][area], image parts [planes][plane], weights parts [block][depth], where each
+ * k of the image is, the bias, panels of the epilogue, what is read before it is put in its place, or a window whose
+ * parts are put together, and the taps where they are copied [area / STRIPE][depth][STRIPE]. */
 typedef struct gr_tt_conv_l1 {
   float *sums, *x, *w, *bias, *panels, *rows, *taps;
   int32_t *at;
@@ -62,8 +27,8 @@ typedef struct gr_tt_conv_l1 {
 
 /* ---------------------------------------------------------------- a window's image */
 
-/* The part of a plane that a window looks at which begins at output pixel (r0, c0), and where in the window's image it
- * goes. */
+/* What a part of a window looks at in a plane, the part beginning at output pixel (r0, c0), and where in the part's
+ * image it goes. */
 static inline gr_tt_rect gr_tt_conv_seen(const gr_tt_conv_job *job, int64_t r0, int64_t c0, int64_t *to) {
   const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
   int64_t top = r0 * h->stride - h->pad, left = c0 * w->stride - w->pad;
@@ -71,11 +36,6 @@ static inline gr_tt_rect gr_tt_conv_seen(const gr_tt_conv_job *job, int64_t r0, 
   int64_t w0 = gr_tt_greater(left, 0), w1 = gr_tt_lesser(left + w->in, job->x.cols);
   *to = (h0 - top) * w->in + w0 - left;
   return (gr_tt_rect){0, h0, gr_tt_greater(h1 - h0, 0), w0, gr_tt_greater(w1 - w0, 0)};
-}
-
-/* Planes at a time on their way to the images of a window. */
-static inline int64_t gr_tt_conv_staged(const gr_tt_conv_job *job) {
-  return gr_tt_greater(1, GR_TT_CONV_STAGE / (job->side[0].in * job->side[1].in));
 }
 
 /* One image split into its phases: to[row phase][column phase][images][lines][lines]. */
@@ -91,7 +51,7 @@ static inline void gr_tt_conv_split(const gr_tt_conv_job *job, const float *imag
     }
 }
 
-/* What a window sees of one plane, seen[nr][nc], to its image, zeros around it. image: [in][in] for what is split. */
+/* What a part sees of one plane, seen[nr][nc], to its image, zeros around it. image: [in][in] for what is split. */
 static inline void gr_tt_conv_put(const gr_tt_conv_job *job, gr_tt_rect at, int64_t first, const float *seen,
                                   float *image, float *to) {
   const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
@@ -109,7 +69,7 @@ static inline int32_t gr_tt_conv_planes(const gr_tt_core *c, const gr_tt_conv_jo
                                         const gr_tt_conv_l1 *l1) {
   int64_t place, staged = gr_tt_conv_staged(job);
   gr_tt_rect at = gr_tt_conv_seen(job, r0, c0, &place);
-  float *image = l1->rows + gr_tt_greater(GR_TT_CONV_STAGE, job->side[0].in * job->side[1].in);
+  float *image = l1->rows + gr_tt_conv_stage_floats(job);
   for (int64_t i = 0; i < images; ++i)
     for (int64_t ch = 0, n; ch < count; ch += n) {
       n = gr_tt_lesser(staged, count - ch);
@@ -215,14 +175,39 @@ typedef struct gr_tt_conv_window {
   int64_t r0, nr, c0, nc;
 } gr_tt_conv_window;
 
+/* Part p of a window: first row and column in it, rows and columns, none where the window ends before. */
+static inline gr_tt_rect gr_tt_conv_part(const gr_tt_conv_job *job, const gr_tt_conv_window *at, int64_t p) {
+  gr_tt_rect part = {.r0 = p / job->side[1].parts * job->side[0].out, .c0 = p % job->side[1].parts * job->side[1].out};
+  part.nr = gr_tt_greater(0, gr_tt_lesser(job->side[0].out, at->nr - part.r0));
+  part.nc = gr_tt_greater(0, gr_tt_lesser(job->side[1].out, at->nc - part.c0));
+  return part;
+}
+
+/* The sums of a channel of an image, whose first part's begin at `sums`, to or from a window's rows ld apart. */
+static inline void gr_tt_conv_join(const gr_tt_conv_job *job, const gr_tt_conv_window *at, float *sums, float *window,
+                                   int64_t ld, int apart) {
+  for (int64_t p = 0; p < gr_tt_conv_parts(job); ++p, sums += job->area) {
+    gr_tt_rect part = gr_tt_conv_part(job, at, p);
+    for (int64_t r = 0; r < part.nr; ++r) {
+      float *of_part = sums + r * job->pitch, *of_window = window + (part.r0 + r) * ld + part.c0;
+      memcpy(apart ? of_part : of_window, apart ? of_window : of_part, (size_t)part.nc * 4);
+    }
+  }
+}
+
 static inline int32_t gr_tt_conv_store(const gr_tt_core *c, const gr_tt_conv_job *job, gr_tt_conv_window at,
                                        const gr_tt_conv_l1 *l1) {
-  int64_t channel = at.group * job->outputs + at.first, pitch = job->pitch;
+  int64_t channel = at.group * job->outputs + at.first, whole = gr_tt_conv_parts(job) == 1;
+  int64_t pitch = gr_tt_conv_ld(job);
   for (int64_t o = 0; o < at.count; ++o)
     for (int64_t i = 0; i < at.images; ++i) {
-      float *sums = l1->sums + o * job->area + i * job->line;
+      float *sums = l1->sums + o * gr_tt_conv_sums(job) + i * job->line;
       int64_t plane = (at.image + i) * job->groups * job->outputs + channel + o;
       gr_tt_rect to = {plane, at.r0, at.nr, at.c0, at.nc};
+      if (!whole) {
+        gr_tt_conv_join(job, &at, sums, l1->rows, pitch, 0);
+        sums = l1->rows;
+      }
       gr_tt_finish(&job->how, job->bias.arg != NULL ? l1->bias + o : NULL, 0, sums, at.nr * pitch);
       GR_TT_TRY(gr_tt_program_run(c, &job->program, &job->y, to, sums, pitch, l1->panels));
       GR_TT_TRY(gr_tt_store(c, &job->y, to, sums, pitch, 0));
@@ -230,57 +215,75 @@ static inline int32_t gr_tt_conv_store(const gr_tt_core *c, const gr_tt_conv_job
   return GR_OK;
 }
 
-/* Of what is read before it is put in its place: planes and an image, or a row of weights. */
-static inline int64_t gr_tt_conv_rows_floats(const gr_tt_conv_job *job) {
-  const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
-  int64_t weights = gr_tt_greater(job->depth + 2 * w->taps, h->taps * w->taps);
-  return gr_tt_up(gr_tt_greater(weights, gr_tt_greater(GR_TT_CONV_STAGE, h->in * w->in) + h->in * w->in), GR_STRIPE);
+/* Sums leave Dst between two steps of K: as tiles of the window. */
+static inline void gr_tt_conv_spill(const gr_tt_conv_job *job, const gr_tt_conv_window *at, const gr_tt_conv_l1 *l1) {
+  uint8_t format = job->y.arg->format;
+  int64_t ld = job->side[1].window;
+  if (!gr_tt_spills(&job->how, format)) return;
+  for (int64_t o = 0; o < at->count; ++o)
+    for (int64_t i = 0; i < at->images; ++i) {
+      float *sums = l1->sums + o * gr_tt_conv_sums(job) + i * job->line;
+      if (gr_tt_conv_parts(job) == 1) {
+        gr_tt_spill(&job->how, format, sums, job->pitch, at->nr, at->nc);
+        continue;
+      }
+      gr_tt_conv_join(job, at, sums, l1->rows, ld, 0);
+      gr_tt_spill(&job->how, format, l1->rows, ld, at->nr, at->nc);
+      gr_tt_conv_join(job, at, sums, l1->rows, ld, 1);
+    }
 }
 
 static inline gr_tt_conv_l1 gr_tt_conv_layout(const gr_tt_core *c, const gr_tt_conv_job *job) {
   const gr_passes *p = &job->how.passes;
   gr_tt_conv_l1 l1 = {.sums = (float *)(void *)c->space};
-  l1.x = l1.sums + job->block * job->area;
+  l1.x = l1.sums + job->block * gr_tt_conv_sums(job);
   l1.w = l1.x + p->parts[GR_SRC_B] * job->planes * job->plane + 2 * GR_STRIPE;
   l1.bias = l1.w + p->parts[GR_SRC_A] * job->block * job->depth;
   l1.at = (int32_t *)(void *)(l1.bias + job->block);
   l1.panels = (float *)(void *)(l1.at + job->depth);
-  l1.rows = l1.panels + gr_tt_program_floats(&job->program, job->pitch);
+  l1.rows = l1.panels + gr_tt_program_floats(&job->program, gr_tt_conv_ld(job));
   l1.taps = l1.rows + gr_tt_conv_rows_floats(job);
   return l1;
 }
 
 static inline int32_t gr_tt_conv_begin(const gr_tt_core *c, const gr_tt_conv_job *job, gr_tt_conv_window at,
                                        const gr_tt_conv_l1 *l1) {
-  int64_t channel = at.group * job->outputs + at.first;
-  memset(l1->sums, 0, (size_t)(at.count * job->area) * 4);
+  int64_t channel = at.group * job->outputs + at.first, sums = gr_tt_conv_sums(job);
+  memset(l1->sums, 0, (size_t)(at.count * sums) * 4);
   if (job->bias.arg == NULL) return GR_OK;
   GR_TT_TRY(gr_tt_load(c, &job->bias, (gr_tt_rect){0, 0, 1, channel, at.count}, l1->bias, at.count));
   for (int64_t o = 0; o < at.count && !job->how.phases; ++o)
-    for (int64_t i = 0; i < job->area; ++i) l1->sums[o * job->area + i] = l1->bias[o];
+    for (int64_t i = 0; i < sums; ++i) l1->sums[o * sums + i] = l1->bias[o];
+  return GR_OK;
+}
+
+/* n of K from k0 on, whose weights are in L1, for part p of a window. */
+static inline int32_t gr_tt_conv_step(const gr_tt_core *c, const gr_tt_conv_job *job, const gr_tt_conv_window *at,
+                                      int64_t p, int64_t k0, int64_t n, const gr_tt_conv_l1 *l1) {
+  int64_t taps = job->side[0].taps * job->side[1].taps, first = k0 / taps, last = (k0 + n - 1) / taps;
+  int64_t plane = (at->image * job->groups + at->group) * job->channels + first;
+  gr_tt_rect part = gr_tt_conv_part(job, at, p);
+  if (part.nr * part.nc == 0) return GR_OK;
+  GR_TT_TRY(gr_tt_conv_planes(c, job, plane, last + 1 - first, at->images, at->r0 + part.r0, at->c0 + part.c0, l1));
+  if (job->packed) gr_tt_conv_pack(job, n, at->images, l1);
+  int64_t row = (at->images - 1) * job->line + (part.nr - 1) * job->pitch + part.nc;
+  gr_gemm g = {.rows = at->count, .stripes = gr_tt_ceil_div(row, GR_STRIPE), .k = n, .a = l1->w, .a_row = job->depth,
+               .b = l1->x, .b_stripe = GR_STRIPE, .b_at = l1->at, .c = l1->sums + p * job->area,
+               .c_row = gr_tt_conv_sums(job)};
+  if (job->packed) g.b = l1->taps, g.b_stripe = GR_STRIPE * job->depth, g.b_at = NULL;
+  gr_tt_products(&job->how, g, job->block * job->depth, job->planes * job->plane);
   return GR_OK;
 }
 
 static inline int32_t gr_tt_conv_make(const gr_tt_core *c, const gr_tt_conv_job *job, gr_tt_conv_window at) {
   gr_tt_conv_l1 l1 = gr_tt_conv_layout(c, job);
-  int64_t taps = job->side[0].taps * job->side[1].taps, pitch = job->pitch;
-  int64_t plane = (at.image * job->groups + at.group) * job->channels;
   GR_TT_TRY(gr_tt_conv_begin(c, job, at, &l1));
   for (int64_t k0 = 0; k0 < job->k; k0 += job->depth) {
-    int64_t n = gr_tt_lesser(job->depth, job->k - k0), first = k0 / taps;
-    if (k0 > 0 && job->how.words.grid[0] > 0)
-      for (int64_t o = 0; o < at.count; ++o)
-        gr_tt_spill(&job->how, job->y.arg->format, l1.sums + o * job->area, pitch, at.nr, at.nc);
+    int64_t n = gr_tt_lesser(job->depth, job->k - k0);
+    if (k0 > 0 && job->spill > 0 && k0 % job->spill == 0) gr_tt_conv_spill(job, &at, &l1);
     gr_tt_conv_offsets(job, k0, n, l1.at);
-    GR_TT_TRY(gr_tt_conv_planes(c, job, plane + first, (k0 + n - 1) / taps + 1 - first, at.images, at.r0, at.c0,
-                                &l1));
     GR_TT_TRY(gr_tt_conv_weights(c, job, at.group * job->outputs + at.first, at.count, k0, n, &l1));
-    if (job->packed) gr_tt_conv_pack(job, n, at.images, &l1);
-    int64_t row = (at.images - 1) * job->line + (at.nr - 1) * pitch + at.nc;
-    gr_gemm g = {.rows = at.count, .stripes = gr_tt_ceil_div(row, GR_STRIPE), .k = n, .a = l1.w, .a_row = job->depth,
-                 .b = l1.x, .b_stripe = GR_STRIPE, .b_at = l1.at, .c = l1.sums, .c_row = job->area};
-    if (job->packed) g.b = l1.taps, g.b_stripe = GR_STRIPE * job->depth, g.b_at = NULL;
-    gr_tt_products(&job->how, g, job->block * job->depth, job->planes * job->plane);
+    for (int64_t p = 0; p < gr_tt_conv_parts(job); ++p) GR_TT_TRY(gr_tt_conv_step(c, job, &at, p, k0, n, &l1));
   }
   return gr_tt_conv_store(c, job, at, &l1);
 }
@@ -289,7 +292,7 @@ static inline int32_t gr_tt_conv_make(const gr_tt_core *c, const gr_tt_conv_job 
 static inline int32_t gr_tt_conv_unit(const gr_tt_core *c, const void *ctx, int64_t unit) {
   const gr_tt_conv_job *job = (const gr_tt_conv_job *)ctx;
   int tiled = job->y.arg->layout == GR_TILE;
-  int64_t height = job->side[0].out, width = job->side[1].out, across = tiled ? job->across : 1;
+  int64_t height = job->side[0].window, width = job->side[1].window, across = tiled ? job->across : 1;
   gr_tt_conv_window at = {.first = unit / across / job->bands % job->blocks * job->block};
   at.group = unit / across / job->bands / job->blocks % job->groups;
   at.image = unit / across / job->bands / job->blocks / job->groups * job->images;
@@ -317,90 +320,7 @@ static inline int32_t gr_tt_conv_core(const gr_tt_core *c, const void *ctx, int6
   return GR_OK;
 }
 
-/* ---------------------------------------------------------------- planning */
-
-static inline void gr_tt_conv_side_of(gr_tt_conv_side *s, int64_t out) {
-  s->out = out;
-  s->in = (out - 1) * s->stride + (s->taps - 1) * s->dilation + 1;
-  int64_t a = s->stride, b = s->dilation;
-  while (b != 0) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  s->phases = gr_tt_lesser(s->taps, s->stride / a);
-  s->lines = gr_tt_ceil_div(s->in, s->stride);
-}
-
-static inline int64_t gr_tt_conv_floats(const gr_tt_conv_job *job) {
-  const gr_passes *p = &job->how.passes;
-  return job->block * job->area + p->parts[GR_SRC_B] * job->planes * job->plane + 2 * GR_STRIPE +
-         p->parts[GR_SRC_A] * job->block * job->depth + job->block + job->depth + gr_tt_conv_rows_floats(job) +
-         gr_tt_program_floats(&job->program, job->pitch) + (job->packed ? job->area * job->depth : 0);
-}
-
-static inline void gr_tt_conv_set_depth(gr_tt_conv_job *job, int64_t depth) {
-  int64_t taps = job->side[0].taps * job->side[1].taps;
-  job->depth = depth;
-  job->planes = gr_tt_lesser(job->channels, depth % taps == 0 ? depth / taps : (depth - 1) / taps + 2);
-}
-
-/* Images at a time, in even parts: several where a plane is one window. */
-static inline void gr_tt_conv_images(gr_tt_conv_job *job, int several) {
-  int64_t images = job->y.arg->shape[0];
-  int64_t most = several ? gr_tt_greater(1, GR_TT_CONV_PIXELS / job->lines) : 1;
-  job->images = gr_tt_ceil_div(images, gr_tt_ceil_div(images, most));
-  job->rounds = gr_tt_ceil_div(images, job->images);
-}
-
-/* How the sums of an output channel lie. Taps are copied where that leaves less than two thirds of the sums, and each
- * window is a plane. */
-static inline void gr_tt_conv_lines(gr_tt_conv_job *job, int64_t height, int64_t width) {
-  int64_t apart = gr_tt_up((job->images - 1) * job->lines + height * job->side[1].lines, GR_STRIPE);
-  int64_t together = gr_tt_up(job->images * height * width, GR_STRIPE);
-  job->packed = job->bands * job->across == 1 && job->how.passes.parts[GR_SRC_B] == 1 && 3 * together < 2 * apart;
-  job->area = job->packed ? together : apart;
-  job->pitch = job->packed ? width : job->side[1].lines;
-  job->line = job->packed ? height * width : job->lines;
-}
-
-/* Rows, columns and channels of a window and the step of K, so that its L1 stays in its share. K is cut at
- * multiples of 32, of whole channels where that fits: its steps then never change a sum. */
-static inline void gr_tt_conv_plan(gr_tt_conv_job *job, uint64_t room) {
-  const gr_tt_words *n = &job->how.words;
-  int64_t height = gr_tt_lesser(32, job->y.rows), width = gr_tt_lesser(GR_TT_CONV_COLS, job->y.cols);
-  int64_t taps = job->side[0].taps * job->side[1].taps, whole = taps;
-  while (whole % 32 != 0) whole += taps;
-  job->bands = gr_tt_ceil_div(job->y.rows, height);
-  job->across = gr_tt_ceil_div(job->y.cols, width);
-  gr_tt_conv_side_of(&job->side[0], height);
-  gr_tt_conv_side_of(&job->side[1], width);
-  job->lines = job->side[0].lines * job->side[1].lines;
-  gr_tt_conv_images(job, n->grid[0] <= 0 && job->bands * job->across == 1);
-  int64_t windows = job->bands * job->across * job->groups * job->rounds;
-  int64_t pieces = gr_tt_ceil_div(GR_TT_CONV_UNITS, windows);
-  job->block = gr_tt_greater(gr_tt_lesser(job->outputs, 16), gr_tt_ceil_div(job->outputs, pieces));
-  if (n->grid[0] > 0) job->block = gr_tt_lesser(job->outputs, 32 * n->mblock[1] * n->ublock[1]);
-  job->plane = job->side[0].phases * job->side[1].phases * job->images * job->lines;
-  gr_tt_conv_lines(job, height, width);
-  int64_t all = gr_tt_greater(1, job->k);
-  gr_tt_conv_set_depth(job, n->grid[0] > 0 ? gr_tt_lesser(gr_tt_up(all, 32), 32 * n->u_kt) : all);
-  for (;;) {
-    int64_t depth = job->depth;
-    if (gr_tt_bytes(1, gr_tt_conv_floats(job)) <= room) break;
-    if (n->grid[0] <= 0 && depth > 4 * 32 && depth > whole)
-      gr_tt_conv_set_depth(job, (depth - 1) / whole * whole);
-    else if (job->block > 16)
-      job->block = gr_tt_greater(16, job->block / 2);
-    else if (n->grid[0] <= 0 && depth > 32)
-      gr_tt_conv_set_depth(job, gr_tt_up(depth, 32) - 32);
-    else if (job->block > 1)
-      job->block = job->block / 2;
-    else
-      break;
-  }
-  job->blocks = gr_tt_ceil_div(job->outputs, job->block);
-}
+/* ---------------------------------------------------------------- the op */
 
 /* gr-kernel: tt/conv2d */
 static inline int32_t gr_tt_conv2d(const gr_call *call) {
@@ -426,13 +346,13 @@ static inline int32_t gr_tt_conv2d(const gr_call *call) {
     return gr_tt_exact_conv(call, &exact);
   }
   uint64_t share = gr_tt_blocks_share(call, n);
-  gr_tt_conv_plan(&job, share > GR_TT_BLOCK_BYTES ? share : GR_TT_BLOCK_BYTES);
-  uint64_t bytes = gr_tt_bytes(1, gr_tt_conv_floats(&job));
+  gr_tt_conv_plan(&job, gr_tt_blocks_room(n, share));
+  uint64_t floats = gr_tt_bytes(1, gr_tt_conv_floats(&job)), bytes = floats > share ? floats : share;
   int64_t units = job.bands * job.blocks * job.groups * job.rounds;
   if (n->grid[0] > 0 && n->grid[0] * n->grid[1] > call->env->num_cores)
     return call->env->set_error(call->env, "the chosen op model has more cores than the device");
   if (n->grid[0] > 0 && y->layout == GR_TILE)
-    return gr_tt_run(call, n->grid[0] * n->grid[1], bytes > share ? bytes : share, gr_tt_conv_core, &job);
+    return gr_tt_run(call, n->grid[0] * n->grid[1], bytes, gr_tt_conv_core, &job);
   return gr_tt_run(call, y->layout == GR_TILE ? units * job.across : units, bytes, gr_tt_conv_unit, &job);
 }
 

@@ -42,8 +42,7 @@ static inline int32_t gr_tt_binary(const gr_call *call, const int64_t *words, gr
   gr_tt_panels cut = (chosen.grid[0] > 0 ? gr_tt_cut : gr_tt_cut_elements)(call, &call->args[2], 2);
   gr_tt_binary_job job = {{gr_tt_view_of(&call->args[0]), gr_tt_view_of(&call->args[1])},
                           gr_tt_is_float(call->args[0].format) ? floats : ints};
-  return gr_tt_run_pairs(call, &chosen, &cut, 2 * gr_tt_bytes(cut.height, cut.width), gr_tt_binary_panel,
-                         &job);
+  return gr_tt_run_pairs(call, &chosen, &cut, 2, gr_tt_binary_panel, &job);
 }
 
 /* Integers wrap: they are computed as unsigned. */

@@ -70,7 +70,7 @@ static inline int32_t gr_tt_fpu_binary(const gr_call *call, int32_t op) {
   gr_tt_words words = gr_tt_words_of(call->attrs);
   gr_tt_fpu_job job = {{gr_tt_view_of(&call->args[0]), gr_tt_view_of(&call->args[1])}, op, words.dst_bits,
                        gr_passes_of(gr_tt_phases(&words), words.dst_bits)};
-  return gr_tt_run_pairs(call, &words, &cut, 3 * gr_tt_bytes(cut.height, cut.width), gr_tt_fpu_panel, &job);
+  return gr_tt_run_pairs(call, &words, &cut, 3, gr_tt_fpu_panel, &job);
 }
 
 #endif

@@ -120,7 +120,7 @@ static inline int32_t gr_tt_product_run(const gr_call *call, const int64_t *word
   job->how = gr_tt_arithmetic_of(how, GR_SRC_B);
   gr_tt_blocks *blocks = &job->blocks;
   *blocks = gr_tt_blocks_of(call, &job->how.words, &job->out, job->k);
-  uint64_t share = gr_tt_blocks_share(call, &job->how.words), room = share > 0 ? share : GR_TT_BLOCK_BYTES;
+  uint64_t share = gr_tt_blocks_share(call, &job->how.words), room = gr_tt_blocks_room(&job->how.words, share);
   while (gr_tt_bytes(1, gr_tt_product_floats(job, blocks)) > room && gr_tt_blocks_shrink(blocks)) {
   }
   uint64_t bytes = gr_tt_bytes(1, gr_tt_product_floats(job, blocks));

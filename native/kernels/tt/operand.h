@@ -3,7 +3,7 @@
  *
  * Included by: linear.h, conv.h, attention.h, recurrent.h. Thread: one core's task.
  * defines: gr_tt_panel, gr_tt_panel_load, gr_tt_parts_take, gr_tt_arithmetic, gr_tt_products,
- * gr_tt_exact_products, gr_tt_spill, gr_tt_finish
+ * gr_tt_exact_products, gr_tt_spills, gr_tt_spill, gr_tt_finish
  */
 #ifndef GR_TT_OPERAND_H
 #define GR_TT_OPERAND_H
@@ -160,12 +160,17 @@ GR_TT_APART void gr_tt_exact_products(const gr_tt_words *words, const gr_gemm *g
 
 /* ---------------------------------------------------------------- Dst before it is packed */
 
+/* Whether sums that leave Dst between two K blocks lose something: bf16 holds what a Dst of 16 bits holds. */
+static inline int gr_tt_spills(const gr_tt_arithmetic *how, uint8_t format) {
+  return how->words.dst_bits == 16 && gr_format_bytes(format) == 0;
+}
+
 /* Sums that leave Dst between two K blocks: through tiles of the output's format from a 16-bit Dst, without
  * a loss from a 32-bit one. */
 static inline void gr_tt_spill(const gr_tt_arithmetic *how, uint8_t format, float *c, int64_t ld,
                                int64_t rows, int64_t cols) {
   uint32_t tile[GR_TILE_ELEMENTS];
-  if (how->words.dst_bits != 16 || gr_format_bytes(format) != 0) return;   /* bf16 holds what Dst holds */
+  if (!gr_tt_spills(how, format)) return;
   for (int64_t r = 0; r < rows; r += 32)
     for (int64_t col = 0; col < cols; col += 32) {
       int64_t height = gr_tt_lesser(32, rows - r), width = gr_tt_lesser(32, cols - col);
