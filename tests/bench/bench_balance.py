@@ -1,27 +1,34 @@
-"""What each policy of the balancer makes of networks, as JSON lines.
+"""What each policy of the balancer makes of networks, as JSON lines, by the command `graph-runtime plan`.
 
-    python tests/bench/bench_balance.py [--board e150] [--policy nlp] [--net resnet50]
+    python tests/bench/bench_balance.py [--board e150] [--policy nlp] [--net resnet50] [FILE ...]
+    python tests/bench/bench_balance.py --table
 
-cycles: for one input, all epochs after each other; epochs; seconds: of enumerating all op models and choosing
-(`enumerate_seconds`: the first alone, the same for all policies); cuts, queued: edges through DRAM within an
-epoch, for want of a legal pair and against deadlock; utilisation: mean of the epochs. The last line of a
-network has `best`: the policy of fewest cycles. Policy optimal needs scipy for graphs of a few ops.
+cycles: for one input, all epochs after each other; epochs; seconds: CPU time of the command in this process, with
+nothing known from the one before; cuts, queued: edges through DRAM within an epoch, for want of a legal pair and
+against deadlock; utilisation: mean of the epochs. FILE: models instead of the networks here. The last line of a network
+has `best`: the policy of fewest cycles. --table: the rows of docs/balancer.md. Policy optimal needs scipy for graphs of
+a few ops.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
 
+from graph_runtime import cli
 from graph_runtime.base.machine import devices
 from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.ir.documents.loader import load_graph
+from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.graph import Graph
-from graph_runtime.plan import plan
-from graph_runtime.plan.balance import BALANCER_POLICIES, balance_device, models
-from graph_runtime.plan.balance.network import network_of
+from graph_runtime.plan.balance import BALANCER_POLICIES, models
 
 _DTYPE = "bfloat16"
 
@@ -115,43 +122,72 @@ NETS: dict[str, Callable[[], Graph]] = {
 }
 
 
-def measure(board: str, name: str, policies: list[str]) -> None:
-    graph, rows = NETS[name](), []
-    planned = plan(graph, [f"tt:0={board}"])
-    models.enumerate_models.cache_clear()
-    start = time.perf_counter()
-    ops = len(network_of(planned, 0).ops)
-    enumerating = time.perf_counter() - start
+def planned(file: Path, board: str, policy: str) -> dict[str, Any]:
+    """What the command says of a model that is balanced: its JSON's "balance" of the only board."""
+    out = io.StringIO()
+    with redirect_stdout(out):
+        try:
+            cli.main(["plan", str(file), "--device", f"tt:0={board}", "--policy", policy, "--json"])
+        except SystemExit as end:
+            if end.code:
+                raise
+    return next(iter(json.loads(out.getvalue())["balance"]), {})
+
+
+def measure(board: str, file: Path, policies: Iterable[str]) -> None:
+    rows = []
     for policy in policies:
-        start = time.perf_counter()
-        found = balance_device(planned, 0, policy)
+        models.enumerate_models.cache_clear()
+        start = time.process_time()
+        found = planned(file, board, policy)
+        epochs = found["epochs"]
         row = {
-            "net": name,
+            "net": file.stem,
             "board": board,
             "policy": policy,
-            "ops": ops,
-            "cycles": found.total,
-            "epochs": len(found.epoch_cycles),
-            "cuts": len(found.choice.cuts),
-            "queued": len(found.queued),
-            "utilisation": round(float(found.utilisation.mean()), 4),
-            "enumerate_seconds": round(enumerating, 3),
-            "seconds": round(enumerating + time.perf_counter() - start, 3),
+            "ops": len(found["ops"]),
+            "cycles": found["cycles"],
+            "epochs": len(epochs),
+            "cuts": len(found["cuts"]),
+            "queued": len(found["queued"]),
+            "utilisation": round(sum(e["utilisation"] for e in epochs) / max(len(epochs), 1), 4),
+            "seconds": round(time.process_time() - start, 3),
         }
         rows.append(row)
         print(json.dumps(row), flush=True)
-    print(json.dumps({"net": name, "board": board, "best": min(rows, key=lambda r: r["cycles"])["policy"]}))
+    best = min(rows, key=lambda r: r["cycles"])["policy"]
+    print(json.dumps({"net": file.stem, "board": board, "best": best}))
+
+
+def table_row(file: Path) -> str:
+    """The row of docs/balancer.md of a network."""
+    found = [planned(file, "e150", policy) for policy in BALANCER_POLICIES if policy != "random"]
+    cells = [str(len(found[0]["ops"])), *(f"{one['cycles']:,}" for one in found)]
+    return f"| {file.stem} | {' | '.join(cells)} |"
+
+
+def written(name: str, folder: Path) -> Path:
+    """A network of NETS as a file."""
+    file = folder / f"{name}.json"
+    file.write_bytes(graph_to_json(NETS[name]()))
+    return file
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("files", nargs="*", type=Path, metavar="FILE")
     parser.add_argument("--board", default="e150", help="a board of stack buda")
     parser.add_argument("--policy", choices=BALANCER_POLICIES, action="append", help="default: all")
     parser.add_argument("--net", choices=NETS, action="append", help="default: all")
+    parser.add_argument("--table", action="store_true", help="the rows of docs/balancer.md")
     args = parser.parse_args()
     devices.parse(f"tt:0={args.board}")
-    for name in args.net or NETS:
-        measure(args.board, name, args.policy or list(BALANCER_POLICIES))
+    with tempfile.TemporaryDirectory() as folder:
+        for file in args.files or [written(name, Path(folder)) for name in args.net or NETS]:
+            if args.table:
+                print(table_row(file))
+            else:
+                measure(args.board, file, args.policy or BALANCER_POLICIES)
 
 
 if __name__ == "__main__":

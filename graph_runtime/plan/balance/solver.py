@@ -64,6 +64,7 @@ class GraphSolver:
         """The same for ops ``first`` and later, whose models are all alive again; edges from earlier ops must
         have been cut."""
         edges = [e for e, edge in enumerate(self.network.edges) if edge.producer >= first]
+        self.cuts.update(e for e in edges if not self._pairs[e].any())  # whatever is left of its ends
         while (empty := self.propagate(edges)) is not None:
             self.cut(empty)
             self.live[first:] = [np.ones(len(c), bool) for c in self.network.columns[first:]]
