@@ -5,7 +5,7 @@ that the balancer sees.
    neighbouring pixels become one pixel of s*s*C channels, and a K x K window of stride s one of
    ceil((K + shift) / s) taps a side, of stride 1. Few channels do not fill a tile: folding fills it.
 2. Such a window is split by its rows: one product for each, then added. So is one of very many taps, whose
-   picked pixels would fit no core's L1.
+   picked pixels would fit no core's L1, and one of fewer that has no legal model, if need be by its taps.
 3. Each row is a sparse matmul, which picks the pixels of its taps, and a dense one with the weights. The
    dense one reads the taps side by side (vslice, then hstack), so it streams rows only.
 """
@@ -13,7 +13,7 @@ that the balancer sees.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ...ir.graph import NodeView
@@ -29,6 +29,9 @@ _MOST_TAPS = 64  # of one sparse matmul: twice that many bfloat16 tiles take hal
 _NEXT = (User("op"),)
 _PICKS = (None, ~0, None)  # ones and index are tables, the image is the node's input
 _WEIGHT_AND_BIAS = (~1, ~2)
+
+
+Taps = list[tuple[int, int]]  # rows and columns in the kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,20 @@ class Geometry:
             and self.image == self.out
         )
 
-    def window(self, rows: Sequence[int]) -> Window:
-        """Which pixels the taps of some rows of the kernel pick."""
+    def window(self, taps: Taps) -> Window:
+        """Which pixels some taps of the kernel pick."""
         dh, dw = self.dilations
-        taps = tuple((p * dh, q * dw) for p in rows for q in range(self.kernel[1]))
-        return Window(self.image, self.out, taps, self.strides, self.begin)
+        return Window(
+            self.image, self.out, tuple((p * dh, q * dw) for p, q in taps), self.strides, self.begin
+        )
+
+    def groups(self, split: int) -> list[Taps]:
+        """The taps that one sparse matmul picks: all of them, those of a row, or one; see View.split."""
+        rows = [[(p, q) for q in range(self.kernel[1])] for p in range(self.kernel[0])]
+        if split > 1:
+            return [[tap] for row in rows for tap in row]
+        many = self.folded or self.kernel[0] * self.kernel[1] > _MOST_TAPS
+        return rows if split or many else [[tap for row in rows for tap in row]]
 
 
 def _two(sizes: Iterable[int]) -> tuple[int, int]:
@@ -127,15 +139,31 @@ def _conv2d(view: View, node: NodeView) -> list[Part]:
         out = Tiles(out.z * group, out.rt, -(-weight[0] // group // _TILE))
         g = replace(g, channels=weight[1])
         main = replace(main, out=out)
-    split = g.folded or g.kernel[0] * g.kernel[1] > _MOST_TAPS
-    rows = [[p] for p in range(g.kernel[0])] if split else [range(g.kernel[0])]
-    parts: list[Part] = []
     bias = [view.operand(node, 2, out)] if has_bias(node) else []
-    for i, taps in enumerate(rows):
-        label = f"row {i}: " if len(rows) > 1 else ""
-        made = _product(view, node, main, g, taps, bias if len(rows) == 1 else [], label, len(parts))
+
+    def product(taps: Taps, users: tuple[User, ...], label: str, first: int) -> list[Part]:
+        alone = bias if len(groups) == 1 else []
+        return _product(view, node, replace(main, users=users), g, taps, alone, label, first)
+
+    groups = g.groups(view.split)
+    parts = _each(groups, main, product)
+    return parts + _sums(main, len(groups) - 1, bias if len(groups) > 1 else [], len(parts))
+
+
+def _each(
+    groups: Sequence[Taps],
+    main: BalanceOp,
+    make: Callable[[Taps, tuple[User, ...], str, int], list[Part]],
+) -> list[Part]:
+    """The parts of each group of taps, of which the first group's one is principal. ``make`` gets taps, users
+    of what they make, a label and the index of their first part."""
+    parts: list[Part] = []
+    for i, taps in enumerate(groups):
+        what = "tap" if len(taps) == 1 < len(groups) else "row"
+        label = f"{what} {i}: " if len(groups) > 1 else ""
+        made = make(taps, main.users if len(groups) == 1 else _NEXT, label, len(parts))
         parts += made if not parts else [replace(p, principal=False) for p in made]
-    return parts + _sums(main, len(rows) - 1, bias if len(rows) > 1 else [], len(parts))
+    return parts
 
 
 def _product(
@@ -143,47 +171,40 @@ def _product(
     node: NodeView,
     main: BalanceOp,
     g: Geometry,
-    rows: Sequence[int],
+    group: Taps,
     bias: Sequence[Operand],
     label: str,
     first: int,
 ) -> list[Part]:
-    """Sparse and dense matmul of some rows of the kernel; ``first``: index of the first part."""
-    out, channels = main.out, -(-g.channels // _TILE)
-    taps = len(rows) * g.kernel[1]
+    """Sparse and dense matmul of some taps of the kernel; ``first``: index of the first part."""
+    out, channels, taps = main.out, -(-g.channels // _TILE), len(group)
     k = taps * channels
     weight = view.operand(node, 1, Tiles(out.z, k, out.ct), source=Tiles(1, k, out.ct))
-    users = main.users if g.kernel[0] == len(rows) else _NEXT
     if g.trivial:
         left = view.operand(node, 0, Tiles(out.z, out.rt, k), source=Tiles(out.z, out.rt, k))
-        dense = replace(main, operands=(left, weight, *bias), k=k, users=users)
+        dense = replace(main, operands=(left, weight, *bias), k=k)
         return [Part(f"{label}dense", dense, True)]
-    picked = _picked(main, g, rows, Tiles(out.z, taps * out.rt, channels), taps)
-    left = Operand(
-        Tiles(out.z, out.rt, k),
-        picked.out,
-        main.format,
-        "op",
-        (Tm("vslice", taps), Tm("hstack", taps)),
-        sparse=True,
-    )
-    dense = replace(main, operands=(left, weight, *bias), k=k, users=users)
+    picked = _picked(main, g, group, Tiles(out.z, taps * out.rt, channels), view.split)
+    tms = picked.users[0].tms
+    left = Operand(Tiles(out.z, out.rt, k), picked.out, main.format, "op", tms, sparse=True)
+    dense = replace(main, operands=(left, weight, *bias), k=k)
     return [
         Part(f"{label}sparse", picked, reads=_PICKS),
         Part(f"{label}dense", dense, True, (first, *_WEIGHT_AND_BIAS[: 1 + len(bias)])),
     ]
 
 
-def _picked(main: BalanceOp, g: Geometry, rows: Sequence[int], out: Tiles, taps: int) -> BalanceOp:
-    """The sparse matmul that lays the pixels of each tap under each other."""
-    pixels = -(-g.image[0] * g.image[1] // _TILE)
-    found = encoding(g.window(rows))
+def _picked(main: BalanceOp, g: Geometry, group: Taps, out: Tiles, split: int) -> BalanceOp:
+    """The sparse matmul that lays the pixels of each tap under each other. Those of a window that is split by
+    taps are as they are read."""
+    pixels, taps = -(-g.image[0] * g.image[1] // _TILE), len(group)
+    found = encoding(g.window(group))
     ones = Operand(Tiles(1, out.rt, pixels), Tiles(1, out.rt, pixels), "bfp4_b", "constant")
     image = Operand(
         Tiles(out.z, pixels, out.ct), Tiles(out.z, pixels, out.ct), main.format, main.operands[0].source
     )
     index = Operand(Tiles(1, 1, 1), Tiles(1, 1, 1), "uint32", "constant")
-    side_by_side = (User("op", (Tm("vslice", taps), Tm("hstack", taps))),)
+    side_by_side = () if split > 1 else (Tm("vslice", taps), Tm("hstack", taps))
     return replace(
         main,
         kind="sparse_matmul",
@@ -191,18 +212,20 @@ def _picked(main: BalanceOp, g: Geometry, rows: Sequence[int], out: Tiles, taps:
         out=out,
         k=pixels,
         operands=(ones, image, index),
-        users=side_by_side,
+        users=(User("op", side_by_side),),
         encoding=found,
     )
 
 
-def _sums(main: BalanceOp, count: int, bias: Sequence[Operand], first: int) -> list[Part]:
-    """The partial products of the rows added up, then the bias; ``first``: index of the first sum. Parts
-    before it are pairs of a sparse and a dense product, a row each."""
+def _sums(
+    main: BalanceOp, count: int, bias: Sequence[Operand], first: int, name: str = "add"
+) -> list[Part]:
+    """The results of the groups of taps added up, or joined by op ``name``, then the bias; ``first``: index of
+    the first sum. Parts before it are pairs of a sparse matmul and what reads it, a group each."""
     parts = [
         Part(
             f"sum {i}",
-            chain(main, "add", main.out, [main.out, main.out]),
+            chain(main, name, main.out, [main.out, main.out]),
             reads=(first + i - 1 if i else 1, 2 * i + 3),
         )
         for i in range(count)
@@ -219,34 +242,47 @@ def _sums(main: BalanceOp, count: int, bias: Sequence[Operand], first: int) -> l
 
 def _depthwise(view: View, node: NodeView, main: BalanceOp, g: Geometry) -> list[Part]:
     """Each channel by itself: taps are multiplied elementwise and added in Dst."""
-    taps = g.kernel[0] * g.kernel[1]
-    weight = view.operand(node, 1, Tiles(1, taps, main.out.ct), source=Tiles(1, taps, main.out.ct))
     bias = [view.operand(node, 2, main.out)] if has_bias(node) else []
-    picked = _picked(
-        main, g, range(g.kernel[0]), Tiles(main.out.z, taps * main.out.rt, -(-g.channels // _TILE)), taps
-    )
-    side_by_side = (Tm("vslice", taps), Tm("hstack", taps))
-    left = Operand(main.out, picked.out, main.format, "op", side_by_side, sparse=True)
-    dense = replace(main, kind="depthwise", cycles_op="depthwise", k=taps, operands=(left, weight, *bias))
-    return [
-        Part("sparse", picked, reads=_PICKS),
-        Part("depthwise", dense, True, (0, *_WEIGHT_AND_BIAS[: 1 + len(bias)])),
-    ]
+    groups = g.groups(view.split)
+
+    def product(group: Taps, users: tuple[User, ...], label: str, first: int) -> list[Part]:
+        taps, more = len(group), bias if len(groups) == 1 else []
+        weight = view.operand(node, 1, Tiles(1, taps, main.out.ct), source=Tiles(1, taps, main.out.ct))
+        out = Tiles(main.out.z, taps * main.out.rt, -(-g.channels // _TILE))
+        picked = _picked(main, g, group, out, view.split)
+        left = Operand(main.out, picked.out, main.format, "op", picked.users[0].tms, sparse=True)
+        dense = replace(
+            main, kind="depthwise", cycles_op="depthwise", k=taps, operands=(left, weight, *more), users=users
+        )
+        return [
+            Part(f"{label}sparse", picked, reads=_PICKS),
+            Part(f"{label}depthwise", dense, True, (first, *_WEIGHT_AND_BIAS[: 1 + len(more)])),
+        ]
+
+    parts = _each(groups, main, product)
+    return parts + _sums(main, len(groups) - 1, bias if len(groups) > 1 else [], len(parts))
 
 
 def _pool(view: View, node: NodeView) -> list[Part]:
     """The pixels of each tap laid apart in depth, and depth reduced."""
     g = geometry(node, node.callee.attrs["kernel_shape"])
-    taps = g.kernel[0] * g.kernel[1]
     main = result(view, node, "reduce", "reduce_z", [view.operand(node, 0)])
-    out = main.out
-    picked = _picked(main, g, range(g.kernel[0]), Tiles(out.z, taps * out.rt, out.ct), taps)
-    stacked = Tiles(out.z * taps, out.rt, out.ct)
-    left = Operand(stacked, picked.out, main.format, "op", (Tm("vslice", taps),), sparse=True)
-    return [
-        Part("sparse", picked, reads=_PICKS),
-        Part("reduce z", replace(main, operands=(left,), dim="z", k=taps), True, (0,)),
-    ]
+    out, groups = main.out, g.groups(view.split)
+
+    def reduced(group: Taps, users: tuple[User, ...], label: str, first: int) -> list[Part]:
+        taps = len(group)
+        picked = _picked(main, g, group, Tiles(out.z, taps * out.rt, out.ct), view.split)
+        tms = picked.users[0].tms[:1]
+        left = Operand(Tiles(out.z * taps, out.rt, out.ct), picked.out, main.format, "op", tms, sparse=True)
+        made = replace(main, operands=(left,), dim="z", k=taps, users=users)
+        return [
+            Part(f"{label}sparse", picked, reads=_PICKS),
+            Part(f"{label}reduce z", made, True, (first,)),
+        ]
+
+    parts = _each(groups, main, reduced)
+    joined = "maximum" if node.op is not None and node.op.startswith("max") else "add"
+    return parts + _sums(main, len(groups) - 1, [], len(parts), joined)
 
 
 def _over_taps(view: View, node: NodeView) -> list[Part]:

@@ -10,7 +10,7 @@ from ...ir.graph import Graph
 from ..capacity import room_beside
 from ..types import Plan
 from . import convolution, norms  # noqa: F401 - register conv2d, pools and normalisations
-from .chip import chip_of
+from .chip import Chip, chip_of
 from .memory import Settings
 from .models import enumerate_models
 from .parts import parts_of
@@ -43,10 +43,20 @@ def part_models(
     error here: see ``require_legal``.
     """
     chip, view = chip_of(device, room), view or view_of(graph)
-    node = graph.node(nid)
-    found = []
+    found = _part_models(view, nid, device, chip, settings or Settings())
+    for split in (1, 2):  # the pixels of all of a window's taps may be too many for a core
+        if all(c.models for c in found):
+            break
+        found = _part_models(replace(view, split=split), nid, device, chip, settings or Settings())
+    return found
+
+
+def _part_models(
+    view: View, nid: int, device: Device, chip: Chip, settings: Settings
+) -> tuple[Candidates, ...]:
+    node, found = view.graph.node(nid), []
     for part in parts_of(view, nid, device):
-        mine = _with_attributes(settings or Settings(), node) if part.principal else settings or Settings()
+        mine = _with_attributes(settings, node) if part.principal else settings
         tried = enumerate_models(part.op, chip, mine)
         found.append(
             Candidates(

@@ -53,6 +53,7 @@ class View:
     """``image`` bool [entries]; ``readers`` of each entry: (nid, input index); ``results``: entries that are
     graph outputs; ``loops``: those written into an input. ``formats`` of the entries, None: by dtype.
     ``numerics``: of nodes that name none. ``origin`` int64 [nodes]: nids in the loaded graph, None: the same.
+    ``split``: of windows, 0 where their taps ask for it, 1 by rows, 2 by taps.
     """
 
     graph: Graph
@@ -63,6 +64,7 @@ class View:
     formats: tuple[str, ...] | None = None
     numerics: Numerics = field(default_factory=Numerics)
     origin: np.ndarray | None = None
+    split: int = 0
 
     def tiles(self, eid: int) -> Tiles:
         return tiles(self.graph.entry_type(eid).shape, bool(self.image[eid]))

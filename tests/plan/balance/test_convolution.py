@@ -140,7 +140,7 @@ def test_a_folded_convolution_is_the_same_sum(kernel, strides, pads, image, chan
         x, w = _folded(x, w, g, f)
     got = np.zeros((3, *f.out), np.float32)
     for p in range(f.kernel[0]):
-        window = f.window([p])
+        window = f.window([(p, q) for q in range(f.kernel[1])])
         for q, (dy, dx) in enumerate(window.taps):
             got += np.einsum("chw,oc->ohw", _picked(x[0], window, dy, dx), w[:, :, p, q])
     np.testing.assert_array_equal(got, wanted[0])
@@ -262,7 +262,8 @@ def test_the_worst_core_has_at_least_its_share():
 
 def parts_window():
     graph = conv_graph(**FIRST)
-    return fold(geometry(graph.node(graph.names.index("conv")), (7, 7))).window([0])
+    folded = fold(geometry(graph.node(graph.names.index("conv")), (7, 7)))
+    return folded.window(folded.groups(0)[0])
 
 
 def test_an_encoding_of_too_many_bits_is_refused(monkeypatch):
