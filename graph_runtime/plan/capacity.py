@@ -42,7 +42,7 @@ def check_circular(plan: Plan, needs: np.ndarray) -> None:
     """Raises CapacityError, with ``plan``, ``node``, ``needed`` (bytes of a core's L1), ``available`` and
     ``holders`` as check_capacity, where a node's circular buffers find no room below the plan's tensors.
     ``needs`` int64 [nodes]: what each node opens."""
-    for did, device in enumerate(plan.devices):
+    for did in range(len(plan.devices)):
         mine = np.where(plan.did == did, needs, 0)
         if not mine.any():
             continue

@@ -3,11 +3,11 @@
     python tests/bench/bench_balance.py [--board e150] [--policy nlp] [--net resnet50] [FILE ...]
     python tests/bench/bench_balance.py --table
 
-cycles: for one input, all epochs after each other; epochs; seconds: CPU time of the command in this process, with
-nothing known from the one before; cuts, queued: edges through DRAM within an epoch, for want of a legal pair and
-against deadlock; utilisation: mean of the epochs. FILE: models instead of the networks here. The last line of a network
-has `best`: the policy of fewest cycles. --table: the rows of docs/balancer.md. Policy optimal needs scipy for graphs of
-a few ops.
+cycles: for one input, all epochs after each other; epochs; seconds: CPU time of the command in this process,
+with nothing known from the one before; cuts, queued: edges through DRAM within an epoch, for want of a legal
+pair and against deadlock; utilisation: mean of the epochs. FILE: models instead of the networks here. The
+last line of a network has `best`: the policy of fewest cycles. --table: the rows of docs/balancer.md. Policy
+optimal needs scipy for graphs of a few ops.
 """
 
 from __future__ import annotations

@@ -346,6 +346,26 @@ def test_what_a_balancer_chose(op, attrs, shapes, policy):
     assert_charged(module, params)
 
 
+@pytest.mark.parametrize("l1_bytes", [60_000, 20_000])
+@pytest.mark.parametrize(
+    ("attrs", "shapes"),
+    [
+        ({"pads": (1, 1, 1, 1)}, ((1, 33, 40, 70), (34, 33, 3, 3))),
+        ({"strides": (16, 16)}, ((2, 3, 112, 96), (24, 3, 16, 16))),
+    ],
+)
+def test_a_convolution_in_little_l1_reads_its_image_in_parts(attrs, shapes, l1_bytes):
+    b = gr.GraphBuilder(device="tt:0")
+    b.output(b.op("conv2d", *(b.input(f"x{i}", shape) for i, shape in enumerate(shapes)), name="y", **attrs))
+    plan = gr.create(gr.load_graph(b.to_json()), None, ["tt:0=e150"], formats={"tt": "bf16"}).session.plan
+    chosen = np.where(np.arange(plan.graph.num_nodes) == plan.graph.names.index("y"), 0, -1)
+    model = SimpleNamespace(
+        grid=(2, 2), t=1, dir="R", mblock=(1, 1), ublock=(1, 1), u_kt=2, l1_bytes=l1_bytes
+    )
+    module = gr.create(replace(plan, models=(model,), model_id=chosen.astype(np.int32)))
+    assert_charged(module, {f"x{i}": np.ones(shape, np.float32) for i, shape in enumerate(shapes)})
+
+
 @pytest.mark.parametrize("layout", ["dram", "dram/row_major"])
 def test_an_update_in_place_moves_what_it_changes(layout):
     b = gr.GraphBuilder(device="tt:0")

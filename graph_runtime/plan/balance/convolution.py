@@ -217,11 +217,9 @@ def _picked(main: BalanceOp, g: Geometry, group: Taps, out: Tiles, split: int) -
     )
 
 
-def _sums(
-    main: BalanceOp, count: int, bias: Sequence[Operand], first: int, name: str = "add"
-) -> list[Part]:
-    """The results of the groups of taps added up, or joined by op ``name``, then the bias; ``first``: index of
-    the first sum. Parts before it are pairs of a sparse matmul and what reads it, a group each."""
+def _sums(main: BalanceOp, count: int, bias: Sequence[Operand], first: int, name: str = "add") -> list[Part]:
+    """The results of the groups of taps added up, or joined by op ``name``, then the bias; ``first``: index
+    of the first sum. Parts before it are pairs of a sparse matmul and what reads it, a group each."""
     parts = [
         Part(
             f"sum {i}",

@@ -38,9 +38,10 @@ def part_models(
 ) -> tuple[Candidates, ...]:
     """The candidates of each op that a node becomes, in order; one of them is ``principal``.
 
-    ``view``: view_of(graph), made once where many nodes are asked for. ``room``: as chip_of. Raises DeviceError for a device that
-    is not of stack buda, UnsupportedOpError for a node that no core runs. A node without a legal model is no
-    error here: see ``require_legal``.
+    ``view``: view_of(graph), made once where many nodes are asked for. ``room``: as chip_of. A window is
+    split where a part of it has no legal model. Raises DeviceError for a device that is not of stack buda,
+    UnsupportedOpError for a node that no core runs. A node without a legal model is no error here: see
+    ``require_legal``.
     """
     chip, view = chip_of(device, room), view or view_of(graph)
     found = _part_models(view, nid, device, chip, settings or Settings())

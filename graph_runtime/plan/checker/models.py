@@ -83,9 +83,7 @@ def _check_node(plan: Plan, nid: int, model: Any) -> None:
 def _tensors(plan: Plan, did: int) -> int:
     """Bytes of each core's L1 that the plan's tensors take on a device."""
     memories = plan.devices[did].descriptor.memories
-    return sum(
-        plan.peak.get((int(did), at), 0) for at, memory in enumerate(memories) if memory.name == "l1"
-    )
+    return sum(plan.peak.get((int(did), at), 0) for at, memory in enumerate(memories) if memory.name == "l1")
 
 
 def _check_blocks(plan: Plan, nid: int, node, model: Any, product: bool) -> None:

@@ -1,5 +1,5 @@
 """How the tt kernel of conv2d cuts its work: windows of the output, blocks of output channels, steps of K, as
-gr_tt_conv_plan (native/kernels/tt/conv.h) and exact_conv.h do."""
+gr_tt_conv_plan (native/kernels/tt/conv_plan.h) and exact_conv.h do."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .product import less_of, parts_of, room_of
 
 __all__ = ["Tiling", "exact_rows", "tiling_of"]
 
-_UNITS, _COLS, _STRIPE, _PIXELS, _ROWS, _STAGE = 4, 64, 16, 1024, 8, 4096  # conv.h, gemm.h
+_UNITS, _COLS, _STRIPE, _PIXELS, _ROWS, _STAGE = 4, 64, 16, 1024, 8, 4096  # conv_plan.h, gemm.h
 _EXACT_ROWS, _EXACT_STRIP = 8, 16384  # exact_conv.h
 
 
@@ -206,8 +206,8 @@ def _whole(floats: int) -> int:
 
 
 def _sums(tiling: Tiling, parts: tuple[int, int]) -> tuple[int, int, bool]:
-    """Floats of an output channel's sums of a part, from a row of pixels to the next, and whether each tap is copied
-    (gr_tt_conv_lines)."""
+    """Floats of an output channel's sums of a part, from a row of pixels to the next, and whether each tap is
+    copied (gr_tt_conv_lines)."""
     lines = tiling.lines
     rows, cols = tiling.part
     apart = _whole((tiling.images - 1) * math.prod(lines) + rows * lines[1])

@@ -203,6 +203,35 @@ def test_a_window_of_many_taps_is_split_so_that_its_pixels_fit():
 
 
 @pytest.mark.parametrize(
+    ("x", "w", "attrs", "names"),
+    [  # GoogLeNet's pool, MobileNetV3's depthwise convolution, a product whose column of cores is alone
+        ((1, 832, 7, 7), None, {"pads": (1,) * 4}, ["row 0: sparse", "row 0: reduce z", "sum 0", "sum 1"]),
+        ((1, 480, 14, 14), (480, 1, 5, 5), {"group": 480, "pads": (2,) * 4}, ["row 0: depthwise", "sum 3"]),
+        ((1, 416, 7, 7), (64, 416, 3, 3), {"pads": (1,) * 4}, ["row 0: dense", "row 2: dense", "sum 1"]),
+        ((1, 1184, 8, 8), (64, 1184, 3, 3), {"pads": (1,) * 4}, ["tap 0: dense", "tap 8: dense", "sum 7"]),
+    ],
+)
+def test_a_window_without_a_legal_model_is_split(x, w, attrs, names):
+    b = GraphBuilder()
+    image = b.input("x", x, "float32")
+    if w is None:
+        b.output(b.op("max_pool2d", image, kernel_shape=(3, 3), name="conv", **attrs))
+    else:
+        b.output(b.op("conv2d", image, b.param("w", w, "float32"), name="conv", **attrs))
+    graph = b.build()
+    nid = graph.names.index("conv")
+    whole = parts_of(view_of(graph), nid, E150)
+    parts = part_models(graph, nid, E150)
+    assert len(whole) == 2
+    assert set(names) <= {c.part for c in parts}
+    assert all(c.models for c in parts)
+    assert [c.principal for c in parts].count(True) == 1
+    joins = [c for c in parts if c.part.startswith("sum")]
+    assert {c.op.cycles_op for c in joins} == {"maximum" if w is None else "add"}
+    assert joins[-1].op.users == whole[-1].op.users
+
+
+@pytest.mark.parametrize(
     ("x", "w", "attrs", "k"),
     [
         ((1, 64, 56, 56), (64, 64, 3, 3), {"pads": (1, 1, 1, 1)}, 9 * 2),

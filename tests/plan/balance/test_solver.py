@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import json
 import sys
@@ -455,19 +454,6 @@ def test_an_edge_without_a_pair_is_told_where_it_may_not_be_cut(monkeypatch):
     assert balance_device(made, 0, "nlp").choice.cuts
     with pytest.raises(PlanError, match=r"edge mm0 .matmul. -> r0 .relu., operand 0: .*BlocksNotReblockable"):
         balance_device(made, 0, "nlp", buffering=Buffering(dram=False))
-
-
-def test_the_page_has_what_the_bench_prints():
-    page = (ROOT / "docs" / "balancer.md").read_text()
-    script = ROOT / "tests" / "bench" / "bench_balance.py"
-    spec = importlib.util.spec_from_file_location("bench_balance", script)
-    bench = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(bench)
-    names = ["nlp", "ribbon", "cnn", "minimize_grid", "single_op_per_epoch", "optimal"]
-    made = plan(bench.mobile(), [BOARD])
-    row = next(line for line in page.splitlines() if line.startswith("| mobile |"))
-    told = [int(cell.replace(",", "")) for cell in row.split("|")[3:9]]
-    assert told == [balance_device(made, 0, name).total for name in names]
 
 
 def test_other_boards_are_left_alone():
