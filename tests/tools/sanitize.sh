@@ -36,7 +36,7 @@ case $flavour in
     *) echo "sanitize.sh: no flavour $flavour: asan, ubsan or tsan" >&2 && exit 2 ;;
 esac
 
-folders=(tests/native tests/fuzz tests/runtime tests/eager tests/run/test_async.py)
+folders=(tests/native tests/fuzz tests/runtime tests/eager tests/run/test_async.py tests/run/test_concurrent.py)
 case $flavour in                            # every kernel of the cpu; where threads race, those that share their work
     tsan) folders+=(tests/kernels/test_ops_cpu.py::test_threads_change_nothing) ;;
     *) folders+=(tests/kernels/test_ops_cpu.py tests/kernels/test_steps.py) ;;
