@@ -107,6 +107,6 @@ def _say_json(text: str) -> None:
 def _replicas(text: str) -> int | None:
     if text == "auto":
         return None
-    if not text.isdecimal() or not 0 < int(text) <= 1024:
+    if not text.isdecimal() or len(text) > 4 or not 0 < int(text) <= 1024:
         raise InputError(f"--replicas is a number, 1 to 1024, or auto; got {text!r}", got=text)
     return int(text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import orjson
 from ..base import dtypes
 from ..base.cursor import Cursor
 from ..base.errors import InputError
+from ..base.json_text import brief
 from ..base.mapped import map_file
 from ..ir.documents.tensor_files import read_npy
 from ..ir.graph import TensorType
@@ -39,7 +41,7 @@ def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
         left, equals, right = item.partition("=")
         if not (left and equals and right):
             raise InputError(
-                f"{option} {item!r}: write {option} {_SHOWN.get(option, 'NAME=VALUE')}", got=item
+                f"{option} {brief(item)!r}: write {option} {_SHOWN.get(option, 'NAME=VALUE')}", got=item
             )
         found[left] = right
     return found
@@ -51,9 +53,10 @@ def sizes(dims: Sequence[str] | None) -> dict[str, int | tuple[int, ...]]:
     found: dict[str, int | tuple[int, ...]] = {}
     for name, text in pairs(dims, "--dim").items():
         parts = text.split("," if "," in text else "x")
-        if not all(part.isdecimal() and 0 < int(part) < 1 << 31 for part in parts):
+        if not all(part.isdecimal() and len(part) < 11 and 0 < int(part) < 1 << 31 for part in parts):
             raise InputError(
-                f"--dim {name}={text}: a size is a positive number, as in --dim batch=4", got=text
+                f"--dim {brief(name)}={brief(text)}: a size is a positive number, as in --dim batch=4",
+                got=text,
             )
         found[name] = int(text) if len(parts) == 1 else tuple(map(int, parts))
     return found
@@ -70,11 +73,12 @@ def _constant(name: str, text: str) -> Any:
         found = orjson.loads(f"[{text.lower()}]")
     except ValueError:
         found = None
-    if found is None or not all(isinstance(item, (bool, int, float)) for item in found):
+    if not found or not all(isinstance(item, (bool, int, float)) for item in found):
         if Path(text).suffix == ".npy":
             return _read_array(text, "--value takes numbers or a .npy file")
         raise InputError(
-            f"--value {name}={text}: a value is a number, numbers as 1,2,3, true, false, or a .npy file",
+            f"--value {brief(name)}={brief(text)}: a value is a number, numbers as 1,2,3, true, false, or "
+            "a .npy file",
             got=text,
         )
     return found if len(found) > 1 else found[0]
@@ -100,7 +104,7 @@ def read_texts(text: str) -> np.ndarray:
     """The strings of a .npy file, as an array of objects. Raises InputError."""
     try:
         array = np.load(text, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
+    except Exception as error:  # whatever numpy's reader of headers raises, of tokens too
         raise InputError(
             f"cannot read {text}: {error}; strings are a .npy file of numpy's own: "
             "numpy.save(file, numpy.array(texts, str))",
@@ -108,6 +112,8 @@ def read_texts(text: str) -> np.ndarray:
         ) from None
     if not isinstance(array, np.ndarray) or array.dtype.kind != "U":
         raise InputError(f"{text} has no array of strings", got=text)
+    if array.size > os.path.getsize(text):  # strings of no characters take no bytes
+        raise InputError(f"{text} says that it has {array.size} strings: it has fewer bytes", got=array.size)
     return array.astype(object)
 
 

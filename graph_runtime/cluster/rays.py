@@ -133,7 +133,7 @@ def join(address: str = LOCAL, cores: int | None = None) -> Any:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     if address != LOCAL:
         host, colon, port = address.rpartition(":")
-        if not colon or not port.isdecimal():
+        if not colon or not port.isdecimal() or len(port) > 5:
             raise ClusterError(f"an address is 'local' or HOST:PORT, got {address!r}", got=address)
         require_closed(host)
         require_ray_at(host, int(port), tls_files(), tls_authority())

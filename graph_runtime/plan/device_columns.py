@@ -116,7 +116,7 @@ def _read_map(devices: tuple[Device, ...], device_map: Mapping[str, str | Device
     mapped, types = {}, dl_types()
     for key, target in device_map.items():
         name = str(key).lower()
-        if not name.isdecimal() and name not in types:
+        if name not in types and not (name.isdecimal() and len(name) < 10):
             raise PlanError(
                 f"unknown device type {key!r} in the device map{did_you_mean(name, types)}", got=key
             )

@@ -17,15 +17,18 @@ from typing import Any
 import numpy as np
 
 from ..base import dtypes
+from ..base.cursor import Cursor
 from ..base.errors import (
     InputError,
     PlanError,
     did_you_mean,
 )
 from ..base.machine.devices import Device, parse_list
+from ..base.mapped import map_file
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..build.prepare import Prepared
+from ..ir.documents.tensor_files import read_npy
 from ..ir.model import Model, Note
 from ..plan.placing.causes import time_text
 from ..plan.placing.problem import UNSUPPORTED
@@ -91,16 +94,24 @@ def _array(source: Model, name: str, value: Any) -> np.ndarray:
         raise InputError(text, got=name)
     type_ = graph.entry_type(graph.input_eids[graph.input_names.index(name)])
     if isinstance(value, str):
-        try:
-            value = np.load(value, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            text = f"bound_inputs: {name}: cannot read {value}: {error}; it takes a .npy file"
-            raise InputError(text, got=value) from None
+        value = _from_file(value, name)
     array = np.asarray(value, dtypes.to_numpy(type_.dtype))
     if array.shape != type_.shape:
         text = f"bound_inputs: input {name!r} is {type_}, got {list(array.shape)}"
         raise InputError(text, got=array.shape, wanted=type_.shape)
     return array
+
+
+def _from_file(path: str, name: str) -> np.ndarray:
+    def wrong(message: str, offset: int) -> InputError:
+        text = f"bound_inputs: {name}: cannot read {path}: {message} (byte {offset}); it takes a .npy file"
+        return InputError(text, got=path)
+
+    try:
+        data = map_file(path)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
+        raise wrong(getattr(error, "strerror", None) or str(error), 0) from None
+    return read_npy(Cursor(data, wrong))
 
 
 # ---------------------------------------------------------------- what is said

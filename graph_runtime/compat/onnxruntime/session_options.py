@@ -167,7 +167,7 @@ class SessionOptions(_Words):
 def _sizes(key: str, text: str) -> tuple[int, ...]:
     """The bucket sizes of an entry's value."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isascii() and part.isdecimal() and int(part) > 0 for part in parts):
+    if not all(part.isascii() and part.isdecimal() and len(part) < 10 and int(part) > 0 for part in parts):
         raise InputError(f"{key} takes positive sizes, as '1,8,32'; got {text!r}", got=text)
     return tuple(map(int, parts))
 

@@ -83,7 +83,9 @@ class Text:
 
     def is_blob(self, text: str) -> bool:
         """Whether a string stands for hexadecimal values in the file."""
-        return text.startswith(_STANDS) and text[len(_STANDS) :].isdigit() and self._at(text) is not None
+        number = text[len(_STANDS) :]
+        is_number = number.isascii() and number.isdigit() and len(number) < 10
+        return text.startswith(_STANDS) and is_number and int(number) < len(self._blobs)
 
     def blob_size(self, text: str) -> int:
         """Bytes of the values that a string stands for."""
@@ -94,10 +96,6 @@ class Text:
         """The values that a string stands for, as bytes, without the first ``skip``."""
         begin, end = self._blobs[int(text[len(_STANDS) :])]
         return np.frombuffer(bytes.fromhex(str(self.data[begin + 2 * skip : end], "ascii")), np.uint8)
-
-    def _at(self, text: str) -> tuple[int, int] | None:
-        number = int(text[len(_STANDS) :])
-        return self._blobs[number] if number < len(self._blobs) else None
 
     def position(self, token: int) -> tuple[int, int]:
         """Line and column of a token, both from 1. A column behind a long string of its line is that of the
