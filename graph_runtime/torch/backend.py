@@ -104,8 +104,8 @@ class Compiled:
         return None, None
 
     def _lower(self, args: Sequence[Any]) -> Lowered:
-        how = {"pins": self.options.placement, "strict": self.options.fallback != "cpu"}
-        return lower(self.gm, args, wide=self._wide, **how)
+        strict = self.options.fallback != "cpu"
+        return lower(self.gm, args, pins=self.options.placement, strict=strict, wide=self._wide)
 
     def _program(self, lowered: Lowered, bucket: Bucket | None) -> CompiledGraph:
         name = f"{self.name}_{self._made}" if self._made else self.name

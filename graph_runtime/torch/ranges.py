@@ -246,7 +246,7 @@ def _asks_low_words(user: Node, node: Node, low: set[Node]) -> bool:
     return node not in _asked(user) or (user in low and _name(user) in _BY_LOW_WORDS)
 
 
-def _results(node: Node, found: Mapping[Node, Any]) -> list[tuple[int, torch.Tensor]]:
+def _results(node: Node, found: Mapping[Node, Any]) -> list[tuple[float, torch.Tensor]]:
     made = found.get(node)
     if made is None:
         return [(dtype_bound(meta.dtype), meta) for meta in _tensors(node)]
