@@ -7,7 +7,7 @@ The rest is the caller's, or each run's own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,8 +27,10 @@ from ..run.queues.buffer import Buffer, wait_in_slices
 from ..run.sessions.assembly import assemble
 from ..run.sessions.bind import Bound
 from ..run.sessions.constants import hold
+from ..run.sessions.l1_needs import of_submission
 from ..run.sessions.staging import stage, written
 from ..run.sessions.zero_copy import ALIGNMENT
+from ..run.tensors.eviction import Need, evicting
 from ..run.tensors.spec import TensorSpec, spec_of
 from ..run.tensors.tensor import Tensor
 from . import native_calls
@@ -73,6 +75,7 @@ class HandleSubmitter:
         for slot, buffer in self._own.items():
             self._defaults[slot] = buffer.pointer
         self._size = ffi.sizeof(self._defaults)
+        self._given = tuple(given)
         eids = [int(eid) for eid in self._graph.input_eids[list(given)]]
         self._inputs = [self._input(eid) for eid in eids]
         found = [int(slot) for slot in slots.outputs]
@@ -89,6 +92,13 @@ class HandleSubmitter:
         layout on its device are read where they are, others and arrays are copied. A failure is told to
         the readers of an output."""
         self.wait_for_turn()
+        return evicting(lambda: self._submitted(values), lambda: self._needs(values))
+
+    def _needs(self, values: Sequence[Any]) -> Iterator[Need]:
+        """What a run takes of L1."""
+        return of_submission(self._bound.program, self._handles, dict(zip(self._given, values, strict=True)))
+
+    def _submitted(self, values: Sequence[Any]) -> list[Tensor]:
         slots = ffi.new("gr_buffer *[]", self._slots.count)
         ffi.memmove(slots, self._defaults, self._size)
         kept = []  # what slots point to, until it is submitted

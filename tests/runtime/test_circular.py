@@ -20,7 +20,7 @@ from graph_runtime.build.prepare import prepare
 from graph_runtime.plan import plan
 from graph_runtime.run import circular, core
 from graph_runtime.run.queues.buffer import Buffer
-from graph_runtime.runtime.stitching.eviction import Resident, cheapest
+from graph_runtime.run.tensors.eviction import Resident, cheapest
 
 DRAM, L1 = Layout("dram", "tile", "f32"), Layout("l1", "tile", "f32")
 BANKS, TILE = 64, 4096
@@ -159,28 +159,33 @@ def test_room_that_is_kept_is_not_given_away(device):
 # **************** inline runs and single operations ****************
 
 
+def lasting(device):
+    """Memory that does not move: the whole of L1, but for its end."""
+    return Buffer.alloc(device.handle, 1, ROOM - TILE, "someone", lasting=True)
+
+
 def test_an_inline_run_is_refused_before_any_node_runs(device):
     builder = GraphBuilder()
     a, b = builder.input("a", (64, 64)), builder.input("b", (64, 64))
     builder.output(builder.op("exp", builder.op("matmul", a, b)))
     mod = gr.create(builder, None, "tt:0")
-    idle = fill_l1(device)
+    held = lasting(device)
     device.handle.cores(reset=True)
     for _ in range(2):
         with pytest.raises(DeviceMemoryError, match=r"buffers of session need \d+ B of each core's L1"):
             mod.run(a=np.eye(64, dtype=np.float32), b=np.zeros((64, 64), np.float32))
     assert device.handle.cores().opened == 0
-    idle.clear()
+    held.free()
     mod.run()
     assert (mod.get_output(0).numpy() == 1).all()
 
 
 def test_an_eager_operation_without_room_is_the_host_s(device, x):
-    idle = fill_l1(device)
+    held = lasting(device)
     with gr.stats() as counted:
         assert ((x + x).numpy() == 4 * np.eye(256)).all()
     assert counted.count("fallback") == 1
-    idle.clear()
+    held.free()
     with gr.stats() as counted:
         assert ((x + x).numpy() == 4 * np.eye(256)).all()
     assert counted.count("fallback") == 0
@@ -189,10 +194,10 @@ def test_an_eager_operation_without_room_is_the_host_s(device, x):
 def test_a_session_whose_region_would_be_in_its_own_way_is_refused(device):
     builder = GraphBuilder()
     builder.output(builder.op("exp", builder.op("exp", builder.input("a", (32 * 8, 2048)), name="inner")))
-    idle = [tensor(device, i, rows=32 * 100) for i in range(3)]
+    held = Buffer.alloc(device.handle, 1, 300 * TILE, "someone", lasting=True)
     with pytest.raises(DeviceMemoryError, match=r"circular buffers of its nodes need all up to \d+"):
         gr.create(builder, None, "tt:0", layouts={"inner": "l1"})
-    idle.clear()
+    held.free()
     gr.create(builder, None, "tt:0", layouts={"inner": "l1"}).run(a=np.zeros((32 * 8, 2048), np.float32))
 
 

@@ -20,11 +20,11 @@ from graph_runtime.run.queues.blocks import blocks
 from graph_runtime.run.queues.template import Template
 from graph_runtime.run.sessions import staging
 from graph_runtime.run.single.upload import push
-from graph_runtime.run.tensors import arrays, batches, transfers
+from graph_runtime.run.tensors import arrays, batches, eviction, transfers
 from graph_runtime.run.tensors.handle import Handle
 from graph_runtime.run.tensors.spec import spec_of
 from graph_runtime.run.tensors.tensor import Tensor
-from graph_runtime.runtime.stitching import eviction, executable, submit
+from graph_runtime.runtime.stitching import executable
 
 SHAPE = (64, 128)
 WIDE = (9600, 512)  # 307,200 bytes in each of the 64 banks of L1, which have 1,395,424
@@ -144,7 +144,7 @@ def test_a_write_beside_an_eviction_is_not_lost(device, written, meanwhile, case
     write, home, name = WRITES[case]
     x, source, values = written
     alias = x.alias()
-    evicting = meanwhile(lambda: eviction.evict_unused(device, []))
+    evicting = meanwhile(lambda: eviction.evict_unused(device.handle, []))
     evicting.before(home, name)
     write(x, source, values)
     assert evicting.end()
@@ -159,7 +159,7 @@ def test_an_eviction_beside_a_write_loses_nothing(device, written, meanwhile, ca
     x, source, values = written
     writing = meanwhile(lambda: WRITES[case][0](x, source, values))
     writing.before(Tensor, "settle")
-    eviction.evict_unused(device, [])
+    eviction.evict_unused(device.handle, [])
     assert writing.end()
     assert (x.numpy() == values).all()
 
@@ -167,7 +167,7 @@ def test_an_eviction_beside_a_write_loses_nothing(device, written, meanwhile, ca
 def test_an_output_beside_an_eviction_is_not_lost(device, relu, written, meanwhile):
     x, source, values = written
     session = executable.executable(device, relu, "small").session
-    evicting = meanwhile(lambda: eviction.evict_unused(device, []))
+    evicting = meanwhile(lambda: eviction.evict_unused(device.handle, []))
     evicting.before(Template, "submit")
     session.submit({"x": source}, out=[x])
     assert evicting.end()
@@ -209,7 +209,7 @@ def test_a_program_in_place_beside_an_eviction_is_seen_by_all_handles(in_place, 
     x, d, values = written
     wanted, alias, at = x.numpy() + values, x.alias(), x.buffer
     rt.load_program(device, bundle, "step")
-    evicting = meanwhile(lambda: eviction.evict_unused(device, []))
+    evicting = meanwhile(lambda: eviction.evict_unused(device.handle, []))
     evicting.before(Template, "submit")
     (out,) = rt.submit(device, bundle, "step", [x, d])
     assert evicting.end()
@@ -224,7 +224,7 @@ def test_a_handle_made_beside_an_eviction_is_moved_with_the_others(device, writt
     made = []
     aliasing = meanwhile(lambda: made.append(x.alias()))
     aliasing.before(Tensor, "settle")
-    eviction.evict_unused(device, [])
+    eviction.evict_unused(device.handle, [])
     assert aliasing.end()
     x.copy_from(values)
     assert (made[0].numpy() == values).all()
@@ -274,7 +274,7 @@ def test_values_of_a_run_are_in_the_memory_that_was_taken_for_them(device, randn
     """What is given to a run from the host lies in a buffer that no handle shows."""
     values, type_ = randn(*SHAPE), TensorType("float32", SHAPE)
     at = spec_of(device.device, type_, L1)
-    evicting = meanwhile(lambda: [eviction.evict_unused(device, []), rt.wait(device.tensors())])
+    evicting = meanwhile(lambda: [eviction.evict_unused(device.handle, []), rt.wait(device.tensors())])
     evicting.before(core, "copy")
     buffer = staging.written(at.handle, at.memory, at.extent, type_, L1, values, "x")
     assert evicting.end()
@@ -301,7 +301,7 @@ def test_a_read_beside_an_eviction_is_of_one_time(device, chain, randn, meanwhil
     values, y = randn(*SHAPE), put(device, np.zeros(SHAPE, np.float32))
     x = put(device, values, L1)
     rt.submit(device, chain, "add", [y, y])
-    moving = meanwhile(lambda: eviction.evict_unused(device, []))
+    moving = meanwhile(lambda: eviction.evict_unused(device.handle, []))
     moving.after_reading(Tensor, "buffer", times)
     out = READS[case](device, chain, x, y)
     moving.end()
@@ -326,7 +326,7 @@ def test_handles_that_are_freed_by_force_beside_an_eviction_are_all_gone(device,
     alias = x.alias()
     freeing = meanwhile(lambda: x.deallocate(force=True))
     freeing.before(Tensor, "settle")
-    eviction.evict_unused(device, [])
+    eviction.evict_unused(device.handle, [])
     assert freeing.end()
     assert not x.is_allocated
     assert not alias.is_allocated
@@ -342,14 +342,14 @@ def test_a_submission_that_makes_room_holds_no_block(in_place, device, randn, mo
     rt.load_program(device, bundle, "step")
     above = [rt.create_empty_tensor(WIDE, "float32", device, L1) for _ in range(4)]
     x, d = put(device, values, L1), put(device, values)
-    at, memory, make_room = x.buffer.addr, x.buffer.memory, submit.make_room
+    at, memory, make_room = x.buffer.addr, x.buffer.memory, eviction.make_room
 
     def looked(*args):
         moved = make_room(*args)
         held.append([block.addr for block in blocks(device.handle, memory) if block.kind == "held"])
         return moved
 
-    monkeypatch.setattr(submit, "make_room", looked)
+    monkeypatch.setattr(eviction, "make_room", looked)
     (out,) = rt.submit(device, bundle, "step", [x, d])
     assert at not in held[0]
     assert (out.numpy() == 2 * values).all()

@@ -29,7 +29,8 @@ from graph_runtime.base.machine.layout import Layout
 from graph_runtime.base.machine.shards import Shard
 from graph_runtime.run import core
 from graph_runtime.run.sessions import submission
-from graph_runtime.runtime.stitching import eviction, executable
+from graph_runtime.run.tensors import eviction
+from graph_runtime.runtime.stitching import executable
 from graph_runtime.runtime.stitching import submit as stitching
 
 TILE, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")

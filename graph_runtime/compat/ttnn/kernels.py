@@ -94,7 +94,7 @@ def run(
 
 def _applied(op: str, pairs: Any, inputs: Sequence[Tensor], to: Placed | None) -> Tensor:
     try:
-        return apply(op, pairs, *inputs, to=to)
+        return apply(op, pairs, *inputs, to=to, evict=False)  # a card has no room but what is free
     except Refused as refused:
         if op == "attention" and isinstance(refused.error, DeviceMemoryError):
             text = f"op {op}: keys so long do not fit: {refused.reason}"  # silicon's kernel cuts them

@@ -35,7 +35,7 @@ from .. import core
 from ..core import ffi, lib
 from .limbo import keep_until, sweep
 
-__all__ = ["Buffer", "Writing", "check_timeout", "error_of", "wait_in_slices", "with_room"]
+__all__ = ["Buffer", "Writing", "check_timeout", "error_of", "reserved", "wait_in_slices", "with_room"]
 
 _SLICE_NS = 50_000_000  # C comes back after this long, so that a signal (Ctrl-C) is seen
 _PATIENCE = 4096  # more than may be in flight at a time
@@ -287,6 +287,18 @@ def error_of(failure: Any, left: str = "") -> GraphRuntimeError:
     where = f"node {node!r} ({op} on {device})" if node else f"{op or 'queued work'} on {device}"
     said = f"{where} was cancelled" if kind is RunCancelledError else f"{where} failed: {text}"
     return kind(said + left, node=node or None, op=op or None, device=device or None, status=failure.status)
+
+
+def reserved(handle: core.DeviceHandle, memory: int, extent: int, holder: str) -> int:
+    """Address of a block without events, which handle.free gives back. Waits and raises as Buffer.alloc."""
+    device, out = handle.pointer, ffi.new("uint64_t *")
+
+    def attempt() -> bool:
+        return not lib.gr_device_alloc(device, memory, extent, holder.encode(), out)
+
+    if not attempt():
+        with_room(attempt, [(device, memory)], str(handle.device))
+    return int(out[0])
 
 
 def with_room(attempt: Callable[[], Any], memories: Sequence[tuple[Any, int]], device: str) -> Any:

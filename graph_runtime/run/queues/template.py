@@ -46,9 +46,10 @@ class Template:
     texts. ``owners``: kept alive.
     """
 
-    __slots__ = ("__weakref__", "_devices", "_memories", "_owners", "pointer", "slots")
+    __slots__ = ("__weakref__", "_devices", "_memories", "_owners", "circular", "pointer", "slots")
 
     slots: np.ndarray
+    circular: int
     pointer: Any
 
     def __init__(
@@ -92,7 +93,7 @@ class Template:
         )
         self.pointer = None
         self._owners = (columns["args"][1], columns["arg_slot"][1], tensors, *owners)
-        self.slots = slots
+        self.slots, self.circular = slots, max(circular, default=0)
         self._memories = _memories(slots, queues, table["circular"])
         self._devices = ", ".join(dict.fromkeys(str(handle.device) for handle, _ in queues))
         made = lib.gr_template_create(desc)

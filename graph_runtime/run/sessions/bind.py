@@ -20,7 +20,7 @@ from .. import core
 from ..gr_arg import ARG
 from ..programs.program import INSTR, Program
 from ..programs.slots import Slots, closed_up
-from ..queues.buffer import Buffer
+from ..queues.buffer import Buffer, reserved
 from .arena import Arena, ArenaBlock, passing
 
 __all__ = ["Bound", "Lease", "Region", "borrowed"]
@@ -58,7 +58,7 @@ class Region:
 
     def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, holder: str):
         self.extent = extent
-        self.addr = handle.alloc(memory, extent, holder)
+        self.addr = reserved(handle, memory, extent, holder)
         # not at exit: a daemon thread may still be running kernels on it then
         weakref.finalize(self, handle.free, memory, self.addr).atexit = False
 

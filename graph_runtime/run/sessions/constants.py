@@ -19,14 +19,17 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ...base import dtypes
+from ...base.errors import DeviceMemoryError
 from ...base.locks import new_rlock
 from ...base.machine.layout import HOST, Layout
 from ...ir.graph import Graph, TensorType
 from ...plan.types import Plan
 from .. import core
+from ..circular import l1_number, of_instructions
 from ..programs.program import Program
 from ..programs.slots import extent_of, memory_of
 from ..queues.buffer import Buffer
+from ..tensors.eviction import block_need, evicting
 from ..tensors.host_values import ALIGNMENT, as_array
 from ..tensors.tensor import Tensor
 from .bind import Bound, Lease
@@ -238,16 +241,31 @@ def _filled(home: Home, eid: int, source: Any, what: str) -> Buffer:
     plan, shape = home.plan, home.plan.graph.entry_type(eid).shape
     if tuple(source.shape) != shape:
         source = (source.numpy() if isinstance(source, Tensor) else source).reshape(shape)
-    buffer = Buffer.alloc(
-        home.handles[int(plan.entry_did()[eid])],
-        memory_of(plan, eid),
-        extent_of(plan, eid),
-        home.name,
-        lasting=True,
-        for_host=True,
-    )
+    did = int(plan.entry_did()[eid])
+    circular = of_instructions(home.program).get(did, 0)
+    buffer = _block(home.handles[did], memory_of(plan, eid), extent_of(plan, eid), home.name, circular)
     _view(plan, eid, buffer).copy_from(source, what)
     return buffer
+
+
+def _block(handle: core.DeviceHandle, memory: int, extent: int, holder: str, circular: int = 0) -> Buffer:
+    """A new block, for which tensors that are in the way leave L1; there, above so many bytes of circular
+    buffers of who reads it, for it does not move. Raises DeviceMemoryError."""
+    needs = block_need(handle, memory, extent, circular)
+
+    def alloc() -> Buffer:
+        made = Buffer.alloc(handle, memory, extent, holder, lasting=True, for_host=True)
+        if memory_is_l1 and made.addr < needs[0].end:
+            raise DeviceMemoryError(
+                f"Out of Memory: in the L1 of {handle.device} only address {made.addr} is left for {extent} "
+                f"B of a constant of {holder}, and circular buffers of its nodes need all up to "
+                f"{needs[0].end}: give up tensors in L1, or move them to DRAM",
+                device=str(handle.device),
+            )
+        return made
+
+    memory_is_l1 = bool(needs) and memory == l1_number(handle.device)
+    return evicting(alloc, lambda: needs)
 
 
 def _view(plan: Plan, eid: int, buffer: Buffer) -> Tensor:
@@ -280,7 +298,7 @@ def own(session: Owner, index: int) -> None:
 def _private(tensor: Tensor, holder: str) -> Tensor:
     """A copy of what a tensor shows, in a block of its own, of whose end only its tensors are told."""
     spec = tensor.spec
-    buffer = Buffer.alloc(spec.handle, spec.memory, spec.extent, holder, lasting=True, for_host=True)
+    buffer = _block(spec.handle, spec.memory, spec.extent, holder)
     made = Tensor(spec.device, spec.handle, spec.type, spec.layout, buffer.addr, Lease(buffer))
     made.copy_from(tensor)
     return made

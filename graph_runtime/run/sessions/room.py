@@ -1,20 +1,35 @@
 """A session's program in C, and room in L1 for the circular buffers of its inline runs.
 
 A run keeps that room free of tensors as long as it takes (native/core/circular.c). Where tensors are in it,
-the run waits for queued work that will give it back, and is refused where none will: before any node has run.
+the run waits for queued work that will give it back, and moves them to DRAM where none will. It is refused
+where they cannot move: before any node has run.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from ...base.errors import DeviceMemoryError
 from .. import core
 from ..circular import l1_number, of_instructions
 from ..queues.buffer import with_room
+from ..queues.run import Run
+from ..tensors.eviction import evicting
 from .bind import Bound, Region
+from .l1_needs import of_inline_run, of_queued_run, of_region
 
-__all__ = ["has_no_room", "make_native", "reserve_with_room", "run_with_room"]
+__all__ = [
+    "has_no_room",
+    "make_native",
+    "make_way",
+    "queued_with_room",
+    "reserve_with_room",
+    "run_with_room",
+]
+
+if TYPE_CHECKING:
+    from .submission import Submitter
 
 lib = core.lib
 
@@ -41,7 +56,8 @@ def has_no_room(status: int, span: Any) -> bool:
 
 
 def run_with_room(bound: Bound, native: Any, span: Any) -> int:
-    """gr_program_run again, when there is room. Raises DeviceMemoryError where there will be none."""
+    """gr_program_run again, when there is room: queued work gave some back, or tensors were moved out of it.
+    Raises DeviceMemoryError where there will be none."""
     status = lib.GR_ERR_OUT_OF_MEMORY
 
     def attempt() -> bool:
@@ -50,18 +66,34 @@ def run_with_room(bound: Bound, native: Any, span: Any) -> int:
         return not has_no_room(status, span)
 
     handles = [bound.handles[did] for did in _needs(bound)]
-    with_room(
-        attempt,
-        [(handle.pointer, l1_number(handle.device)) for handle in handles],
-        ", ".join(str(handle.device) for handle in handles),
-    )
+    memories = [(handle.pointer, l1_number(handle.device)) for handle in handles]
+    devices = ", ".join(str(handle.device) for handle in handles)
+    make_way(bound, lambda: attempt() or with_room(attempt, memories, devices))
     return status
 
 
+def make_way(bound: Bound, attempt: Callable[[], object]) -> None:
+    """attempt(), a run in the session's own memory, with tensors moved out of the way of its circular
+    buffers. Raises DeviceMemoryError."""
+    evicting(attempt, lambda: of_inline_run(bound.program, bound.handles))
+
+
+def queued_with_room(
+    bound: Bound, submitter: Submitter, inputs: Mapping[int | str, Any], out: Any, *more: Any
+) -> Run:
+    """submitter.submit(inputs, out, *more), with tensors moved out of the way. Raises as that."""
+    return evicting(lambda: submitter.submit(inputs, out, *more), lambda: of_queued_run(bound, inputs, out))
+
+
 def reserve_with_room(bound: Bound) -> None:
+    """Takes the session's memory, from tensors that are in the way in L1, too. Raises DeviceMemoryError where
+    it has no room, or only where circular buffers of its nodes will be: the session could not run."""
+    evicting(lambda: _reserve(bound), lambda: of_region(bound.program, bound.handles))
+
+
+def _reserve(bound: Bound) -> None:
     """Takes the session's memory. Where other tensors leave it only room in L1 that circular buffers of its
-    nodes need, it is given up and taken again, while queued work gives such tensors back. Raises
-    DeviceMemoryError where none will: the session could not run."""
+    nodes need, it is given up and taken again, while queued work gives such tensors back."""
     bound.reserve()
     for look in range(_LOOKS):
         refused = _region_in_the_way(bound)

@@ -26,7 +26,7 @@ from .arena import Arena
 from .bind import Bound, Lease
 from .constants import own
 from .plain_inputs import Live
-from .room import make_native, reserve_with_room
+from .room import make_native, make_way, queued_with_room, reserve_with_room
 from .running import Held, busy_error, failure, run_on, span_of
 from .staging import most_in_flight
 from .state import described, overwritten, state_of
@@ -162,7 +162,7 @@ class Session:
             self._prepare()
             self._around = self._needs_more()  # inputs may have been set since
             if self._queued and not self._zero_copy.outputs:
-                self.submissions().run_in_place()
+                make_way(self.bound, self.submissions().run_in_place)
                 return
             for first, last in self._copies_in:
                 self._run_span(first, last)
@@ -225,7 +225,8 @@ class Session:
         Waits only where ``max_in_flight`` runs are in flight, for the oldest of them, or memory is short.
         Raises InputError, DeviceMemoryError; what goes wrong later, the run's ``wait`` raises.
         """
-        return self.submissions().submit({} if inputs is None else inputs, out, donate, self.max_in_flight)
+        given = {} if inputs is None else inputs
+        return queued_with_room(self.bound, self.submissions(), given, out, donate, self.max_in_flight)
 
     def submissions(self) -> Submitter:
         """What queues its runs."""

@@ -40,9 +40,9 @@ def ready_call(op: str, attrs: Attrs, inputs: tuple[Tensor, ...]) -> CachedCall 
     return call
 
 
-def apply(op: str, attrs: Attrs, *inputs: Tensor, to: Layout | None = None) -> Tensor:
+def apply(op: str, attrs: Attrs, *inputs: Tensor, to: Layout | None = None, evict: bool = True) -> Tensor:
     """A registry op on tensors of one device; the result is there, too, in the layout ``to``, or in the one
-    that planning would choose.
+    that planning would choose. ``evict``: whether tensors that are in the way may leave L1 for it.
 
     Raises Refused where the device cannot (no kernel, out of memory, a run error, a result that was found
     wrong), DeviceError for inputs on several devices, InputError for attributes that the op does not have.
@@ -50,12 +50,12 @@ def apply(op: str, attrs: Attrs, *inputs: Tensor, to: Layout | None = None) -> T
     while True:
         call = find(op, attrs, tuple([tensor.spec for tensor in inputs]), to)
         try:
-            return _made(call, inputs)
-        except Moved:  # another thread evicted an input meanwhile
+            return _made(call, inputs, evict)
+        except Moved:  # an input was evicted meanwhile
             continue
 
 
-def _made(call: CachedCall, inputs: tuple[Tensor, ...]) -> Tensor:
+def _made(call: CachedCall, inputs: tuple[Tensor, ...], evict: bool) -> Tensor:
     """What apply does with the call that it found. Raises Moved, too."""
     if call.alias:
         return alias(inputs[0], call.output)
@@ -63,7 +63,7 @@ def _made(call: CachedCall, inputs: tuple[Tensor, ...]) -> Tensor:
     if launcher is None:
         raise Refused(call.reason or "", call.error)
     try:
-        made = launcher.launch(inputs)
+        made = launcher.launch(inputs, evict)
         if verification.verifying() and not call.verified:
             _verify(call, inputs, made)
     except DeviceMemoryError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ..gr_arg import ARG, arg_record
 from ..programs.program import Kernel
 from ..queues.buffer import Buffer
 from ..queues.template import one_kernel
+from ..tensors.eviction import Need, block_need, evicting
 from ..tensors.handle import moves
 from ..tensors.lineage import Maker, replace, settle_all, watch
 from ..tensors.spec import TensorSpec, spec_of
@@ -50,15 +52,17 @@ class Launcher:
         self._template = one_kernel(output.handle, kernel, args, shapes, output.memory, output.extent)
         self.pointer = self._template.pointer
 
-    def launch(self, inputs: tuple[Tensor, ...]) -> Tensor:
+    def launch(self, inputs: tuple[Tensor, ...], evict: bool = True) -> Tensor:
         """Raises HandleError for a tensor that is gone, Moved, DeviceMemoryError. What goes wrong later is
-        raised where the output is waited for."""
-        buffers = [_buffer_at(at, tensor) for at, tensor in zip(self.inputs, inputs, strict=True)]
+        raised where the output is waited for. ``evict``: whether tensors of others may leave L1 for it."""
         try:
-            made = self.adopt(self._enqueue(buffers), inputs)
+            made: Tensor | None = self._launched(inputs)
         except DeviceMemoryError:
+            made = None  # the next try is after this one's frames have gone, which hold the inputs' blocks
+        if made is None:
             settle_all()  # recipes keep tensors that have no other use
-            made = self.adopt(self._enqueue(buffers), inputs)
+            needs = partial(self._needs, inputs) if evict else list
+            made = evicting(lambda: self._launched(inputs), needs)
         if any(tensor.buffer is None for tensor in inputs):
             made.wait()  # the next run of that session does not wait
         return made
@@ -87,6 +91,15 @@ class Launcher:
             raise Moved
         made = _submit_op(self.pointer, first, second, _NULL)
         return self.adopt(made, (a, b)) if made else self.launch((a, b))
+
+    def _launched(self, inputs: tuple[Tensor, ...]) -> Tensor:
+        buffers = [_buffer_at(at, tensor) for at, tensor in zip(self.inputs, inputs, strict=True)]
+        return self.adopt(self._enqueue(buffers), inputs)
+
+    def _needs(self, inputs: tuple[Tensor, ...]) -> list[Need]:
+        """What a launch takes of L1. Inputs that are in the way go, too: then the next try raises Moved."""
+        to, reads = self.output, dict(enumerate(inputs))
+        return block_need(to.handle, to.memory, to.extent, self._template.circular, reads)
 
     def _enqueue(self, buffers: list[Buffer]) -> object:
         pointers = [buffer.live() for buffer in buffers]

@@ -10,28 +10,27 @@ differences to tt-mlir.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from ...base.errors import DeviceError, DeviceMemoryError, InputError, SessionBusyError, afresh, did_you_mean
+from ...base.errors import DeviceError, InputError, SessionBusyError, did_you_mean
 from ...build.bundles.bundle import Bundle
+from ...run.sessions.l1_needs import of_inline_run, of_submission
 from ...run.tensors.arrays import allocate
 from ...run.tensors.donated import donations
+from ...run.tensors.eviction import Need, evict_unused, evicting, is_below
 from ...run.tensors.tensor import Tensor
 from ...run.tensors.traffic import record
 from ...run.tensors.transfers import duplicate, to
 from . import constants, hooks
-from .eviction import evict_unused, make_room
 from .executable import Executable, InputSpec, executable
 from .open_device import OpenDevice
 
 __all__ = ["EVICT", "submit"]
 
 EVICT = ("on_pressure", "unused", "never")
-_PAUSES = 0.001, 0.01, 0.05  # seconds
 _PACKAGE = __name__.split(".")[0]
 
 
@@ -76,7 +75,7 @@ def submit(
         if found is not None:
             return [opened.adopt(tensor) for tensor in found]
     if evict == "unused":
-        evict_unused(opened, given)
+        evict_unused(opened.handle, given)
     with donations if donated else nullcontext():  # of two threads that donate one tensor one is told
         for at in donated:
             given[at].alive()
@@ -251,19 +250,33 @@ def _queued(
 ) -> list[Tensor]:
     """Convert and queue; where L1 is short and may be made free, move what is in the way out of it."""
     fitting: dict[int, Tensor] = {}
-    pauses = iter(_PAUSES)
-    while True:
-        try:
-            return _tried(target, given, fitting, donated, context)
-        except DeviceMemoryError as error:
-            if not pressure:
-                raise
-            refused = afresh(error)  # without frames, which hold the inputs' blocks
-        if not make_room(target, given, fitting):
-            pause = next(pauses, None)  # another thread's tensor, maybe, which is not known yet
-            if pause is None:
-                raise afresh(refused)
-            time.sleep(pause)
+
+    def attempt() -> list[Tensor]:
+        _drop_unfit(target, fitting)
+        return _tried(target, given, fitting, donated, context)
+
+    def needs() -> Iterator[Need]:
+        _drop_unfit(target, fitting)
+        values = {spec.index: fitting.get(at, given[at]) for at, spec in enumerate(target.inputs)}
+        return of_submission(target.session.program, target.session.handles, values)
+
+    return evicting(attempt, needs) if pressure else attempt()
+
+
+def _drop_unfit(target: Executable, fitting: dict[int, Tensor]) -> None:
+    """Take out the inputs that have moved meanwhile, and those where circular buffers will be: they are
+    converted anew. A copy that was converted for this program does not move: it may come back to where it
+    was, and the caller would try for ever."""
+    for at, tensor in [*fitting.items()]:
+        if tensor.layout != target.inputs[at].layout or _in_the_way(target, tensor):
+            del fitting[at]
+
+
+def _in_the_way(target: Executable, tensor: Tensor) -> bool:
+    session = target.session
+    return any(
+        is_below(tensor, need.handle, need.end) for need in of_inline_run(session.program, session.handles)
+    )
 
 
 def _tried(
