@@ -1,9 +1,10 @@
 """Whatever needs room in L1 gets it from idle tensors: runs of sessions, eager operations, torch, what is
-loaded. What a caller puts into L1 by name moves nobody."""
+loaded. What a caller puts into L1 by name moves no other."""
 
 from __future__ import annotations
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -158,7 +159,7 @@ def test_torch_s_operations_and_programs_get_it(full, compiled):
     assert counted.count("h2d") == counted.count("fallback") == 0
 
 
-def test_what_is_put_into_l1_by_name_moves_nobody(full):
+def test_what_is_put_into_l1_by_name_moves_no_other(full):
     x = gr.scatter([np.ones(SHAPE, np.float32)], "tt:0", DRAM)[0]
     with gr.stats() as counted:
         for ask in (
@@ -190,4 +191,56 @@ def test_what_no_eviction_helps_is_refused_at_once():
     with gr.stats() as counted:
         assert ((x @ x).numpy() == 64).all()
     assert counted.count("fallback") == 1
+    held.free()
+
+
+# **************** threads ****************
+
+
+def put(value, layout):
+    """A tensor full of a value, in L1 where there is room."""
+    try:
+        return gr.scatter([np.full(SHAPE, value, np.float32)], "tt:0", layout)[0]
+    except DeviceMemoryError:
+        return put(value, DRAM)
+
+
+def steps(rng, modules, count):
+    """Runs, donations, writes and eager operations on tensors that others evict: each value is right."""
+    mine = []
+    for _ in range(count):
+        value, layouts = int(rng.integers(100)), [L1 if rng.random() < 0.5 else DRAM for _ in range(2)]
+        x, one = put(value, layouts[0]), put(1, layouts[1])
+        alias, donate = x.alias(), [(), ("a",), ("a", "b")][rng.integers(3)]
+        module = modules[rng.integers(len(modules))]
+        try:
+            (out,) = module.session.submit({"a": x, "b": one}, donate=donate).outputs
+        except DeviceMemoryError:  # others have their tensors there just now
+            assert (x.numpy() == value).all()
+            continue
+        mine.append((value + 1, out))
+        assert (alias.numpy() == value).all()
+        at = int(rng.integers(len(mine)))
+        wanted, tensor = mine[at]
+        assert ((tensor + tensor).numpy() == 2 * wanted).all()
+        tensor.copy_from(np.full(SHAPE, value, np.float32))
+        mine[at] = value, tensor
+        del mine[:-6]
+    assert all((tensor.numpy() == value).all() for value, tensor in mine)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_threads_run_donate_and_write_while_all_evict(seed):
+    held = Buffer.alloc(rt.open_device("tt:0").handle, 1, ROOM - 180 * TILE, "upper end", lasting=True)
+    builder = GraphBuilder()
+    inner = builder.op("add", builder.input("a", SHAPE), builder.input("b", SHAPE), name="inner")
+    builder.output(builder.op("relu", inner, name="out"))
+    wishes = ({}, {"a": "l1", "out": "l1"}, {"a": "l1", "b": "l1", "inner": "l1"})
+    modules = [gr.create(builder, None, "tt:0", layouts=layouts) for layouts in wishes]
+    with gr.stats() as counted, ThreadPoolExecutor() as pool:
+        rngs = [np.random.default_rng([seed, thread]) for thread in range(4)]
+        for done in [pool.submit(steps, rng, modules, 25) for rng in rngs]:
+            done.result()
+    assert counted.count("eviction") > 0
     held.free()

@@ -250,7 +250,7 @@ def _filled(home: Home, eid: int, source: Any, what: str) -> Buffer:
 
 def _block(handle: core.DeviceHandle, memory: int, extent: int, holder: str, circular: int = 0) -> Buffer:
     """A new block, for which tensors that are in the way leave L1; there, above so many bytes of circular
-    buffers of who reads it, for it does not move. Raises DeviceMemoryError."""
+    buffers of its readers, for it does not move. Raises DeviceMemoryError."""
     needs = block_need(handle, memory, extent, circular)
 
     def alloc() -> Buffer:

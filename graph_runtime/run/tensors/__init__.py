@@ -3,6 +3,6 @@
 Read: spec (where and how), handle (where the values are, and until when), tensor (what users do with them;
 its operators are eager's), arrays (how one comes to be), host_values (what callers give), transfers and
 batches (from one spec to another), traffic (what moved, counted), journal (what the host did in a device's
-stead), lineage (what makes a result again that failed), eviction (room in L1 for those who ask). dlpack is
-the border to other frameworks; host_tensors are the caller's memory, under tt-mlir's rules.
+stead), lineage (what makes a result again that failed), eviction (room in L1). dlpack is the border to other
+frameworks; host_tensors are the caller's memory, under tt-mlir's rules.
 """

@@ -5,7 +5,7 @@ tensors that it makes, will be. They move to DRAM; their handles stay valid.
 
 Circular buffers begin at the base of L1, tensors are put as far up as they fit. So what is below the top of
 the work's circular buffers goes; and above it the fewest bytes that leave its tensors room in one piece. A
-tensor that a caller puts into L1 by name moves nobody: it is refused.
+tensor that a caller puts into L1 by name moves no other: it is refused.
 """
 
 from __future__ import annotations
