@@ -110,10 +110,7 @@ def evicting(attempt: Callable[[], _Made], needs: Callable[[], Iterable[Need]]) 
             if pause is None:
                 break
             time.sleep(pause)
-    try:
-        raise refused
-    finally:
-        del refused  # as errors.throw
+    raise afresh(refused)
 
 
 def evict_unused(handle: core.DeviceHandle, read: Sequence[Tensor]) -> None:
