@@ -19,13 +19,14 @@ from .store import devices
 
 __all__ = ["Eager"]
 
+_MOST_KEPT = 4096  # elements of an array that is kept as a constant
 SEVERAL = frozenset({"topk"})  # ops of several outputs, which are programs of one node
 
 
 class Eager:
-    """The Emitter that does each op at once, on device number ``index``. ``calls``: (op, attrs, inputs) of
-    what it did, ``constants`` the numbers among its inputs, for a caller that wants to do the same again.
-    ``narrow``: 64-bit integers are given as int32, and may be results."""
+    """The Emitter that does each op at once, on device number ``index``. ``calls``: (op, attrs, inputs,
+    result) of what it did, ``constants`` the numbers among its inputs, for a caller that wants to do the same
+    again. ``narrow``: 64-bit integers are given as int32, and may be results."""
 
     index: int
 
@@ -34,7 +35,7 @@ class Eager:
 
     def __init__(self, index: int):
         self.index, self.device = index, devices()[index]
-        self.calls: list[tuple[str, tuple[Any, ...], tuple[Any, ...]]] = []
+        self.calls: list[tuple[str, tuple[Any, ...], tuple[Any, ...], Tensor | None]] = []
         self.constants: list[Tensor] = []
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
@@ -43,13 +44,13 @@ class Eager:
         given = tuple((key, value) for key, value in attrs.items() if value is not None)
         entry = registry.get(name)
         if entry is not None and len(values) and entry.name in SEVERAL:
-            self.calls += [(name, given, values)] * 2  # no single launch
+            self.calls.append((name, given, values, None))  # no launch of one op
             return several.launch(name, given, values)
         try:
             made = content.apply(name, given, *values)
         except ValueError as error:
             raise Unsupported(f"{name}: {error}") from error
-        self.calls.append((name, given, values))
+        self.calls.append((name, given, values, made))
         return made
 
     def scalar(self, number: Any, dtype: str) -> Tensor:
@@ -60,8 +61,11 @@ class Eager:
 
     def array(self, values: Any, dtype: str) -> Tensor:
         """Values of the host, pushed in the layout that the device likes."""
-        made = np.asarray(values, dtypes.to_numpy(dtype))
-        return push(made, default_spec(self.device, TensorType(dtype, made.shape)))
+        array = np.asarray(values, dtypes.to_numpy(dtype))
+        made = push(array, default_spec(self.device, TensorType(dtype, array.shape)))
+        if array.size <= _MOST_KEPT:
+            self.constants.append(made)
+        return made
 
     def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Tensor:
         """One number everywhere, spread on the device where it can be."""

@@ -14,7 +14,8 @@ import torch
 from ..base.errors import GraphRuntimeError
 from ..run.core import ffi
 from ..run.single import verification
-from ..run.single.apply import ready_call
+from ..run.single.call import find
+from ..run.single.launch import alias
 from ..run.tensors.tensor import Tensor
 from . import clock, rules
 from .calls import prepare, run
@@ -25,12 +26,13 @@ from .kinds import kind_of, torch_dtype
 from .magnitudes import MOST
 from .narrow import in_32_bits
 from .native_calls import tell
-from .store import Form, Store, collect, form_of, number_of, whole, wrap
+from .store import Form, Store, collect, form_of, number_of, storage_of, whole, wrap
 from .wide import widened
 
 __all__ = ["Operation"]
 
 _MOST = 4096  # signatures that are kept
+_MOST_STEPS = 24  # launches of a call that are remembered
 _PLAIN = (int, float, bool, str, type(None), torch.dtype)
 
 
@@ -70,6 +72,38 @@ class Ready(NamedTuple):
         return taken, address, inputs, index, form.code, form.bits, launcher.output.type.shape
 
 
+class Chain(NamedTuple):
+    """How a call of several launches is done again: ``steps`` (its call, launch, None of what only shows
+    memory as another shape, inputs: the number of a tensor that is given, -1 - that of a step, or a
+    constant), and ``made``, the results as such numbers, of ``form``: of one, or of several."""
+
+    steps: tuple[tuple[Any, Any, tuple[Any, ...]], ...]
+    made: Any
+    form: Any
+
+    def follow(self, given: list[Any], index: int) -> Any:
+        """What the last call made, on other tensors of the same specs."""
+        results: list[Tensor] = []
+        for call, launch, order in self.steps:
+            inputs = [
+                at if at.__class__ is not int else given[at] if at >= 0 else results[-1 - at] for at in order
+            ]
+            results.append(alias(inputs[0], call.output) if launch is None else launch(*inputs))
+            if clock.running.on:
+                clock.launched(index, call.op.name, call.given, inputs)
+        if self.made.__class__ is int:
+            return results[-1 - self.made]
+        return tuple(None if at is None else results[-1 - at] for at in self.made)
+
+    def of_torch(self, made: Any, index: int) -> Any:
+        """The results as torch's."""
+        if self.made.__class__ is int:
+            return self.form.of(made, index)
+        return tuple(
+            None if one is None else form.of(one, index) for form, one in zip(self.form, made, strict=True)
+        )
+
+
 # **************** one operation ****************
 
 
@@ -86,27 +120,30 @@ class Operation:
         self.op, self.rule, self.name = op, rule, op._schema.name.removeprefix("aten::")
         self.rule_name = _rule_name(self.name)
         self.written = _written(op._schema)
-        self.ready: dict[Any, Ready] = {}
+        self.ready: dict[Any, Ready | Chain] = {}
         verification.on_change(self.ready.clear)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not kwargs:
-            try:
-                made, ready, index = self.again(args)
-                result = ready.form.of(made, index)
-            except (LookupError, TypeError, AttributeError, GraphRuntimeError):
-                pass  # new, a view, moved, or no room: the slow way knows
-            else:
+        try:
+            made, ready, index = self.again(args, kwargs)
+            chained = ready.__class__ is Chain
+            result = ready.of_torch(made, index) if chained else ready.form.of(made, index)
+        except (LookupError, TypeError, AttributeError, GraphRuntimeError):
+            pass  # new, a view, moved, or no room: the slow way knows
+        else:
+            if not chained:
                 tell(self, ready)
-                return result
+            return result
         try:
             return on_device(self, args, kwargs)
         except Unsupported as refused:
             made = in_32_bits(self, args, kwargs)
             return on_host(self.op, args, kwargs, refused.args[0]) if made is None else made
 
-    def again(self, args: tuple[Any, ...]) -> tuple[Tensor, Ready, int]:
-        """(result, how it was done, number of the device) of a call whose signature came to one launch
+    def again(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    ) -> tuple[Any, Ready | Chain, int]:
+        """(result, how it was done, number of the device) of a call whose signature came to launches alone
         before. Raises LookupError where it did not."""
         collect()
         key: list[Any] = []
@@ -116,19 +153,29 @@ class Operation:
             if isinstance(arg, torch.Tensor):
                 found = whole(arg)
                 if found is None:
-                    key += _number(arg)
+                    store = _viewed(arg, key, given, store)
                     continue
                 store = found
                 base = store.base
                 given.append(base)
                 key += (base._spec, store.dtype)  # type: ignore[union-attr]  # that it has one is looked at
+            elif isinstance(arg, (list, tuple)) and arg and isinstance(arg[0], torch.Tensor):
+                key.append(len(arg))
+                for one in arg:
+                    store = _viewed(one, key, given, store)
             else:
                 key += _plain(arg)
+        if kwargs:
+            key += _named(kwargs)
         if len(given) > 1:
             key += _shared(given)
         ready = self.ready[tuple(key)]
-        call, launch, order, _ = ready
         assert store is not None  # what is remembered has a tensor
+        if ready.__class__ is Chain:
+            made = ready.follow(given, store.index)
+            count("device")
+            return made, ready, store.index
+        call, launch, order, _ = ready
         inputs = [given[at] if at.__class__ is int else at for at in order]
         made = launch(*inputs)
         count("device")
@@ -136,42 +183,65 @@ class Operation:
             clock.launched(store.index, call.op.name, call.given, inputs)
         return made, ready, store.index
 
-    def remember(self, args: tuple[Any, ...], emitter: Eager, made: Any) -> None:
-        """Keep the launcher of a call that was one launch, on its tensors as they are and on constants."""
-        if len(emitter.calls) != 1 or not isinstance(made, Tensor) or self.rule.wide:
+    def remember(
+        self, args: tuple[Any, ...], emitter: Eager, made: Any, kwargs: dict[str, Any] | None = None
+    ) -> None:
+        """Keep the launchers of a call that was launches alone, on its tensors and on constants."""
+        if not emitter.calls or len(emitter.calls) > _MOST_STEPS or self.rule.wide:
             return
-        op, attrs, inputs = emitter.calls[0]
         key: list[Any] = []
         bases: list[Tensor] = []
+        by_python = False  # C++ has no signature of lists and views
         try:
             for arg in args:
-                if not isinstance(arg, (torch.Tensor, *_PLAIN)):
-                    return
-                if isinstance(arg, torch.Tensor) and not arg.is_cpu:
-                    store = whole(arg)
-                    if store is None or store.base is None or kind_of(store.dtype).raw:
-                        return
-                    bases.append(store.base)
-                    key += (store.base.spec, store.dtype)
+                if isinstance(arg, torch.Tensor):
+                    by_python |= not arg.is_cpu and whole(arg) is None
+                    _viewed(arg, key, bases, None)
+                elif isinstance(arg, (list, tuple)) and arg and isinstance(arg[0], torch.Tensor):
+                    by_python = True
+                    key.append(len(arg))
+                    for one in arg:
+                        _viewed(one, key, bases, None)
                 else:
-                    key += _number(arg) if isinstance(arg, torch.Tensor) else _plain(arg)
+                    key += _plain(arg)
+            if kwargs:
+                key += _named(kwargs)
         except (LookupError, GraphRuntimeError):
             return
         key += _shared(bases)
-        positions = {id(base): at for at, base in enumerate(bases)}
-        order = [positions.get(id(x), x) for x in inputs]
-        known = {id(x) for x in emitter.constants}
-        call = ready_call(op, attrs, tuple(inputs))
-        if (
-            call is None
-            or call.launcher is None
-            or any(x.__class__ is not int and id(x) not in known for x in order)
-        ):
+        ready = _steps_of(emitter, {id(base): at for at, base in enumerate(bases)}, made, by_python)
+        if ready is None or not bases:
             return
         if len(self.ready) >= _MOST:
             self.ready.clear()
-        form = form_of(torch_dtype(made.dtype), made.type.shape)
-        self.ready[tuple(key)] = Ready(call, call.launcher.launch_of(len(order)), tuple(order), form)
+        self.ready[tuple(key)] = ready
+
+
+def _viewed(arg: torch.Tensor, key: list[Any], given: list[Any], before: Store | None) -> Store | None:
+    """Add to a signature a tensor of a device, as it is stored or as one of its views is kept, or a number;
+    the tensor's Store, or the one ``before``. Raises LookupError for others."""
+    if arg.is_cpu:
+        key += _number(arg)
+        return before
+    store = whole(arg)
+    made: Tensor | None
+    if store is not None:
+        made = store.base
+    else:
+        if arg.is_conj() or arg.is_neg():
+            raise LookupError
+        offset = arg.storage_offset()
+        store = storage_of(arg.data_ptr() - offset * arg.element_size())
+        if store is None or store.dtype is not arg.dtype:
+            raise LookupError
+        made = store.images.get((arg.dtype, arg.shape, arg.stride(), offset))
+        if made is None and not offset and arg.is_contiguous() and arg.nbytes == store.nbytes:
+            made = store.images.get(tuple(arg.shape))
+    if made is None or kind_of(store.dtype).raw:
+        raise LookupError
+    given.append(made)
+    key += (made.spec, store.dtype)
+    return store
 
 
 def _number(tensor: torch.Tensor) -> tuple[Any, ...]:
@@ -181,8 +251,54 @@ def _number(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.dtype, *_plain(tensor.item())
 
 
+def _steps_of(emitter: Eager, places: dict[int, int], made: Any, by_python: bool) -> Ready | Chain | None:
+    """What an emitter did, to be done again with other tensors at ``places`` {id: number}; None where it is
+    more than launches on them and on constants. ``by_python``: never by C++."""
+    known = {id(x): x for x in emitter.constants} | places
+    steps: list[tuple[Any, Any, tuple[Any, ...]]] = []
+    for number, (op, attrs, inputs, result) in enumerate(emitter.calls):
+        call = None if result is None else find(op, attrs, tuple([x.spec for x in inputs]))
+        order = tuple(known.get(id(x)) for x in inputs)
+        if (
+            call is None
+            or any(at is None for at in order)
+            or (verification.verifying() and not call.verified)
+        ):
+            return None
+        if call.launcher is None and not call.alias:
+            return None
+        steps.append((call, None if call.alias else call.launcher.launch_of(len(order)), order))
+        known[id(result)] = -1 - number
+    several = made if isinstance(made, (tuple, list)) else (made,)
+    found = tuple(None if x is None else known.get(id(x)) for x in several)
+    for x, at in zip(several, found, strict=True):
+        if x is not None and (at.__class__ is not int or at >= 0):
+            return None
+    forms = [None if x is None else form_of(torch_dtype(x.dtype), x.type.shape) for x in several]
+    if isinstance(made, (tuple, list)):
+        return Chain(tuple(steps), found, tuple(forms))
+    if len(steps) == 1 and steps[0][1] is not None and not by_python:
+        return Ready(*steps[0], forms[0])  # type: ignore[arg-type]  # of one result
+    return Chain(tuple(steps), found[0], forms[0])
+
+
+def _named(kwargs: dict[str, Any]) -> list[Any]:
+    """What stands for arguments by name, in their order. Raises LookupError for a tensor among them."""
+    key: list[Any] = []
+    for name, arg in kwargs.items():
+        if isinstance(arg, torch.Tensor):
+            raise LookupError
+        key += (name, *_plain(arg))
+    return key
+
+
 def _plain(arg: Any) -> tuple[Any, Any]:
-    """What stands for a number, a flag or a name: zeros of both signs are equal, and not the same."""
+    """What stands for a number, a flag, a name, or numbers: zeros of both signs are equal, and not the same.
+    Raises LookupError for anything else."""
+    if not isinstance(arg, _PLAIN):
+        if not isinstance(arg, (list, tuple)) or not all(type(x) is int for x in arg):
+            raise LookupError
+        return list, tuple(arg)
     return arg.__class__, "-0.0" if arg == 0 and arg.__class__ is float and math.copysign(1, arg) < 0 else arg
 
 
@@ -207,8 +323,7 @@ def on_device(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any
     """The result of a rule as torch tensors. Raises Unsupported."""
     emitter, given, more = prepare(operation, args, kwargs)
     made = run(operation, emitter, given, more)
-    if not kwargs:
-        operation.remember(args, emitter, made)
+    operation.remember(args, emitter, made, kwargs)
     count("device")
 
     def of_torch(value: Tensor, position: int) -> torch.Tensor:

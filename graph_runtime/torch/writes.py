@@ -13,7 +13,7 @@ from ..run.tensors.tensor import Tensor
 from . import content, rules
 from .calls import prepare, run
 from .counters import Unsupported, count
-from .eager import Operation
+from .eager import Operation, Ready
 from .host import check_devices, on_host
 from .kinds import kind_of
 from .magnitudes import result_bound
@@ -72,13 +72,15 @@ def _again(operation: Operation, args: tuple[Any, ...], target: torch.Tensor) ->
     except (LookupError, TypeError, AttributeError, GraphRuntimeError):
         return False  # as in Operation
     if (
-        ready.form.dtype is not store.dtype
+        not isinstance(made, Tensor)
+        or ready.form.dtype is not store.dtype
         or made.type.shape != store.base.type.shape
         or index != store.index
     ):
         return False
     store.settle(made, store.dtype)
-    tell(operation, ready)
+    if isinstance(ready, Ready):
+        tell(operation, ready)
     return True
 
 
