@@ -367,6 +367,26 @@ def test_a_convolution_in_little_l1_reads_its_image_in_parts(attrs, shapes, l1_b
 
 
 @pytest.mark.parametrize("layout", ["dram", "dram/row_major"])
+@pytest.mark.parametrize("op", ["max_pool2d", "avg_pool2d"])
+def test_a_pool_of_long_strides_reads_its_image_in_bands(op, layout):
+    """32 rows of windows would look at 4 MB, more than a core has."""
+    b = gr.GraphBuilder(device="tt:0")
+    x = b.input("x", (1, 1, 1000, 1040))
+    b.output(b.op(op, x, name="y", kernel_shape=(20, 40), strides=(30, 32), pads=(3, 0, 2, 5)))
+    module = gr.create(gr.load_graph(b.to_json()), None, ["tt:0=e150"], layouts=dict.fromkeys("xy", layout))
+    values = np.random.default_rng(0).standard_normal((1, 1, 1000, 1040)).astype(np.float32)
+    assert_charged(module, {"x": values})
+    whole = gr.create(
+        module.session.plan.graph, None, ["cpu:0"], place={"*": "cpu:0"}, device_map={"tt": "cpu:0"}
+    )
+    whole.set_input("x", values)
+    whole.run()
+    np.testing.assert_allclose(
+        module.get_output(0).numpy(), whole.get_output(0).numpy(), rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("layout", ["dram", "dram/row_major"])
 def test_an_update_in_place_moves_what_it_changes(layout):
     b = gr.GraphBuilder(device="tt:0")
     x = b.input("x", (3, 70, 2500))

@@ -17,6 +17,8 @@ from .volumes import volume_pool
 
 __all__ = ["PANELS"]
 
+_POOL_BYTES = 393216  # of the image in L1 (pool.h)
+
 
 def _cut(call: KernelCall, count: int) -> tuple[int, int]:
     return cut(any(a.tiled for a in call.args), call.args[-1].view[2], count)
@@ -99,17 +101,21 @@ def _bias_add(call: KernelCall) -> Moves:
 
 
 def _pool(call: KernelCall) -> Moves:
-    """What the first to the last window of a panel look at of the image. max_pool2d's dilated windows, and
-    integers, are another kernel's."""
+    """What the first to the last window of a panel look at of the image, band by band where that is much.
+    max_pool2d's dilated windows, and integers, are another kernel's."""
     w = call.words
     if len(w) > 9 and (w[9:11] != (1, 1) or not _floats(call.args[0])):
         return volume_pool(call, (1, *w[:2], 1, *w[2:4], 0, *w[4:6], 0, *w[6:8], 1, *w[9:11], 0))
     x, out = call.args
     kernel, stride, begin = call.words[:2], call.words[2:4], call.words[4:6]
     height, width = _cut(call, 1 + min(64, stride[0] * stride[1]))
+    across = min(x.view[2], (width - 1) * stride[1] + kernel[1])
+    band = height
+    while band > 1 and min(x.view[1], (band - 1) * stride[0] + kernel[0]) * across * 4 > _POOL_BYTES:
+        band = (band + 1) // 2
     spans = []
-    for d, step in enumerate((height, width)):
-        first, end = steps(out.view[1 + d], step)
+    for d, (step, part) in enumerate(((height, band), (width, width))):
+        first, end = split(steps(out.view[1 + d], step), part)
         last = (end - 1) * stride[d] - begin[d] + kernel[d]
         spans.append((np.maximum(first * stride[d] - begin[d], 0), np.minimum(last, x.view[1 + d])))
     return moves([x.touched(np.ones(x.view[0], np.int64), spans[0], spans[1])], out, width)

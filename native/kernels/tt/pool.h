@@ -11,10 +11,13 @@
 #include "tt/windows.h"
 #include "tt/work.h"
 
+#define GR_TT_POOL_BYTES 393216      /* L1 of the image under an output panel: of more, fewer rows at a time */
+
 typedef struct gr_tt_pool_job {
   gr_tt_view x;
   int64_t kernel[2], stride[2], begin[2], end[2];   /* height, width; begin and end: padding */
-  int64_t in_rows, in_cols;                          /* most that one output panel looks at */
+  int64_t band;                                      /* output rows of a panel at a time */
+  int64_t in_rows, in_cols;                          /* most that they look at */
   int average, include_pad;
 } gr_tt_pool_job;
 
@@ -50,13 +53,16 @@ static inline int32_t gr_tt_pool_panel(const gr_tt_core *c, const void *ctx, con
                                        gr_tt_rect at) {
   const gr_tt_pool_job *job = (const gr_tt_pool_job *)ctx;
   float *y = (float *)(void *)c->space, *x = y + cut->height * cut->width;
-  int64_t h0 = gr_tt_window(job, 0, at.r0).first, h1 = gr_tt_window(job, 0, at.r0 + at.nr - 1).last;
   int64_t w0 = gr_tt_window(job, 1, at.c0).first, w1 = gr_tt_window(job, 1, at.c0 + at.nc - 1).last;
-  GR_TT_TRY(gr_tt_load(c, &job->x, (gr_tt_rect){at.plane, h0, h1 - h0, w0, w1 - w0}, x, job->in_cols));
-  for (int64_t r = 0; r < at.nr; ++r)
-    for (int64_t j = 0; j < at.nc; ++j)
-      y[r * cut->width + j] = gr_tt_pool_window(job, x, h0, w0, gr_tt_window(job, 0, at.r0 + r),
-                                                gr_tt_window(job, 1, at.c0 + j));
+  for (int64_t first = 0; first < at.nr; first += job->band) {
+    int64_t end = gr_tt_lesser(first + job->band, at.nr);
+    int64_t h0 = gr_tt_window(job, 0, at.r0 + first).first, h1 = gr_tt_window(job, 0, at.r0 + end - 1).last;
+    GR_TT_TRY(gr_tt_load(c, &job->x, (gr_tt_rect){at.plane, h0, h1 - h0, w0, w1 - w0}, x, job->in_cols));
+    for (int64_t r = first; r < end; ++r)
+      for (int64_t j = 0; j < at.nc; ++j)
+        y[r * cut->width + j] = gr_tt_pool_window(job, x, h0, w0, gr_tt_window(job, 0, at.r0 + r),
+                                                  gr_tt_window(job, 1, at.c0 + j));
+  }
   return gr_tt_store(c, &cut->view, at, y, cut->width, 0);
 }
 
@@ -68,8 +74,11 @@ static inline int32_t gr_tt_pool(const gr_call *call, int average) {
   /* an output element looks at about stride x stride elements of its own */
   gr_tt_panels cut = gr_tt_cut(call, &call->args[1],
                                1 + (int32_t)gr_tt_lesser(64, job.stride[0] * job.stride[1]));
-  job.in_rows = gr_tt_lesser(job.x.rows, (cut.height - 1) * job.stride[0] + job.kernel[0]);
   job.in_cols = gr_tt_lesser(job.x.cols, (cut.width - 1) * job.stride[1] + job.kernel[1]);
+  for (job.band = cut.height;; job.band = (job.band + 1) / 2) {
+    job.in_rows = gr_tt_lesser(job.x.rows, (job.band - 1) * job.stride[0] + job.kernel[0]);
+    if (job.band == 1 || gr_tt_bytes(job.in_rows, job.in_cols) <= GR_TT_POOL_BYTES) break;
+  }
   uint64_t bytes = gr_tt_bytes(cut.height, cut.width) + gr_tt_bytes(job.in_rows, job.in_cols);
   return gr_tt_run_panels(call, &cut, bytes, gr_tt_pool_panel, &job);
 }
