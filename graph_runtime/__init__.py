@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .base import moved, providers
+from .base.errors import no_attribute
 
 if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from . import cluster as cluster
@@ -184,7 +185,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f".{_MODULES[name]}", __name__)
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_attribute(__name__, name, __all__)
     value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value

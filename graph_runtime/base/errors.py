@@ -33,7 +33,7 @@ Fields are keyword arguments and become attributes: raise GraphError("...", path
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -69,6 +69,9 @@ __all__ = [
     "as_path",
     "did_you_mean",
     "nearest",
+    "no_attribute",
+    "no_such",
+    "refuse_words",
     "throw",
 ]
 
@@ -258,6 +261,31 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     if names and len(names) <= 12:
         return f" (there are: {', '.join(sorted(names))})"
     return ""
+
+
+def no_such(what: str, name: object, known: Iterable[str]) -> str:
+    """The text of an error about an unknown word of a few: which was meant, and all that there are."""
+    names = sorted(map(str, known))
+    meant = nearest(str(name), names)
+    text = f"there is no {what} {name!r}{f' (did you mean {meant!r}?)' if meant else ''}"
+    return f"{text}; there are: {', '.join(names) or 'none'}"
+
+
+def refuse_words(unknown: Mapping[str, object], function: Callable[..., Any]) -> None:
+    """Raise InputError for keywords that a function does not have: Python's own error lists none. They come
+    as its ``**unknown: Never``, which type checkers refuse."""
+    for name in unknown:
+        code = function.__code__
+        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        raise InputError(
+            no_such(f"keyword of {function.__name__}()", name, known), got=name, wanted=list(known)
+        )
+
+
+def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error of a module's ``__getattr__``. Names of Python's own are asked for all the time."""
+    near = "" if name.startswith("_") else did_you_mean(name, known)
+    return AttributeError(f"module {module!r} has no attribute {name!r}{near}", name=name)
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from types import MappingProxyType
 from typing import Any
 
-from .errors import InputError, did_you_mean
+from .errors import InputError, no_such
 
 __all__ = ["MAX_IN_FLIGHT", "Options"]
 
@@ -118,6 +118,12 @@ class Options:
     programs: int = 64
     most_steps: int = 1_000_000
 
+    def __new__(cls, *args: Any, **words: Any) -> Options:
+        """Refuses names that are no fields, as of() does."""
+        for name in words.keys() - set(_FIELDS):
+            raise InputError(no_such("option", name, _FIELDS), got=name, wanted=list(_FIELDS))
+        return object.__new__(cls)
+
     def __post_init__(self) -> None:
         for name in _EXAMPLES:
             value = getattr(self, name)
@@ -148,8 +154,7 @@ class Options:
             raise InputError(text, got=type(options).__name__)
         for name in words:
             if name not in _FIELDS:
-                text = f"there is no option {name!r}{did_you_mean(name, _FIELDS)}"
-                raise InputError(text, got=name, wanted=list(_FIELDS))
+                raise InputError(no_such("option", name, _FIELDS), got=name, wanted=list(_FIELDS))
         given = {name: value for name, value in words.items() if value is not None}
         return replace(options or cls(), **given)
 

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import no_attribute
+
 if TYPE_CHECKING:  # imported when they are first used
     from .graphs.connecting import Cluster as Cluster
     from .graphs.connecting import connect as connect
@@ -24,7 +26,7 @@ __all__ = ["Cluster", "connect", "connected"]
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_attribute(__name__, name, __all__)
     from .graphs import connecting
 
     return getattr(connecting, name)

@@ -15,6 +15,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import no_attribute
+
 if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .checker.check import check as check
     from .compute_config import assign_numerics as assign_numerics
@@ -48,7 +50,7 @@ __all__ = sorted(_HOME)
 
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_attribute(__name__, name, __all__)
     value = getattr(import_module(f".{_HOME[name]}", __name__), name)
     globals()[name] = value
     return value

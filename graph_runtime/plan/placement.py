@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from ..base.errors import InputError
+from ..base.errors import InputError, did_you_mean, refuse_words
 from ..base.machine.devices import Device, parse_list
 from ..ir.graph import COPY, NOP, Graph
 from .columns import slot_nid
@@ -53,6 +53,7 @@ def place(
     layouts: Mapping[str, str] | None = None,
     numerics: Mapping[str, Mapping[str, str]] | None = None,
     weights: Mapping[str, str] | None = None,
+    **unknown: Never,
 ) -> Placement:
     """Give each node a device of ``devices``.
 
@@ -77,6 +78,7 @@ def place(
     that has room; UnsupportedOpError, which lists all of them, where devices have no kernel for nodes;
     InputError for unknown words.
     """
+    refuse_words(unknown, place)
     devices = parse_list(devices)
     _require_fallback(fallback)
     if placement is not None or objective != "serial":
@@ -161,6 +163,7 @@ def _require_fallback(fallback: str) -> None:
     """Raises InputError for a word that is none."""
     if fallback not in FALLBACKS:
         text = f"fallback is {' or '.join(map(repr, FALLBACKS))}, not {fallback!r}"
+        text += did_you_mean(fallback, FALLBACKS)
         raise InputError(text, got=fallback, wanted=list(FALLBACKS))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Never, cast
 
 import numpy as np
 
@@ -91,6 +91,7 @@ def create(
     programs: int | None = None,
     most_steps: int | None = None,
     concurrent: int | None = None,
+    **unknown: Never,
 ) -> GraphModule:
     """A GraphModule.
 
@@ -141,6 +142,7 @@ def create(
         unset_inputs=unset_inputs,
         programs=programs,
         most_steps=most_steps,
+        **unknown,
     )
     if concurrent is not None:
         return _create_several(graph, library, devices, params, chosen, name, concurrent)
@@ -375,7 +377,7 @@ def read_graph(source: Any) -> Graph:
 
 
 def _name_of(source: Any) -> str:
-    text = isinstance(source, str) and (not is_path(source) or "\n" in source)
+    text = isinstance(source, str) and ("\n" in source or not is_path(source))
     return Path(source).name if isinstance(source, (str, os.PathLike)) and not text else "session"
 
 

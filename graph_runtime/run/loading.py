@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Never, cast
 
-from ..base.errors import DocumentError, ForeignMachineError, InputError
+from ..base.errors import DocumentError, ForeignMachineError, InputError, refuse_words
 from ..base.garbage import gc_paused
 from ..base.machine.devices import is_afar, parse_list
 from ..base.options import Options
@@ -44,6 +44,7 @@ def load(
     rebuild: bool = False,
     verify: str = "quick",
     unset_inputs: str | None = None,
+    **unknown: Never,
 ) -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
@@ -58,6 +59,7 @@ def load(
     LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
     trusted (gr.trust).
     """
+    refuse_words(unknown, load)
     if devices is not None and is_afar(devices):
         if rebuild or unset_inputs is not None:
             raise InputError("rebuild and unset_inputs are for devices of this machine")

@@ -15,11 +15,11 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
-from ..base.errors import InputError, did_you_mean
+from ..base.errors import InputError, did_you_mean, refuse_words
 from ..costs import (
     BASES,
     SPIN_NS,
@@ -54,6 +54,7 @@ def simulate(
     in_flight: int = IN_FLIGHT,
     turn_ns: float = 0.0,
     costs: CostModel | str | None = None,
+    **unknown: Never,
 ) -> Timeline:
     """The timeline of ``runs`` runs that are submitted at once.
 
@@ -64,6 +65,7 @@ def simulate(
     end of the one before. ``costs``: what times are, None: what the plan was placed by, else this package's
     models. Raises InputError.
     """
+    refuse_words(unknown, simulate)
     _check(plan, runs, in_flight, turn_ns)
     if inputs is None:
         inputs = plan.placement.pricing.inputs if plan.placement is not None else ()

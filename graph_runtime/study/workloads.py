@@ -44,7 +44,9 @@ def workload(source: Any) -> Workload:
         graph = load_graph((_folder() / f"{source}.json").read_bytes())
         return _workload(source, graph, [name for name in graph.input_names if name.startswith(_SET)])
     if isinstance(source, str) and is_path(source) and not Path(source).exists():
-        text = f"no file and no network of the corpus is called {source!r}{did_you_mean(source, corpus())}"
+        text = (
+            f"no file and no network of the corpus is called {source!r}{did_you_mean(str(source), corpus())}"
+        )
         raise InputError(text, got=source, wanted=list(corpus()))
     model = read_model(source)
     name = Path(source).stem if isinstance(source, str | Path) else type(source).__name__

@@ -13,6 +13,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ..base.errors import no_attribute
+
 if TYPE_CHECKING:
     from ..run import oracle as oracle
     from .compare import compare_arrangements as compare_arrangements
@@ -46,5 +48,5 @@ def __getattr__(name: str) -> Any:
     if name == "oracle":
         return import_module("..run.oracle", __name__)
     if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise no_attribute(__name__, name, __all__)
     return getattr(import_module(f".{_HOME[name]}", __name__), name)

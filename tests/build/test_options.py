@@ -37,7 +37,7 @@ def mlp() -> gr.GraphBuilder:
 
 def test_the_keywords_of_create_are_the_fields_and_none_of_them_has_a_default_of_its_own():
     parameters = inspect.signature(gr.create).parameters
-    own = {"graph", "library", "devices", "params", "options", "name"}
+    own = {"graph", "library", "devices", "params", "options", "name", "concurrent", "unknown"}
     assert set(parameters) - own == NAMES
     assert all(parameters[name].default is None for name in NAMES)
 
@@ -54,6 +54,43 @@ def test_every_flag_of_the_commands_says_a_field():
         "programs",
         "most_steps",
     }  # of a session
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        lambda **words: gr.create(mlp(), **words),
+        lambda **words: gr.prepare(mlp(), "cpu:0", **words),
+        lambda **words: gr.build_bundle(mlp(), "cpu:0", "nowhere", **words),
+        lambda **words: gr.Options(**words),
+        lambda **words: gr.Options.of(gr.Options(), **words),
+    ],
+)
+def test_an_unknown_option_is_answered_by_the_one_that_was_meant_and_all_that_there_are(door):
+    with pytest.raises(gr.InputError, match=r"no option 'generate'; there are: batch, .*, values"):
+        door(generate=False)
+    with pytest.raises(gr.InputError, match=r"'thread' \(did you mean 'threads'\?\); there are: batch"):
+        door(thread=2)
+
+
+@pytest.mark.parametrize(
+    ("door", "meant"),
+    [
+        (lambda: gr.load("nowhere", thread=1), "threads"),
+        (lambda: gr.place(mlp().build(), "cpu:0", objectiv="serial"), "objective"),
+        (lambda: gr.simulate(gr.prepare(mlp(), "cpu:0").plan, run=2), "runs"),
+        (lambda: gr.load_model(b"", dim={}), "dims"),
+        (lambda: gr.create(mlp(), fallback="hst"), "host"),
+        (lambda: gr.create(mlp(), queues="thread"), "threads"),
+        (lambda: gr.create(mlp(), unset_inputs="alow"), "allow"),
+        (lambda: gr.empty((32, 32)).to("tt:0", format="bf61"), "bf16"),
+        (lambda: gr.creat, "create"),
+        (lambda: gr.cluster.conect, "connect"),
+    ],
+)
+def test_every_unknown_word_is_answered_by_the_one_that_was_meant(door, meant):
+    with pytest.raises((gr.GraphRuntimeError, AttributeError), match=rf"did you mean '{meant}'"):
+        door()
 
 
 # **************** the value ****************

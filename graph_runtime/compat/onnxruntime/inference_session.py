@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import InputError, did_you_mean
+from ...base.errors import InputError, did_you_mean, no_such
 from ...base.machine.devices import cpu as host
 from ...base.machine.devices import kernel_kinds
 from ...frontends.onnx import require_onnx
@@ -31,6 +31,8 @@ from .session_options import RunOptions, SessionOptions
 __all__ = ["InferenceSession", "ModelMetadata", "NodeArg", "available"]
 
 _SUFFIX = "ExecutionProvider"
+_KEYWORDS = ("path_or_bytes", "sess_options", "providers", "provider_options", "disabled_optimizers")
+_PROVIDER_OPTIONS = ("device_id", "board")
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,13 @@ class InferenceSession:
         **kwargs: Any,
     ):
         if unknown := [name for name in kwargs if name != "disabled_optimizers"]:
-            raise InputError(f"InferenceSession takes no {unknown[0]!r}", got=unknown[0])
+            text = f"InferenceSession takes no {unknown[0]!r}: {no_such('keyword', unknown[0], _KEYWORDS)}"
+            raise InputError(text, got=unknown[0], wanted=list(_KEYWORDS))
         self._options = sess_options or SessionOptions()
         self._model = path_or_bytes
         named = isinstance(path_or_bytes, (str, os.PathLike))
         self._model_path = os.fspath(path_or_bytes) if named else None  # optimum reads it
-        self._name = os.path.basename(self._model_path) if self._model_path else "session"
+        self._name = os.path.basename(str(self._model_path)) if named else "session"
         self._events: list[dict[str, Any]] | None = [] if self._options.enable_profiling else None
         self._began = time.perf_counter_ns()
         self._open(_providers(providers, provider_options))
@@ -172,7 +175,8 @@ class InferenceSession:
                 near = did_you_mean(name, self._outputs)
                 raise InputError(f"the model has no output {name!r}{near}", got=name)
         if missing := [name for name in self._inputs if name not in feed]:
-            text = f"Required inputs ({missing}) are missing from input feed ({list(feed)})."
+            near = "".join(did_you_mean(name, self._inputs) for name in feed if name not in self._inputs)
+            text = f"Required inputs ({missing}) are missing from input feed ({list(feed)}).{near}"
             raise InputError(text, wanted=missing)
         given = {name: self._typed(name, value) for name, value in feed.items()}
         with self._pool.member() as module:
@@ -311,8 +315,8 @@ def _providers(
             text = f"Specified provider {name!r} is not in available provider names: {', '.join(known)}"
             warnings.warn(text, stacklevel=3)
             continue
-        if unknown := [key for key in words if key not in ("device_id", "board")]:
-            raise InputError(f"{name} has no option {unknown[0]!r}", got=unknown[0])
+        if unknown := [key for key in words if key not in _PROVIDER_OPTIONS]:
+            raise InputError(f"{name}: {no_such('option', unknown[0], _PROVIDER_OPTIONS)}", got=unknown[0])
         found.append((name, words))
     return found or [(known[-1], {})]
 

@@ -7,7 +7,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ...base.errors import InputError, did_you_mean
+from ...base.errors import InputError, did_you_mean, no_such
 from ...base.options import Options
 from .ort_value import OrtValue
 
@@ -82,14 +82,15 @@ class _Words:
         if name in self._refused:
             raise InputError(f"{name}: {self._refused[name]}", got=name)
         if name not in self._defaults:
-            near = did_you_mean(name, self._defaults)
-            raise InputError(f"{type(self).__name__} has no option {name!r}{near}", got=name)
+            raise InputError(no_such("option", name, self._defaults), got=name)
         object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         if name in self._refused:
             raise InputError(f"{name}: {self._refused[name]}", got=name)
-        raise AttributeError(f"{type(self).__name__} has no option {name!r}")
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(no_such("option", name, self._defaults), name=name)
 
 
 class SessionOptions(_Words):
@@ -121,7 +122,7 @@ class SessionOptions(_Words):
     def get_session_config_entry(self, key: str) -> str:
         """What was added. Raises InputError for a key that was not."""
         if key not in self._entries:
-            raise InputError(f"there is no session config entry {key!r}", got=key)
+            raise InputError(no_such("session config entry", key, self._entries), got=key)
         return self._entries[key]
 
     def has_session_config_entry(self, key: str) -> bool:

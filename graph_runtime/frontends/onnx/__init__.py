@@ -13,12 +13,12 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Never
 
 import numpy as np
 
 from ...base.absent import load_fault
-from ...base.errors import InputError
+from ...base.errors import InputError, refuse_words
 from ...base.garbage import gc_paused
 from ...ir.model import Model
 
@@ -32,6 +32,7 @@ def load_model(
     batch: int | None = None,
     values: Mapping[str, Any] | None = None,
     folder: str | os.PathLike[str] | None = None,
+    **unknown: Never,
 ) -> Model:
     """The Model of an ONNX file.
 
@@ -46,6 +47,7 @@ def load_model(
     ill-formed graph, or one that another batch does not fit), UnsupportedOpError (all nodes that cannot be
     converted, in one).
     """
+    refuse_words(unknown, load_model)
     onnx = require_onnx()
     from . import families  # noqa: F401  (it fills the table of converters)
     from .importer import Importer

@@ -66,7 +66,7 @@ class BucketedRuns:
             shape = getattr(values[info.name], "shape", ())
             axes = list(zip(self._axes[info.name], shape, strict=False))
             own = {symbol: size for symbol, size in axes if isinstance(symbol, str)}
-            if differ := [symbol for symbol, size in axes if {**own, **sizes}.get(symbol, size) != size]:
+            if differ := [s for s, size in axes if isinstance(s, str) and {**own, **sizes}[s] != size]:
                 self.buckets.say({**sizes, **own}, f"dimension {differ[0]!r} has several sizes")
                 self.buckets.count(None, {**sizes, **own})
                 return _Use({**sizes, **own}, None)

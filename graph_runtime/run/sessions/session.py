@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...base.errors import InputError
+from ...base.errors import InputError, no_such
 from ...base.options import MAX_IN_FLIGHT
 from ...ir.graph import Graph
 from ...plan.types import Plan
@@ -80,7 +80,7 @@ class Session:
         arena: Arena | None = None,
     ):
         if queues not in ("inline", "threads"):
-            raise InputError(f"queues is 'inline' or 'threads', not {queues!r}", got=queues)
+            raise InputError(no_such("kind of queues", queues, ("inline", "threads")), got=queues)
         if threads is not None:
             core.pool_set_threads(threads)
         self.plan, self.graph, self.name = plan, plan.graph, name

@@ -10,7 +10,7 @@ from collections.abc import Collection
 
 import numpy as np
 
-from ...base.errors import InputError
+from ...base.errors import InputError, did_you_mean
 from ...ir.graph import Graph
 
 __all__ = ["ALLOW", "REFUSE", "refuse", "unset_of"]
@@ -22,7 +22,8 @@ def unset_of(graph: Graph, mode: str) -> set[int]:
     """The inputs that need a value before a run, none where the mode is "allow": TVM's, where such inputs
     are whatever the memory holds. Raises InputError for a mode that is neither."""
     if mode not in (REFUSE, ALLOW):
-        raise InputError(f"unset_inputs is {REFUSE!r} or {ALLOW!r}, not {mode!r}", got=mode)
+        near = did_you_mean(mode, (REFUSE, ALLOW))
+        raise InputError(f"unset_inputs is {REFUSE!r} or {ALLOW!r}, not {mode!r}{near}", got=mode)
     if mode == ALLOW:
         return set()
     read = np.zeros(graph.num_entries, bool)

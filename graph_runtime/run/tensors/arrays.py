@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import DeviceError, InputError, PlanError, did_you_mean
+from ...base.errors import DeviceError, InputError, PlanError, did_you_mean, no_such
 from ...base.exact import exactly
 from ...base.machine.devices import Device, cpu, parse
 from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint, shard_fault
@@ -126,6 +126,10 @@ def row_major(type_: TensorType, device: Device) -> Layout:
 def default_layout(type_: TensorType, device: Device, format: str | None = None) -> Layout:
     """The layout that a plan would choose for a type on a device. Raises DeviceError where it cannot be
     stored."""
+    known = device.descriptor.formats
+    if format is not None and format not in known:
+        text = f"{device}: {no_such('format', format, known)}"
+        raise DeviceError(text, device=str(device), got=format, wanted=list(known))
     try:
         return choose(type_, device.descriptor, format)[0]
     except PlanError as error:
