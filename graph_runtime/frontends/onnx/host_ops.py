@@ -15,6 +15,7 @@ from ...base.errors import GraphError
 from .attributes import attributes_of
 from .draws import DRAWS
 from .elements import STRING, Element
+from .functions import opset_of
 from .parse import ParsedFile
 from .text import ALSO_TEXTS, TEXTS
 
@@ -38,7 +39,7 @@ def done_by_host(node: Any, elements: Sequence[Element | None]) -> bool:
 def host_op(file: ParsedFile, node: Any, path: str) -> HostOp:
     """What a node does that is done_by_host. Raises GraphError for attributes that do not fit."""
     try:
-        attrs = attributes_of(file.file, node, file.opsets.get(node.domain, 1))
+        attrs = attributes_of(file.file, node, opset_of(node, file.opsets))
         return (_ALWAYS | ALSO_TEXTS)[_key(node)](attrs)
     except GraphError as error:
         raise GraphError(

@@ -14,6 +14,7 @@ from .budget import CONSTANT, Budget
 from .context import Context, UnknownValueError, table
 from .elements import BY_CODE
 from .emit import emit
+from .functions import opset_of
 from .parse import ParsedFile
 from .read import DTYPES, element_constant, tensor_constant
 from .tape import Tape, TapeSequence, TapeValue
@@ -185,7 +186,7 @@ class Importer:
         path: str,
         name: str,
     ) -> list[Any]:
-        opset = self.source.opsets.get("" if node.domain == "ai.onnx" else node.domain, 1)
+        opset = opset_of(node, self.source.opsets)
         attrs = attributes_of(self.source.file, node, opset)
 
         def subgraph(graph: Any, bound: Mapping[str, TapeValue], step: str) -> list[TapeValue]:

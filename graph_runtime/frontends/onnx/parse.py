@@ -19,6 +19,7 @@ from .blanks import blanks_as_functions
 from .budget import Budget
 from .context import table
 from .elements import ELEMENTS
+from .functions import function_key, inline_functions, opset_of
 from .read import ModelFile, open_model
 from .sorting import sort_nodes
 from .validate import Size, check_graph, check_text, free_dims, input_types, opsets
@@ -112,10 +113,7 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
     others, by their bodies."""
     if file.proto.functions:
         _bounded(file)
-        try:
-            file.proto = onnx.inliner.inline_local_functions(file.proto)
-        except Exception as error:  # whatever the C++ code throws
-            raise GraphError(f"the functions of {file.name} cannot be inlined: {error}") from error
+        inline_functions(file.proto, versions, onnx)
     seen: set[tuple[str, str]] = set()
     while found := set(_expandable(file.proto.graph, onnx, versions)) - seen:  # bodies have such ops, too
         seen |= found
@@ -123,7 +121,7 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
         Budget(len(file.data)).step(count * _BODY, f"{file.name} has {count} ops that ONNX defines by others")
         with contextlib.suppress(Exception):  # what stays is refused with the others
             if blanks_as_functions(file.proto, all_nodes(file.proto.graph), found, versions, onnx):
-                file.proto = onnx.inliner.inline_local_functions(file.proto)
+                inline_functions(file.proto, versions, onnx)
             file.proto = onnx.inliner.inline_selected_functions(
                 file.proto, sorted(found), inline_schema_functions=True
             )
@@ -132,8 +130,8 @@ def _inline(file: ModelFile, onnx: Any, versions: Mapping[str, int]) -> None:
 def _bounded(file: ModelFile) -> None:
     """Raise GraphError where the model's functions would grow beyond reason, before they are inlined: a few
     that call each other twice each can stand for more nodes than memory holds."""
-    functions = {(f.domain, f.name): f for f in file.proto.functions}
-    sizes: dict[tuple[str, str], _Grown] = {}
+    functions = {function_key(f): f for f in file.proto.functions}
+    sizes: dict[tuple[str, str, str], _Grown] = {}
 
     def size(body: Any, depth: int) -> _Grown:
         if depth > _MOST_DEPTH:
@@ -144,7 +142,7 @@ def _bounded(file: ModelFile) -> None:
             )
         nodes, nbytes, names = 0, sum(node.ByteSize() for node in body.node), 0
         for node in all_nodes(body):
-            key = node.domain, node.op_type
+            key = function_key(node)
             if key in functions and key not in sizes:
                 sizes[key] = size(functions[key], depth + 1)
             own = len(node.input) + len(node.output) + len(node.attribute)
@@ -165,7 +163,7 @@ def _expandable(graph: Any, onnx: Any, versions: Mapping[str, int]) -> Iterator[
     for node in all_nodes(graph):
         domain = "" if node.domain == "ai.onnx" else node.domain
         if (domain, node.op_type) not in known and domain in versions:
-            if _defined_by_others(onnx, node, versions[domain], domain):
+            if _defined_by_others(onnx, node, opset_of(node, versions), domain):
                 yield domain, node.op_type
 
 

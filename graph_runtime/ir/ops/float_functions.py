@@ -274,6 +274,7 @@ _activation(
     nmse=rules.EXACT,
     make="wide",
     pace=("simple", "nop"),
+    onnx="",
     more=_other({"alpha": -2.0}),
 )
 _activation(

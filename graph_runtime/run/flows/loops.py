@@ -12,6 +12,7 @@ from ...base.errors import DeviceMemoryError, GraphError
 from ...frontends.onnx.attributes import attributes_of
 from ...frontends.onnx.control_checks import body_inputs, one_value, subgraph_of
 from ...frontends.onnx.elements import elements_of
+from ...frontends.onnx.functions import opset_of
 from ...frontends.onnx.importer import Importer
 from ...frontends.onnx.parse import ParsedFile
 from ...frontends.onnx.read import dtype_name
@@ -257,7 +258,7 @@ def body_of(file: ParsedFile, path: str, node: Any, stage: Stage, make: Callable
     outputs and constants."""
     graph = subgraph_of(node, "body", path)
     importer = Importer(file)
-    attrs = attributes_of(file.file, node, file.opsets.get("", 1))
+    attrs = attributes_of(file.file, node, opset_of(node, file.opsets))
     own = importer.initializers(graph, whole=True)
     names = tuple(body_inputs(graph))
     inner = {name for each in graph.node for name in names_read(each)} | {o.name for o in graph.output}

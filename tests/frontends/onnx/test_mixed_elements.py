@@ -137,6 +137,12 @@ def test_gemm_of_integers_takes_fractions(dtype, alpha, beta):
     np.testing.assert_array_equal(got, (alpha * (a @ b) + beta * c).astype(dtype))
 
 
+@pytest.mark.parametrize(("op", "attrs"), [("ThresholdedRelu", {"alpha": -1.0}), ("Shrink", {"lambd": 0.0})])
+def test_what_is_beyond_no_threshold_is_zero(op, attrs):
+    file, given = _file(op, [np.array([np.nan, np.inf, -np.inf, -2, 0.5], np.float32)], **attrs)
+    np.testing.assert_array_equal(_ours(file, given), _theirs(file, given))
+
+
 def test_a_fraction_as_a_constant_of_integers_is_refused():
     context = Emitting()
     context.tape, context.what = Tape(budget=Budget(100)), "n"

@@ -110,7 +110,18 @@ def _shrink(ctx: Context) -> Results:
     x = ctx.input(0)
     wide = ctx.cast(x, x.dtype if x.dtype in FLOATS else "float64")
     made = ctx.op("shrink", wide, lambd=ctx.attr("lambd", 0.5), bias=ctx.attr("bias", 0.0))
-    return ctx.cast(made, x.dtype)
+    return ctx.cast(_without_nan(ctx, wide, made), x.dtype)
+
+
+@converter("ThresholdedRelu")
+def _thresholded(ctx: Context) -> Results:
+    x = ctx.input(0)
+    return _without_nan(ctx, x, ctx.op("thresholded_relu", x, alpha=ctx.attr("alpha", 1.0)))
+
+
+def _without_nan(ctx: Context, x: TapeValue, y: TapeValue) -> TapeValue:
+    """y, and 0 where x is NaN: what is beyond no threshold is 0, by ONNX's formulas; by torch's it stays."""
+    return ctx.op("where", ctx.op("isnan", x), ctx.scalar(0, y), y)
 
 
 _STEEP = (1e-3, 1e3)  # slopes that any float can be multiplied with and divided by
