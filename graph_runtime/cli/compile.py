@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -112,8 +113,8 @@ def compile_(
                 tell=tell,
             )
         warn_of(prepared["main"].plan)
-        how = {"libraries": library or (), "march": march, "jobs": jobs, "built_in": core.generic_kernels()}
-        write_prepared(prepared, output, options, tell=tell, **how)
+        write = partial(write_prepared, libraries=library or (), built_in=core.generic_kernels(), tell=tell)
+        write(prepared, output, options, march=march, jobs=jobs)
     made = prepared["main"]
     write_prepared_page(html, program.name, made)
     if json:

@@ -72,14 +72,15 @@ class LongTexts:
         return await self._answer
 
     async def _start(self) -> None:
-        command, files = [sys.executable, "-P", "-c", _PROGRAM], []
+        command = [sys.executable, "-P", "-c", _PROGRAM]
+        files: list[int] = []
         if self._memory is not None:
             files.append(self._memory.file)
             command += [f"/proc/self/fd/{self._memory.file}", self._memory.name[1], str(self._memory.size)]
         own, its = socket.socketpair()
         with its:
             self._process = await asyncio.to_thread(
-                lambda: subprocess.Popen(command, stdin=its, pass_fds=files, start_new_session=True)
+                lambda: subprocess.Popen(command, stdin=its.fileno(), pass_fds=files, start_new_session=True)
             )
         loop = asyncio.get_running_loop()
         _, self._channel = await loop.create_connection(
