@@ -41,12 +41,18 @@ def to_model(
     Raises InputError for what is no exported program, one that changes its buffers (a model in training), or
     sizes that it has not; UnsupportedOpError where an operation cannot be lowered.
     """
-    program = _decomposed(program)
+    return _model_at(_decomposed(program), str(device), sizes)
+
+
+def _model_at(
+    program: torch.export.ExportedProgram, device: str, sizes: Mapping[str, int] | None = None
+) -> Model:
+    """The Model of a decomposed program."""
     dims = Dims.of(program)
     values = _values(program) if dims is None else dims.arguments_at(dims.complete(sizes or {}))
     if dims is None and sizes:
         raise InputError(f"the exported program has no dynamic sizes, got {dict(sizes)}", got=dict(sizes))
-    return _model(program, str(device), values)
+    return _model(program, device, values)
 
 
 def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -117,7 +123,7 @@ def export(
     program = _decomposed(program)
     dims = Dims.of(program)
     if dims is None:
-        return build_bundle(to_model(program, found[0]), spellings, path, **options)
+        return build_bundle(_model_at(program, str(found[0])), spellings, path, **options)
     models = [
         _model(program, str(found[0]), dims.arguments_at(chosen)) for chosen in dims.combinations(sizes)
     ]

@@ -1,12 +1,13 @@
 """PyTorch on tt: what an eager operation, and a step of a compiled network, cost the host, as JSON lines.
 
-    python tests/bench/bench_torch.py [--rounds 15] [--steps 100] [--networks [--whole]]
+    python tests/bench/bench_torch.py [--rounds 15] [--steps 100] [--small] [--networks [--whole]]
 
 "calls": which way calls that repeat take (docs/torch.md): C++, compiled first where it is not yet, or, with
 GR_TORCH_NATIVE=off and where there is no compiler, Python's.
 "eager": us a call of an operation on float32[16], until Python goes on; the queue is drained outside of the
 clock ("cpu" is the processor time of the calling thread alone, which a busy machine disturbs less); "over"
 are the us above the same call of torch's on the CPU, the rounds of both alternating, least of each.
+"small" (--small): the same of twenty operations on float32[32, 32] that training uses most; "times" torch's.
 "program": us of a compiled forward pass of an MLP and of Session.submit of the very same program on the same
 handles, and what is between them; "compiled module": the module as a user calls it, "over" the us above the
 same module whose graph gives a result that is there already, so without what dynamo and AOTAutograd take.
@@ -28,6 +29,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import small_calls
 import torch
 from functorch.compile import make_boxed_func
 from torch import nn
@@ -96,6 +98,20 @@ def eager(rounds: int) -> None:
                 theirs += rounds_of(partial(call, *cpu), lambda t: t, 1, function)
             over = round(min(ours) - min(theirs), 2)
             told(f"eager {name}", ours, clock=clock, torch_cpu_us=round(min(theirs), 2), over=over, limit=5)
+
+
+def small(rounds: int) -> None:
+    torch.set_num_threads(1)
+    cpu = small_calls.given()
+    there = [t.to("tt") for t in cpu]
+    for name, call in small_calls.CALLS.items():
+        ours: list[float] = []
+        theirs: list[float] = []
+        for _ in range(rounds):
+            ours += rounds_of(partial(call, *there), lambda t: t.cpu(), 1, time.thread_time)
+            theirs += rounds_of(partial(call, *cpu), lambda t: t, 1, time.thread_time)
+        times = round(min(ours) / min(theirs), 1)
+        told(f"small {name}", ours, clock="cpu", torch_cpu_us=round(min(theirs), 2), times=times, limit=5)
 
 
 def program(rounds: int) -> None:
@@ -284,6 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What PyTorch on tt costs the host.")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--small", action="store_true", help="twenty operations of 32 x 32, and nothing else")
     parser.add_argument("--networks", action="store_true", help="training steps of GPT-2 and ResNet-18, too")
     parser.add_argument("--whole", action="store_true", help="GPT-2 of 12 layers, not of 2")
     options = parser.parse_args()
@@ -291,6 +308,8 @@ def main() -> None:
         with contextlib.suppress(CompileError):
             native_calls.build()
     print(json.dumps({"bench": "calls", "way": native_calls.which()}))
+    if options.small:
+        return small(options.rounds)
     eager(options.rounds)
     program(options.rounds)
     training(options.steps)
