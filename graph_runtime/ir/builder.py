@@ -259,6 +259,13 @@ class GraphBuilder:
         outputs = [(value.nid, value.index) for value in self._outputs]
         return graph_from_document(*to_document(self._nodes, outputs, self._aliases, self._device))
 
+    def finish(self) -> Graph:
+        """build, of a builder that is not used any more: its nodes go before there is a graph of them."""
+        outputs = [(value.nid, value.index) for value in self._outputs]
+        document, nodes = to_document(self._nodes, outputs, self._aliases, self._device)
+        self._nodes, self._names, self._outputs = [], {}, []
+        return graph_from_document(document, nodes)
+
     def to_json(self) -> str:
         """Canonical graph.json (ir/documents/write.py)."""
         return graph_to_json(self.build()).decode()

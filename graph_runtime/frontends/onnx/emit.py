@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from ...ir import builder as build
+from ...ir.graph import Graph
 from ...ir.model import Constant, Model, Note
 from ...ir.ops.shape import exactly
 from .aliased import in_place
@@ -43,7 +44,7 @@ def emit(
     for name, value in outputs.items():
         same = value.node is None and value.constant is None and value.name == name
         out.output(name, value, direct=(same and name not in aliases) or name in own, into=aliases.get(name))
-    return Model(out.builder.build(), out.constants, tuple(notes), dict(dims))
+    return Model(out.finish(), out.constants, tuple(notes), dict(dims))
 
 
 def _named(outputs: Mapping[str, TapeValue]) -> dict[str, int]:
@@ -94,6 +95,11 @@ class _Emitter:
         self.builder.output(made)
         if into is not None:
             self.builder.alias(made, self._inputs[into])
+
+    def finish(self) -> Graph:
+        """The graph, once all is in it."""
+        self._made.clear()
+        return self.builder.finish()
 
     def _read(self, value: TapeValue) -> build.Value:
         if id(value) not in self._made:

@@ -17,9 +17,10 @@ def sort_nodes(graph: Any) -> None:
         for inner in _subgraphs(node):
             sort_nodes(inner)
     maker = {name: i for i, node in enumerate(graph.node) for name in node.output if name}
+    reads_of = ({maker[name] for name in names_read(node) if name in maker} for node in graph.node)
+    if all(max(found, default=-1) < i for i, found in enumerate(reads_of)):
+        return  # as nearly all are
     reads = [{maker[name] for name in names_read(node) if name in maker} for node in graph.node]
-    if all(max(found, default=-1) < i for i, found in enumerate(reads)):
-        return
     order = _topological(reads)
     if len(order) < len(reads):
         return
