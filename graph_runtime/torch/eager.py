@@ -72,7 +72,7 @@ class Ready(NamedTuple):
         return taken, address, inputs, index, form.code, form.bits, launcher.output.type.shape
 
 
-class Chain(NamedTuple):
+class Launches(NamedTuple):
     """How a call of several launches is done again: ``steps`` (its call, launch, None of what only shows
     memory as another shape, inputs: the number of a tensor that is given, -1 - that of a step, or a
     constant), and ``made``, the results as such numbers, of ``form``: of one, or of several."""
@@ -120,13 +120,13 @@ class Operation:
         self.op, self.rule, self.name = op, rule, op._schema.name.removeprefix("aten::")
         self.rule_name = _rule_name(self.name)
         self.written = _written(op._schema)
-        self.ready: dict[Any, Ready | Chain] = {}
+        self.ready: dict[Any, Ready | Launches] = {}
         verification.on_change(self.ready.clear)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             made, ready, index = self.again(args, kwargs)
-            chained = ready.__class__ is Chain
+            chained = ready.__class__ is Launches
             result = ready.of_torch(made, index) if chained else ready.form.of(made, index)
         except (LookupError, TypeError, AttributeError, GraphRuntimeError):
             pass  # new, a view, moved, or no room: the slow way knows
@@ -142,7 +142,7 @@ class Operation:
 
     def again(
         self, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
-    ) -> tuple[Any, Ready | Chain, int]:
+    ) -> tuple[Any, Ready | Launches, int]:
         """(result, how it was done, number of the device) of a call whose signature came to launches alone
         before. Raises LookupError where it did not."""
         collect()
@@ -171,7 +171,7 @@ class Operation:
             key += _shared(given)
         ready = self.ready[tuple(key)]
         assert store is not None  # what is remembered has a tensor
-        if ready.__class__ is Chain:
+        if ready.__class__ is Launches:
             made = ready.follow(given, store.index)
             count("device")
             return made, ready, store.index
@@ -251,7 +251,7 @@ def _number(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tensor.dtype, *_plain(tensor.item())
 
 
-def _steps_of(emitter: Eager, places: dict[int, int], made: Any, by_python: bool) -> Ready | Chain | None:
+def _steps_of(emitter: Eager, places: dict[int, int], made: Any, by_python: bool) -> Ready | Launches | None:
     """What an emitter did, to be done again with other tensors at ``places`` {id: number}; None where it is
     more than launches on them and on constants. ``by_python``: never by C++."""
     known = {id(x): x for x in emitter.constants} | places
@@ -276,10 +276,10 @@ def _steps_of(emitter: Eager, places: dict[int, int], made: Any, by_python: bool
             return None
     forms = [None if x is None else form_of(torch_dtype(x.dtype), x.type.shape) for x in several]
     if isinstance(made, (tuple, list)):
-        return Chain(tuple(steps), found, tuple(forms))
+        return Launches(tuple(steps), found, tuple(forms))
     if len(steps) == 1 and steps[0][1] is not None and not by_python:
         return Ready(*steps[0], forms[0])  # type: ignore[arg-type]  # of one result
-    return Chain(tuple(steps), found[0], forms[0])
+    return Launches(tuple(steps), found[0], forms[0])
 
 
 def _named(kwargs: dict[str, Any]) -> list[Any]:
