@@ -64,13 +64,13 @@ def _gathered(ctx: Context, x: TapeValue, grid: TapeValue, taps: list[list[Tap]]
 
 def mixes(
     ctx: Context, sizes: Sequence[int], taps: Sequence[Sequence[Tap]]
-) -> Iterator[tuple[TapeValue, TapeValue | None, TapeValue | None]]:
+) -> Iterator[tuple[TapeValue, Any, Any]]:
     """Each combination of the dimensions' neighbours: (index in the flat image, weight or None for 1, whether
     it is in the image or None for all)."""
     for chosen in itertools.product(*taps):
-        index, weight, inside = chosen[0].index, chosen[0].weight, chosen[0].inside
+        index, weight, inside = chosen[0].at, chosen[0].weight, chosen[0].inside
         for size, tap in zip(sizes[1:], chosen[1:], strict=True):
-            index = ctx.op("add", ctx.op("multiply", index, ctx.scalar(size, index)), tap.index)
+            index = ctx.op("add", ctx.op("multiply", index, ctx.scalar(size, index)), tap.at)
             if tap.weight is not None:
                 weight = ctx.op("multiply", weight, tap.weight)
             if tap.inside is not None:
@@ -82,9 +82,9 @@ class Tap(NamedTuple):
     """A neighbour of each place along a dimension: its index in the image, int64, the nearest one in it where
     it lies outside; its weight, None for 1; whether it is ``inside``, None where all are."""
 
-    index: TapeValue
-    weight: TapeValue | None
-    inside: TapeValue | None
+    at: TapeValue
+    weight: Any
+    inside: Any
 
 
 class Axis:
