@@ -38,6 +38,7 @@ def main() -> None:
     folder, *names = sys.argv[1:]
     Path(folder).mkdir(parents=True, exist_ok=True)
     warnings.simplefilter("ignore")
+    torch.backends.mha.set_fastpath_enabled(False)  # ONNX has no operator for it
     for name in names or NAMES:
         if not (Path(folder) / f"{name}.onnx").exists():
             export(name, Path(folder))
