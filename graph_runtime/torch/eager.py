@@ -126,12 +126,12 @@ class Operation:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         try:
             made, ready, index = self.again(args, kwargs)
-            chained = ready.__class__ is Launches
-            result = ready.of_torch(made, index) if chained else ready.form.of(made, index)
+            one = isinstance(ready, Ready)
+            result = ready.form.of(made, index) if isinstance(ready, Ready) else ready.of_torch(made, index)
         except (LookupError, TypeError, AttributeError, GraphRuntimeError):
             pass  # new, a view, moved, or no room: the slow way knows
         else:
-            if not chained:
+            if one:
                 tell(self, ready)
             return result
         try:
@@ -171,7 +171,7 @@ class Operation:
             key += _shared(given)
         ready = self.ready[tuple(key)]
         assert store is not None  # what is remembered has a tensor
-        if ready.__class__ is Launches:
+        if isinstance(ready, Launches):
             made = ready.follow(given, store.index)
             count("device")
             return made, ready, store.index
@@ -267,7 +267,8 @@ def _steps_of(emitter: Eager, places: dict[int, int], made: Any, by_python: bool
             return None
         if call.launcher is None and not call.alias:
             return None
-        steps.append((call, None if call.alias else call.launcher.launch_of(len(order)), order))
+        launcher = call.launcher
+        steps.append((call, None if launcher is None else launcher.launch_of(len(order)), order))
         known[id(result)] = -1 - number
     several = made if isinstance(made, (tuple, list)) else (made,)
     found = tuple(None if x is None else known.get(id(x)) for x in several)

@@ -55,7 +55,8 @@ def _add_rows(path: str, launches: Sequence[clock.Launch]) -> None:
     it was launched, or when the one before is over."""
     file = Path(path)
     trace = json.loads(file.read_text())
-    base, over, events = trace.get("baseTimeNanoseconds", 0), {}, trace["traceEvents"]
+    base, events = trace.get("baseTimeNanoseconds", 0), trace["traceEvents"]
+    over: dict[int, int] = {}  # when the last launch of a device is over
     for number in sorted({launch.number for launch in launches}):
         name = f"{torch_device(number)} ({devices()[number].descriptor.name}), simulated"
         events.append({"ph": "M", "name": "process_name", "pid": name, "tid": 0, "args": {"name": name}})
