@@ -15,7 +15,7 @@ from ...base.errors import GraphError
 from .attributes import attributes_of
 from .draws import DRAWS
 from .elements import STRING, Element
-from .functions import opset_of
+from .inlining import opset_of
 from .parse import ParsedFile
 from .text import ALSO_TEXTS, TEXTS
 

@@ -14,7 +14,7 @@ from .budget import CONSTANT, Budget
 from .context import Context, UnknownValueError, table
 from .elements import BY_CODE
 from .emit import emit
-from .functions import opset_of
+from .inlining import opset_of
 from .parse import ParsedFile
 from .read import DTYPES, element_constant, tensor_constant
 from .tape import Tape, TapeSequence, TapeValue

@@ -19,7 +19,7 @@ from .blanks import blanks_as_functions
 from .budget import Budget
 from .context import table
 from .elements import ELEMENTS
-from .functions import function_key, inline_functions, opset_of
+from .inlining import function_key, inline_functions, opset_of
 from .read import ModelFile, open_model
 from .sorting import sort_nodes
 from .validate import Size, check_graph, check_text, free_dims, input_types, opsets
