@@ -12,8 +12,8 @@ from ...base.errors import DeviceMemoryError, GraphError
 from ...frontends.onnx.attributes import attributes_of
 from ...frontends.onnx.control_checks import body_inputs, one_value, subgraph_of
 from ...frontends.onnx.elements import elements_of
-from ...frontends.onnx.functions import opset_of
 from ...frontends.onnx.importer import Importer
+from ...frontends.onnx.inlining import opset_of
 from ...frontends.onnx.parse import ParsedFile
 from ...frontends.onnx.read import dtype_name
 from ...frontends.onnx.sorting import names_read
