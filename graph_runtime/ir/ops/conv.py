@@ -62,11 +62,11 @@ def window_count(op: str, size: int, window: int, stride: int, pads: int, ceil_m
     """Windows of ``window`` elements along a dimension of ``size`` padded by ``pads`` in all (``begin`` of
     them in front).
 
-    ONNX: with ceil_mode the last window may overhang, but never starts behind the image. Raises GraphError
-    where none fits.
+    ONNX: with ceil_mode the last window may overhang, also where it is the only one, but never starts behind
+    the image. Raises GraphError where none fits.
     """
     room = size + pads - window
-    if room < 0 or window < 1:
+    if (room < 0 and not (ceil_mode and room > -stride)) or window < 1:
         rules.fail(
             op, f"a window of {window} does not fit into {size} elements padded to {size + pads}", got=window
         )

@@ -110,6 +110,7 @@ def _window_cases(nmse, types, extra):
             (1, 1, 4, 4),
             {"kernel_shape": (2, 2), "strides": (3, 3), "pads": (1, 1, 1, 1), "ceil_mode": True},
         ),
+        ("ceil_alone", (2, 3, 1, 7), {"kernel_shape": (2, 3), "strides": (2, 3), "ceil_mode": True}),
         ("whole", (2, 5, 7, 6), {"kernel_shape": (7, 6)}),
         ("empty", (0, 3, 4, 4), {"kernel_shape": (2, 2)}),
         *extra,

@@ -153,12 +153,14 @@ _CASES = {
         ("tiles", (1, 3, 33, 35), {"kernel_shape": (3, 3), "strides": (2, 2), "pads": (1, 1, 1, 1)}),
         ("dilated", (2, 2, 17, 40), {"kernel_shape": (3, 2), "dilations": (2, 3), "pads": (1, 0, 2, 1)}),
         ("ceil", (1, 3, 10, 11), {"kernel_shape": (3, 3), "strides": (2, 3), "ceil_mode": True}),
+        ("ceil_alone", (2, 3, 1, 7), {"kernel_shape": (2, 3), "strides": (2, 3), "ceil_mode": True}),
         ("empty", (0, 3, 4, 4), {"kernel_shape": (2, 2)}),
     ),
     3: (
         ("tiles", (1, 2, 5, 9, 33), {"kernel_shape": (2, 3, 3), "strides": (1, 2, 2), "pads": (1,) * 6}),
         ("dilated", (2, 1, 6, 7, 9), {"kernel_shape": (2, 2, 2), "dilations": (3, 2, 1)}),
         ("ceil", (1, 2, 5, 6, 7), {"kernel_shape": (2, 2, 2), "strides": (2, 2, 3), "ceil_mode": True}),
+        ("ceil_alone", (1, 2, 1, 2, 7), {"kernel_shape": (2, 3, 3), "strides": (2,) * 3, "ceil_mode": True}),
         ("empty", (0, 3, 4, 4, 4), {"kernel_shape": (2, 2, 2)}),
     ),
 }

@@ -97,6 +97,8 @@ def _bias(ctx: Context, q: TapeValue, k: TapeValue, past: int) -> TapeValue | No
     """What is added to the scores, broadcastable to [batch, heads, queries, keys]; None for nothing."""
     rows, columns = q.shape[2], k.shape[2]
     allowed, mask = _allowed(ctx, rows, columns, past), ctx.optional(3)
+    if mask is not None and mask.dtype != "bool":
+        mask = ctx.cast(mask, q.dtype)
     if mask is not None and mask.shape[-1] < columns:
         shape = (*mask.shape[:-1], columns - mask.shape[-1])
         hidden = ctx.full(shape, False if mask.dtype == "bool" else -math.inf, mask.dtype)

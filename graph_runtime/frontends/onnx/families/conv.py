@@ -91,7 +91,7 @@ def _conv(ctx: Context) -> Results:
     return convolve(ctx, ctx.input(0), ctx.input(1), ctx.optional(2))
 
 
-@converter("ConvTranspose", limits="1 to 3 spatial dimensions; 3 with group 1 and dilations of 1")
+@converter("ConvTranspose", limits="1 to 3 spatial dimensions")
 def _conv_transpose(ctx: Context) -> Results:
     x, w, bias = ctx.input(0), ctx.input(1), ctx.optional(2)
     rank, group, kernel = x.rank - 2, ctx.attr("group", 1), kernel_shape(ctx, x, w)
@@ -99,7 +99,7 @@ def _conv_transpose(ctx: Context) -> Results:
     extra = ctx.attr("output_padding", [0] * rank)
     pads, extra = _transpose_pads(ctx, x, kernel, strides, dilations, extra)
     if rank == 3:
-        made = _as_conv3d(ctx, x, w, strides, dilations, pads, extra)
+        made = _as_conv3d(ctx, x, w, group, strides, dilations, pads, extra)
     else:
         if rank == 1:
             x, w = (ctx.reshape(v, (*v.shape[:2], 1, v.shape[2])) for v in (x, w))
@@ -150,25 +150,30 @@ def _as_conv3d(
     ctx: Context,
     x: TapeValue,
     w: TapeValue,
+    group: int,
     strides: list[int],
     dilations: list[int],
     pads: list[int],
     extra: list[int],
 ) -> TapeValue:
-    """A transposed convolution is one of the stretched image with the turned weight."""
-    if ctx.attr("group", 1) != 1 or any(d != 1 for d in dilations):
-        ctx.fail("group and dilations are not supported in 3 dimensions")
+    """A transposed convolution is one of the stretched image with the turned weight, whose groups keep their
+    places."""
     for d, step in enumerate(strides):
         x = _stretched(ctx, x, 2 + d, step)
-    kernel = w.shape[2:]
-    sides = [kernel[d] - 1 - pads[d] for d in range(3)]
-    sides += [kernel[d] - 1 - pads[d + 3] + extra[d] for d in range(3)]
+    channels, out, *kernel = w.shape
+    reach = [(k - 1) * d for k, d in zip(kernel, dilations, strict=True)]
+    sides = [reach[d] - pads[d] for d in range(3)]
+    sides += [reach[d] - pads[d + 3] + extra[d] for d in range(3)]
     for d in range(3):
         low, high = min(sides[d], 0), min(sides[d + 3], 0)
         x = ctx.slice(x, 2 + d, -low, x.shape[2 + d] + high)
     x = pad(ctx, x, [0, 0, *(max(s, 0) for s in sides[:3]), 0, 0, *(max(s, 0) for s in sides[3:])])
-    turned = ctx.op("reverse", ctx.transpose(w, [1, 0, 2, 3, 4]), axes=[2, 3, 4])
-    return ctx.op("conv3d", x, turned)
+    if group < 1 or channels % group:
+        ctx.fail(f"{channels} channels cannot be split into {group} groups")
+    turned = ctx.reshape(w, (group, channels // group, out, *kernel))
+    turned = ctx.transpose(turned, [0, 2, 1, 3, 4, 5])
+    turned = ctx.op("reverse", ctx.reshape(turned, (group * out, channels // group, *kernel)), axes=[2, 3, 4])
+    return ctx.op("conv3d", x, turned, dilations=dilations, group=group)
 
 
 def _stretched(ctx: Context, x: TapeValue, axis: int, step: int) -> TapeValue:

@@ -20,8 +20,10 @@ def _batch(ctx: Context) -> Results:
     x, *given = (ctx.input(i) for i in range(5))
     epsilon, training = ctx.attr("epsilon", 1e-5), ctx.opset >= 14 and ctx.attr("training_mode", 0)
     momentum = ctx.attr("momentum", 0.9)
-    if ctx.attr("spatial", 1) != 1:
-        ctx.fail("spatial is 0")
+    each = not ctx.attr("spatial", 1)  # opsets 7 and 8: each element of an image has its own statistics
+    for i, value in enumerate(given, 1):
+        if each and value.shape != x.shape[1:]:
+            ctx.fail(f"spatial is 0: input {i} is {value.type}, it has the shape {list(x.shape[1:])} then")
     if training:
         return _batch_training(ctx, x, given, epsilon, momentum)
     if all(v.constant is not None for v in given):
@@ -30,7 +32,8 @@ def _batch(ctx: Context) -> Results:
         gamma, beta, mean, var = given
         scale = ctx.op("divide", _as(ctx, gamma, x), _deviation(ctx, _as(ctx, var, x), epsilon))
         shift = ctx.op("subtract", _as(ctx, beta, x), ctx.op("multiply", _as(ctx, mean, x), scale))
-    scale, shift = _by_channel(ctx, x, scale), _by_channel(ctx, x, shift)
+    if not each:
+        scale, shift = _by_channel(ctx, x, scale), _by_channel(ctx, x, shift)
     return ctx.op("add", ctx.op("multiply", x, scale), shift)
 
 
