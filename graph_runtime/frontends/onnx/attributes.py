@@ -9,13 +9,14 @@ from typing import Any
 from ...base.errors import GraphError
 from .elements import BY_CODE
 from .read import ModelFile, element_constant, tensor_constant
+from .sparse_tensors import sparse_constant
 from .tape import TapeValue
 
 __all__ = ["attributes_of", "decode"]
 
 # AttributeProto.AttributeType -> the field of the value
 _FLOAT, _INT = 1, 2
-_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints", 8: "strings"}
+_FIELDS = {1: "f", 2: "i", 3: "s", 4: "t", 5: "g", 6: "floats", 7: "ints", 8: "strings", 11: "sparse_tensor"}
 
 
 def attributes_of(file: ModelFile, node: Any, opset: int) -> dict[str, Any]:
@@ -59,8 +60,8 @@ def _name(kind: int) -> str:
 
 
 def decode(file: ModelFile, attribute: Any) -> Any:
-    """int, float, str, a list of these, a Constant for a tensor, a TapeValue for one of Elements, a
-    GraphProto for a graph.
+    """int, float, str, a list of these, a Constant for a tensor, dense or sparse, a TapeValue for one of
+    Elements, a GraphProto for a graph.
 
     Raises GraphError for an attribute of another kind, or text that is not UTF-8.
     """
@@ -77,6 +78,8 @@ def decode(file: ModelFile, attribute: Any) -> Any:
     if kind == 4 and value.data_type in BY_CODE:
         constant = element_constant(file, value, what)
         return TapeValue(constant.type, constant=constant, element=BY_CODE[value.data_type])
+    if kind == 11:
+        return sparse_constant(file, value, what)
     if kind == 4:
         return tensor_constant(file, value, what)
     if kind in (3, 8):

@@ -25,7 +25,16 @@ from .elements import Element
 from .emitting import Emitting
 from .tape import Tape, TapeSequence, TapeValue
 
-__all__ = ["FLOATS", "Context", "Converter", "Results", "UnknownValueError", "converter", "table"]
+__all__ = [
+    "FLOATS",
+    "Context",
+    "Converter",
+    "Results",
+    "UnknownValueError",
+    "converter",
+    "no_converter",
+    "table",
+]
 
 Results = TapeValue | TapeSequence | None | tuple[TapeValue | TapeSequence | None, ...]
 _MISSING: Any = object()
@@ -51,6 +60,20 @@ class Converter:
 
 
 _TABLE: dict[tuple[str, str], Converter] = {}
+
+
+_OF_A_MACHINE = ("com.microsoft.nchwc", "com.ms.internal.nhwc")  # domains
+
+
+def no_converter(domains: Iterable[str]) -> str:
+    """What more there is to say of ops of these domains that have no converter; "" for nothing."""
+    if not (made := sorted(set(domains) & set(_OF_A_MACHINE))):
+        return ""
+    return (
+        f"; ops of {' and '.join(made)} are what ONNX Runtime's optimizer makes of others for the machine "
+        "that it runs on: give the file that was optimized, or have it optimized again with "
+        "graph_optimization_level = ORT_ENABLE_EXTENDED"
+    )
 
 
 def converter(*ops: str, limits: str = "", domain: str = "") -> Callable[..., Any]:

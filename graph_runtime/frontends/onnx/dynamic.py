@@ -22,7 +22,7 @@ from ...base.exact import exactly
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from . import require_onnx
-from .context import UnknownValueError, table
+from .context import UnknownValueError, no_converter, table
 from .control_checks import check_control
 from .elements import BY_CODE, ELEMENTS
 from .host_ops import check_host_ops
@@ -185,10 +185,11 @@ def _buckets(inputs: Sequence[PortInfo], dims: Mapping[str, Size]) -> dict[str, 
 
 def _check_ops(graph: Any, name: str) -> None:
     ops = {("" if node.domain == "ai.onnx" else node.domain, node.op_type) for node in all_nodes(graph)}
-    if missing := sorted(".".join(filter(None, op)) for op in ops - table().keys()):
-        raise UnsupportedOpError(
-            f"there is no converter for {', '.join(missing)}, which {name} has", op=missing[0], wanted=missing
-        )
+    if unknown := ops - table().keys():
+        missing = sorted(".".join(filter(None, op)) for op in unknown)
+        text = f"there is no converter for {', '.join(missing)}, which {name} has"
+        why = no_converter(domain for domain, _ in unknown)
+        raise UnsupportedOpError(text + why, op=missing[0], wanted=missing)
 
 
 def _port(info: Any, path: str) -> PortInfo:

@@ -24,11 +24,13 @@ def emit(
     notes: Sequence[Note],
     dims: Mapping[str, int],
     aliases: Mapping[str, str] = _NONE,
+    order: Sequence[str] = (),
 ) -> Model:
     """The model; the tape's nodes are gone then. Inputs stay even where nothing reads them. An output's node
     has the output's name; where the output is an input, a constant, one result of several or has a second
     name, a reshape is that node.
-    ``aliases`` {output: the input that it is written into}, where all reads of that can come first."""
+    ``aliases`` {output: the input that it is written into}, where all reads of that can come first.
+    ``order``: the outputs' names as the graph lists them, where it lists one more than once."""
     own = _named(outputs)
     kept = set(own.values())
     out = _Emitter(inputs, outputs, {value.name for value in inputs})
@@ -43,7 +45,8 @@ def emit(
         node.inputs = node.outputs = ()
     for name, value in outputs.items():
         same = value.node is None and value.constant is None and value.name == name
-        out.output(name, value, direct=(same and name not in aliases) or name in own, into=aliases.get(name))
+        out.output(name, value, direct=(same and name not in aliases) or name in own)
+    out.listed(order or outputs, aliases)
     return Model(out.finish(), out.constants, tuple(notes), dict(dims))
 
 
@@ -80,6 +83,7 @@ class _Emitter:
         self._counts: dict[str, int] = {}
         self._inputs = {v.name: self.builder.input(v.name, v.shape, v.type.dtype) for v in inputs}
         self._made = {id(v): self._inputs[v.name] for v in inputs}
+        self._outputs: dict[str, build.Value] = {}
 
     def node(self, node: TapeNode, keep: bool) -> None:
         """``keep``: its name is an output's."""
@@ -88,13 +92,17 @@ class _Emitter:
         made = self.builder.add(node.call, reads, name)
         self._made |= {id(v): m for v, m in zip(node.outputs, made, strict=True)}
 
-    def output(self, name: str, value: TapeValue, direct: bool, into: str | None) -> None:
+    def output(self, name: str, value: TapeValue, direct: bool) -> None:
         made = self._read(value)
         if not direct:
             made = self.builder.op("reshape", made, name=name, **exactly(value.shape))
-        self.builder.output(made)
-        if into is not None:
-            self.builder.alias(made, self._inputs[into])
+        self._outputs[name] = made
+
+    def listed(self, names: Iterable[str], aliases: Mapping[str, str]) -> None:
+        """The outputs that were made, in the order of ``names``; ``aliases`` as emit's."""
+        self.builder.output(*(self._outputs[name] for name in names))
+        for name, source in aliases.items():
+            self.builder.alias(self._outputs[name], self._inputs[source])
 
     def finish(self) -> Graph:
         """The graph, once all is in it."""

@@ -11,7 +11,7 @@ from ...base.errors import GraphError, GraphRuntimeError, KernelError, Unsupport
 from ...ir.model import Model, Note
 from .attributes import attributes_of
 from .budget import CONSTANT, Budget
-from .context import Context, UnknownValueError, table
+from .context import Context, UnknownValueError, no_converter, table
 from .elements import BY_CODE
 from .emit import emit
 from .inlining import opset_of
@@ -80,7 +80,8 @@ class Importer:
         for i, info in enumerate(graph.output):
             outputs[info.name] = self._output(scope, info, f"$.graph.output[{i}]")
         scope.clear()  # a value that nothing reads any more goes while the graph is made
-        return emit(self.tape, inputs, outputs, self.notes, self.source.dims)
+        order = [info.name for info in graph.output]
+        return emit(self.tape, inputs, outputs, self.notes, self.source.dims, order=order)
 
     def initializers(self, graph: Any, whole: bool = False) -> dict[str, Any]:
         """{name: value} of a graph's initialisers. ``whole``: their data is in the graph, as a subgraph's."""
@@ -146,7 +147,7 @@ class Importer:
         unknown = [UNKNOWN] * len(node.output)
         entry = table().get(("" if node.domain == "ai.onnx" else node.domain, node.op_type))
         if entry is None:
-            self._failed(name, op, "there is no converter for this op", path)
+            self._failed(name, op, "there is no converter for this op" + no_converter([node.domain]), path)
             return unknown
         inputs = [scope[i] if i else None for i in node.input]
         if any(value is UNKNOWN for value in inputs):

@@ -148,8 +148,6 @@ class _Call:
     def _graph(self, graph: Any) -> None:
         for item in itertools.chain(graph.input, graph.output, graph.initializer, graph.value_info):
             item.name = self.name(item.name)
-        for sparse in graph.sparse_initializer:
-            sparse.values.name = self.name(sparse.values.name)
         for node in graph.node:
             self._renamed(node)
         self.inliner.graph(graph)

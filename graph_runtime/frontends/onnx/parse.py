@@ -22,6 +22,7 @@ from .elements import ELEMENTS
 from .inlining import function_key, inline_functions, opset_of
 from .read import ModelFile, open_model
 from .sorting import sort_nodes
+from .sparse_tensors import sparse_as_nodes
 from .validate import Size, check_graph, check_text, free_dims, input_types, opsets
 
 __all__ = ["ParsedFile", "all_nodes", "checked_file", "parse_file", "with_type"]
@@ -84,6 +85,7 @@ def checked_file(source: Any, onnx: Any, folder: Path | None) -> ModelFile:
         return source
     file = open_model(source, onnx, folder)
     check_text(file.proto)
+    sparse_as_nodes(file.proto)
     free_dims(file.proto.graph)
     sort_nodes(file.proto.graph)
     _inline(file, onnx, opsets(file.proto, onnx))

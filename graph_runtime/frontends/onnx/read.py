@@ -28,6 +28,7 @@ __all__ = [
     "DTYPES",
     "ModelFile",
     "check_size",
+    "dims_of",
     "dtype_name",
     "element_constant",
     "external_file",
@@ -149,7 +150,7 @@ def check_size(kind: TensorType, what: str, **fields: Any) -> None:
 def element_constant(file: ModelFile, tensor: Any, what: str, index: int | None = None) -> Constant:
     """What stands for the values of a tensor of an Element in a graph, unpacked when it is read; the texts of
     one of strings are in the file's table then. Raises as tensor_constant."""
-    element, dims = BY_CODE[tensor.data_type], _dims(tensor, what)
+    element, dims = BY_CODE[tensor.data_type], dims_of(tensor, what)
     kind = TensorType(element.stored, dims)
     check_size(kind, what)
     if element.is_text:
@@ -185,7 +186,8 @@ def _texts(file: ModelFile, tensor: Any, kind: TensorType, what: str) -> Constan
     return Constant.of(array, f"{what.removeprefix('initializer ')} of {file.name}")
 
 
-def _dims(tensor: Any, what: str) -> tuple[int, ...]:
+def dims_of(tensor: Any, what: str) -> tuple[int, ...]:
+    """The shape of a TensorProto, or of a sparse one. Raises GraphError for a negative size."""
     dims = tuple(tensor.dims)
     if min(dims, default=1) < 0:
         raise GraphError(f"{what} has the shape {list(dims)}", got=dims)
@@ -197,7 +199,7 @@ def tensor_constant(file: ModelFile, tensor: Any, what: str, index: int | None =
 
     Raises GraphError for an unknown element type or sizes that contradict each other or are beyond reason.
     """
-    dtype, dims = dtype_name(tensor.data_type, what), _dims(tensor, what)
+    dtype, dims = dtype_name(tensor.data_type, what), dims_of(tensor, what)
     kind = TensorType(dtype, dims)
     check_size(kind, what)
     source = f"{what.removeprefix('initializer ')} of {file.name}"

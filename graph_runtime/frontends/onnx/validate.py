@@ -76,6 +76,7 @@ def check_text(model: Any) -> None:
 
 def _readable(graph: Any) -> bool:
     texts = [item.name for items in (graph.input, graph.output, graph.initializer) for item in items]
+    texts += [sparse.values.name for sparse in graph.sparse_initializer]
     texts += [dim.dim_param for info in graph.input for dim in info.type.tensor_type.shape.dim]
     return _all_text(texts) and _nodes_readable(graph.node)
 
@@ -111,12 +112,9 @@ def check_graph(graph: Any, path: str = "$.graph", outer: tuple[Set[str], ...] =
                 )
             seen.add(item.name)
         made |= seen
-    if graph.sparse_initializer:
-        raise GraphError("sparse initialisers are not supported", path=f"{path}.sparse_initializer[0]")
     later = {name for node in graph.node for name in node.output if name}
     for i, node in enumerate(graph.node):
         _check_node(node, f"{path}.node[{i}]", made, later, outer)
-    names = set()
     for i, info in enumerate(graph.output):
         if not _is_made(info.name, made, outer):
             raise GraphError(
@@ -124,9 +122,6 @@ def check_graph(graph: Any, path: str = "$.graph", outer: tuple[Set[str], ...] =
                 path=f"{path}.output[{i}]",
                 got=info.name,
             )
-        if info.name in names and not outer:
-            raise GraphError(f"output {info.name!r} stands twice", path=f"{path}.output[{i}]", got=info.name)
-        names.add(info.name)
     if not graph.output:
         raise GraphError("the graph has no outputs", path=path)
 

@@ -1,4 +1,4 @@
-"""Nodes that few files have, against onnxruntime."""
+"""Nodes and graphs that few files have, against onnxruntime."""
 
 from __future__ import annotations
 
@@ -7,6 +7,10 @@ import pytest
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
+
+import graph_runtime as gr  # noqa: E402
+from graph_runtime.base.errors import GraphError, UnsupportedOpError  # noqa: E402
+from graph_runtime.compat import onnxruntime as compat  # noqa: E402
 
 RNG = np.random.default_rng(11)
 
@@ -87,3 +91,89 @@ def test_as_onnxruntime(kit, case, constant):
     for found, wanted in zip(kit.run(kit.load(proto), feeds), _peer(proto, feeds), strict=True):
         assert found.dtype == wanted.dtype
         np.testing.assert_allclose(found, wanted, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("shape", [(2,), ("n",)])
+@pytest.mark.parametrize("names", ["yy", "zyz", "xzx", "yxcycx"])
+def test_an_output_may_be_listed_twice(kit, names, shape):
+    nodes = [("Relu", ["x"], ["y"]), ("Add", ["y", "c"], ["z"])]
+    proto = kit.make(nodes, {"x": shape}, names, {"c": np.float32([5, 6])})
+    for info in proto.graph.output:
+        info.type.tensor_type.elem_type = kit.FLOAT
+    feeds = {"x": np.float32([-1, 2])}
+    wanted = _peer(proto, feeds)
+    np.testing.assert_equal(kit.run(kit.load(proto, dims={} if shape == (2,) else {"n": 2}), feeds), wanted)
+    session = compat.InferenceSession(proto.SerializeToString())
+    assert [output.name for output in session.get_outputs()] == list(names)
+    for _ in range(2):
+        np.testing.assert_equal(session.run(None, feeds), wanted)
+    np.testing.assert_equal(session.run([names[-1], names[-1]], feeds), [wanted[-1], wanted[-1]])
+
+
+def _sparse(indices, shape=(2, 3), values=(3.0, 4.0), name="w"):
+    kept = onnx.numpy_helper.from_array(np.array(values, np.float32), name)
+    at = onnx.numpy_helper.from_array(np.array(indices, np.int64), "at")
+    return onnx.helper.make_sparse_tensor(kept, at, shape)
+
+
+def _with_sparse(kit, sparse, where):
+    """y = x + w, w sparse: an initialiser of the graph (and an input, too) or of a branch, or a Constant."""
+    helper, add = onnx.helper, ("Add", ["x", "w"], ["y"])
+    if where == "branch":
+        info = helper.make_tensor_value_info("y", kit.FLOAT, [2, 3])
+        nodes = [helper.make_node(*add)]
+        branches = {
+            f"{which}_branch": helper.make_graph(nodes, which, [], [info], sparse_initializer=[sparse])
+            for which in ("then", "else")
+        }
+        proto = kit.make([("If", ["c"], ["y"], branches)], {"x": (2, 3), "c": (kit.BOOL, ())}, "y")
+    elif where == "node":
+        proto = kit.make([("Constant", [], ["w"], {"sparse_value": sparse}), add], {"x": (2, 3)}, "y")
+    else:
+        inputs = {"x": (2, 3)} | ({"w": (2, 3)} if where == "input" else {})
+        proto = kit.make([add], inputs, "y")
+        proto.graph.sparse_initializer.append(sparse)
+    proto.graph.output[0].type.tensor_type.elem_type = kit.FLOAT
+    return proto
+
+
+@pytest.mark.parametrize("indices", [[1, 4], [[0, 1], [1, 2]]])
+@pytest.mark.parametrize("where", ["graph", "input", "node", "branch"])
+def test_sparse_tensors_are_dense_ones(kit, where, indices):
+    proto, feeds = _with_sparse(kit, _sparse(indices), where), {"x": _f(2, 3)}
+    if where == "branch":
+        feeds["c"] = np.array(True)
+    module = gr.create(proto)
+    module.run(**feeds)
+    wanted = feeds["x"].copy()
+    wanted.flat[1] += 3
+    wanted.flat[4 if indices == [1, 4] else 5] += 4
+    np.testing.assert_equal(module.get_output(0).numpy(), wanted)
+    if where != "input":
+        np.testing.assert_equal(_peer(proto, feeds), [wanted])
+
+
+@pytest.mark.parametrize(
+    ("sparse", "text"),
+    [
+        (_sparse([1, 6]), "an index outside of"),
+        (_sparse([[0, 1], [-1, 2]]), "an index outside of"),
+        (_sparse([1]), "indices of 2 values are"),
+        (_sparse([[0], [1]]), "indices of 2 values are"),
+        (_sparse([1, 2], shape=(2, -3)), "has the shape"),
+        (_sparse([1, 2], shape=(2**20, 2**20)), "made dense"),
+    ],
+)
+def test_sparse_tensors_that_are_none(kit, sparse, text):
+    with pytest.raises(GraphError, match=text):
+        gr.create(_with_sparse(kit, sparse, "graph")).run(x=_f(2, 3))
+
+
+def test_ops_of_one_machine_are_refused_with_the_way_out(kit):
+    """ONNX Runtime makes such files where the processor has AVX; this one is made by hand."""
+    proto = kit.make([("Relu", ["x"], ["y"])], {"x": (1, 8, 2, 2)}, "y")
+    proto.graph.node[0].domain = "com.microsoft.nchwc"
+    proto.opset_import.append(onnx.helper.make_opsetid("com.microsoft.nchwc", 1))
+    for read in (kit.load, gr.create):
+        with pytest.raises(UnsupportedOpError, match=r"the file that was optimized.*ORT_ENABLE_EXTENDED"):
+            read(proto)

@@ -28,11 +28,13 @@ def _size(ctx: Context) -> Results:
     return ctx.const(ctx.input(0).type.size, "int64")
 
 
-@converter("Constant", limits="no sparse tensors")
+@converter("Constant")
 def _constant(ctx: Context) -> Results:
     value = ctx.attr("value", None)
     if isinstance(value, TapeValue):
         return value
+    if value is None and (value := ctx.attr("sparse_value", None)) is not None:
+        ctx.tape.budget.room(value.type.nbytes, "a sparse tensor made dense")
     if isinstance(value, Constant):
         return TapeValue(value.type, constant=value)
     for name in ("value_string", "value_strings"):
