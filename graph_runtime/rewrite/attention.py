@@ -15,6 +15,7 @@ from ..ir.ops.numerics import Numerics
 from .matching import closed, with_number
 from .net import Net, NetNode, NetValue
 from .neutral import permutation
+from .ranges import keeps_range
 
 __all__ = ["attentions"]
 
@@ -102,6 +103,8 @@ def _product(value: NetValue) -> _Scores | None:
         return None
     q, of_q, more = _unscaled(node.inputs[0])
     k, of_k, others = _unscaled(node.inputs[1])
+    if not keeps_range(value.dtype, scale, of_q, of_k):
+        return None
     return _Scores(
         q,
         k,
@@ -114,15 +117,15 @@ def _product(value: NetValue) -> _Scores | None:
 
 
 def _unscaled(value: NetValue) -> tuple[NetValue, float, list[NetNode]]:
-    """A value without the numbers that it is multiplied or divided by."""
+    """A value without the numbers that it is multiplied or divided by; NaN where one may not be moved."""
     scale, nodes = 1.0, list[NetNode]()
     while value.used_once:
-        if (found := with_number(value, "multiply")) is not None:
-            scale *= found[1]
-        elif (found := with_number(value, "divide")) is not None and found[1] != 0.0:
-            scale /= found[1]
-        else:
+        found = with_number(value, "multiply") or with_number(value, "divide")
+        if found is None or (value.op == "divide" and found[1] == 0):
             break
+        if not keeps_range(value.dtype, found[1]):
+            return value, math.nan, nodes
+        scale = scale * found[1] if value.op == "multiply" else scale / found[1]
         nodes.append(value.maker)
         value = found[0]
     return value, scale, nodes

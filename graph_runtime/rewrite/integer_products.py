@@ -17,6 +17,7 @@ from .net import Net, NetNode, NetValue
 from .neutral import permutation
 from .pack_bytes import integer_dense
 from .pack_weights import without_defaults
+from .ranges import keeps_range
 
 __all__ = ["integer_product", "origins_of"]
 
@@ -94,7 +95,7 @@ def integer_product(net: Net, node: NetNode, end: NetNode | None) -> bool:
         made = {"to": "float32", "scale": scale, "bias": node.inputs[2] if own == 3 else None}
     centred = weight.centred(net, node, transpose=flipped)
     k = int(np.prod(centred.shape[1:]))
-    if k > MOST_K or not np.isfinite(made["scale"]).all() or not np.abs(made["scale"]).min(initial=1) > 1e-37:
+    if k > MOST_K or not all(keeps_range("float32", s) and s.all() for s in (scale, made["scale"])):
         return False
     values = [x, centred, node.inputs[0].maker.inputs[2], _known(net, node, made.pop("scale"), "scale")]
     bias = made.pop("bias")

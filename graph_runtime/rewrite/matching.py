@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 
 from .net import NetNode, NetValue
+from .ranges import keeps_range
 
 __all__ = ["Factors", "closed", "factors", "is_close", "only_reader", "other", "with_number"]
 
@@ -53,7 +54,8 @@ def closed(nodes: Iterable[NetNode], root: NetNode) -> bool:
 
 
 class Factors:
-    """A product taken apart: ``number`` times ``values``; ``nodes`` are the multiplies and divides in it."""
+    """A product taken apart: ``number`` times ``values``; ``nodes`` are the multiplies and divides in it. A
+    number that may not be moved (ranges.py) is one of the values."""
 
     number: float
 
@@ -74,15 +76,21 @@ class Factors:
             node is not None
             and node.op == "divide"
             and (root or value.used_once)
-            and (divisor := node.inputs[1].scalar())  # neither None nor 0
+            and (divisor := _factor(node.inputs[1]))  # neither None nor 0
         ):
             self.nodes.append(node)
             self.number /= divisor
             self.take(node.inputs[0])
-        elif (number := value.scalar()) is not None:
+        elif (number := _factor(value)) is not None:
             self.number *= number
         else:
             self.values.append(value)
+
+
+def _factor(value: NetValue) -> float | None:
+    """The one number of a constant that may be moved, else None."""
+    number = value.scalar()
+    return number if number is not None and keeps_range(value.dtype, number) else None
 
 
 def factors(value: NetValue) -> Factors:

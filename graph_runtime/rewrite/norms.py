@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,7 +92,7 @@ def _normalised(node: NetNode) -> _Norm | None:
         if root.op not in ("sqrt", "rsqrt"):
             continue
         plus = with_number(root.maker.inputs[0], "add")
-        if plus is None or plus[1] < 0 or plus[0].op != "mean":
+        if plus is None or not 0 <= plus[1] < math.inf or plus[0].op != "mean":
             continue
         mean = plus[0].maker
         square = mean.inputs[0]

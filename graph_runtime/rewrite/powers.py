@@ -16,7 +16,7 @@ _PRODUCTS = {
     3.0: ("square", "times x"),
     4.0: ("square", "square"),
     -1.0: ("reciprocal",),
-    -2.0: ("square", "reciprocal"),
+    -2.0: ("reciprocal", "square"),  # a square would overflow where the power is a number yet
 }
 _ROOTS = {0.5: ("sqrt",), -0.5: ("rsqrt",)}  # of what is never negative: a power of -inf is inf, its root NaN
 _NEVER_NEGATIVE = ("square", "exp", "abs", "relu", "sigmoid", "sqrt", "softmax", "sum_abs", "sum_squares")

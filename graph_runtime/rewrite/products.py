@@ -8,6 +8,7 @@ from typing import Any
 from .folding import folded
 from .net import Net, NetNode, NetValue
 from .neutral import permutation, reshaped
+from .ranges import is_usual, keeps_scaled
 
 __all__ = [
     "PRODUCTS",
@@ -93,8 +94,11 @@ def _bias(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
 
 
 def _bias_known(node: NetNode, value: NetValue) -> bool:
-    """A second bias is added when the model is compiled, so both are constants."""
-    return len(node.inputs) == 2 or (value.constant is not None and node.inputs[2].constant is not None)
+    """A second bias is added when the model is compiled, so both are constants, and their sum is finite."""
+    if len(node.inputs) == 2:
+        return True
+    both = (value, node.inputs[2])
+    return all(v.constant is not None and is_usual(v) for v in both)
 
 
 def _take_bias(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> NetNode | None:
@@ -129,13 +133,20 @@ def _scale(net: Net, node: NetNode, reader: NetNode) -> NetNode | None:
         return None
     if node.op == "conv_transpose2d" and node.attrs["group"] > 1:  # its weights have the channels of a group
         return None
+    bias = node.inputs[2] if len(node.inputs) == 3 else None
+    if not keeps_scaled(reader.op, value, node.inputs[1], int(_is_across(node)), bias):
+        return None
     return _take_scale(net, node, reader, value)
+
+
+def _is_across(node: NetNode) -> bool:
+    """Whether weights are [K, N], or [K, N, ...], else [N, ...]."""
+    return node.op == "conv_transpose2d" or (node.op == "matmul" and not node.attrs["transpose_b"])
 
 
 def _take_scale(net: Net, node: NetNode, reader: NetNode, value: NetValue) -> NetNode:
     channels = _channels(node)[1]
-    # weights are [K, N], or [K, N, ...], else [N, ...]
-    across = node.op == "conv_transpose2d" or (node.op == "matmul" and not node.attrs["transpose_b"])
+    across = _is_across(node)
     behind = len(node.inputs[1].shape) - (2 if across else 1)
     of_weight = (channels, *(1,) * behind)
     scaled = []

@@ -17,6 +17,7 @@ from ..ir.model import Constant
 from .net import Net, NetNode, NetValue
 from .neutral import reshaped
 from .products import absorb_affine, as_constant, given, is_channelwise, is_plain
+from .ranges import is_usual
 
 __all__ = ["summed_convolutions"]
 
@@ -56,7 +57,8 @@ def _summed(net: Net, node: NetNode) -> NetNode | None:
         return None
     larger, smaller = (a, b) if _area(a) >= _area(b) else (b, a)
     taps, zeros = larger.taps, _zeros(larger, smaller)
-    if taps is None or zeros is None:
+    numbers = [v for term in terms for v in (term.weight, term.bias) if v is not None]
+    if taps is None or zeros is None or not all(map(is_usual, numbers)):
         return None
     inputs = [a.image, _sum(net, node, (a, b), taps, zeros)]
     bias = _sum_of_biases(net, node, a.bias, b.bias)
