@@ -8,11 +8,11 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
-from ..base.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean
+from ..base.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean, refuse_words
 from ..base.machine.devices import NO_KERNELS, Device, parse_list
 from ..base.mapped import read_file
 from ..base.options import Options
@@ -99,13 +99,15 @@ def build_library(
     march: str = "auto",
     jobs: int | None = None,
     tell: Tell = silent,
+    **unknown: Never,
 ) -> Path:
     """Generate and compile every kernel of ``plans`` into the module library ``out``, but those that call a
     library of the machine's; arguments as compile_library's; ``tell`` hears of kernels compiled.
 
     Raises UnsupportedOpError, which names them, if a node's function has no gr.op; CompileError as
-    compile_library does.
+    compile_library does; InputError for keywords that there are not.
     """
+    refuse_words(unknown, build_library)
     kernels, foreign = kernels_of(plans)
     _refuse_foreign(foreign)
     return _compile([k for k in kernels if not _selected(k).library], out, march, jobs, tell)
@@ -308,8 +310,7 @@ def _require_names(const: Collection[str], programs: Mapping[str, Any]) -> None:
 
 
 def _programs(
-    prepared: Mapping[str, Prepared],
-    const: Collection[str],
+    prepared: Mapping[str, Prepared], const: Collection[str]
 ) -> tuple[list[BundleProgram], dict[str, bytes | memoryview | Path], dict[str, Constant]]:
     """The bundle's programs, the files of their graphs, and their parameters.
 
@@ -325,9 +326,8 @@ def _programs(
         }
         file = f"{name}.json" if len(prepared) > 1 else "main.json"
         files[file] = graph_to_json(record(item.plan))
-        ready = write_snapshot(item.plan)
         plan_file = None
-        if ready is not None:
+        if (ready := write_snapshot(item.plan)) is not None:
             plan_file = f"{file.removesuffix('.json')}.plan"
             files[plan_file] = ready
         inputs = tuple(key for key in graph.input_names if key not in constants)

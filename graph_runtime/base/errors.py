@@ -36,7 +36,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 __all__ = [
     "CapacityError",
@@ -66,6 +66,7 @@ __all__ = [
     "WorkerLost",
     "WriteError",
     "afresh",
+    "all_there_are",
     "as_path",
     "did_you_mean",
     "nearest",
@@ -77,6 +78,7 @@ __all__ = [
 
 
 _LONGEST, _END = 4000, 1000  # characters of an error's text
+_FEW = 12  # names that a text has all of
 _MOST_NAMES, _MOST_LETTERS = 2000, 60  # looked at for the name that was meant: longer ones take minutes
 
 
@@ -252,23 +254,26 @@ def throw(error: Exception | None) -> None:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A text to append to an error about an unknown name: " (did you mean 'relu'?)", or the known names if
+    """A text to append to an error about an unknown name: " (did you mean 'relu'?)", the known names if
     few, or ""."""
     name, names = str(name), [str(k) for k in islice(known, _MOST_NAMES)]
+    if 0 < len(names) <= _FEW:
+        return all_there_are(name, names)
     close = nearest(name, names)
-    if close is not None:
-        return f" (did you mean {close!r}?)"
-    if names and len(names) <= 12:
-        return f" (there are: {', '.join(sorted(names))})"
-    return ""
+    return f" (did you mean {close!r}?)" if close is not None else ""
+
+
+def all_there_are(name: object, known: Iterable[str]) -> str:
+    """As did_you_mean, with all names, however many: " (did you mean 'relu'?); there are: exp, relu"."""
+    names = sorted(map(str, known))
+    listed = f"there are: {', '.join(names) or 'none'}"
+    meant = nearest(str(name), names)
+    return f" (did you mean {meant!r}?); {listed}" if meant is not None else f" ({listed})"
 
 
 def no_such(what: str, name: object, known: Iterable[str]) -> str:
     """The text of an error about an unknown word of a few: which was meant, and all that there are."""
-    names = sorted(map(str, known))
-    meant = nearest(str(name), names)
-    text = f"there is no {what} {name!r}{f' (did you mean {meant!r}?)' if meant else ''}"
-    return f"{text}; there are: {', '.join(names) or 'none'}"
+    return f"there is no {what} {name!r}{all_there_are(name, known)}"
 
 
 def refuse_words(unknown: Mapping[str, object], function: Callable[..., Any]) -> None:
@@ -282,10 +287,20 @@ def refuse_words(unknown: Mapping[str, object], function: Callable[..., Any]) ->
         )
 
 
+class _NoAttribute(AttributeError):
+    """Makes its text when that is read: an import of a submodule asks for the name, too, and drops it."""
+
+    def __init__(self, module: str, name: str, known: Sequence[str]):
+        super().__init__(module, name, known, name=name)
+
+    def __str__(self) -> str:
+        module, name, known = self.args
+        return f"module {module!r} has no attribute {name!r}{all_there_are(name, known)}"
+
+
 def no_attribute(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error of a module's ``__getattr__``. Names of Python's own are asked for all the time."""
-    near = "" if name.startswith("_") else did_you_mean(name, known)
-    return AttributeError(f"module {module!r} has no attribute {name!r}{near}", name=name)
+    """The error of a module's ``__getattr__``."""
+    return _NoAttribute(module, name, list(known))
 
 
 def nearest(name: str, names: Sequence[str]) -> str | None:
@@ -303,3 +318,9 @@ def as_path(value: object, what: str) -> Path:
     if not isinstance(value, (str, os.PathLike)):
         raise InputError(f"{what} is given by a path, got {type(value).__name__}", got=type(value).__name__)
     return Path(value)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Never:
+        raise no_attribute(__name__, name, __all__)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ..base.config import get as setting
-from ..base.errors import InputError
+from ..base.errors import InputError, no_such
 from .options import Json, print_json
 
 __all__ = ["cache"]
@@ -31,11 +31,18 @@ class Action(StrEnum):
     clear = "clear"
 
 
+def _action(word: str) -> Action:
+    if word not in list(Action):
+        raise InputError(no_such("action", word, Action), got=word, wanted=list(Action))
+    return Action(word)
+
+
 def cache(
     action: Annotated[
         Action,
         typer.Argument(
             metavar="[show|prune|clear]",
+            parser=_action,
             help="show: what is there, by kind and age; prune: delete what is too "
             "old or too much; clear: delete all.",
         ),

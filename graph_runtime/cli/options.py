@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import orjson
 import typer
 
-from ..base.errors import InputError, did_you_mean
+from ..base.errors import InputError, all_there_are
 from ..base.options import Options
 from .values import constants, pairs, sizes
 
@@ -348,7 +348,7 @@ def policies(policy: str | None, placement: str | None) -> tuple[str | None, str
     known = [*BALANCER_POLICIES, *PLACEMENT_POLICIES]
     if ":" not in policy and policy not in known:
         raise InputError(
-            f"unknown policy {policy!r}{did_you_mean(policy, known)}",
+            f"unknown policy {policy!r}{all_there_are(policy, known)}",
             got=policy,
             wanted=known,
         )

@@ -12,8 +12,9 @@ Each op is selected once for its specs (type, device, layout) and kept; see docs
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Never
 
+from ..base.errors import no_attribute
 from ..run.single.call import forget
 from ..run.single.fallback import NumpyLike
 from ..run.single.verification import verify
@@ -143,3 +144,8 @@ if TYPE_CHECKING:
 
     def __getattr__(name: str) -> NumpyLike:
         """A function of ELEMENTWISE, which is filled from the op table."""
+
+else:
+
+    def __getattr__(name: str) -> Never:
+        raise no_attribute(__name__, name, __all__)

@@ -7,6 +7,14 @@ step = gr_jit(train_step, devices=["tt:0", "cpu:0"], donate_argnums=0)
 Read jit. docs/stablehlo.md is for users.
 """
 
+from typing import TYPE_CHECKING, Never
+
+from ..base.errors import no_attribute
 from .jit import GrJit, gr_jit
 
 __all__ = ["GrJit", "gr_jit"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Never:
+        raise no_attribute(__name__, name, __all__)

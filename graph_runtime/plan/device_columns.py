@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..base.errors import PlanError, did_you_mean
+from ..base.errors import PlanError, all_there_are, did_you_mean
 from ..base.machine.devices import Device, dl_types, parse, type_name
 from ..ir.graph import Graph
 from .columns import intern
@@ -118,7 +118,7 @@ def _read_map(devices: tuple[Device, ...], device_map: Mapping[str, str | Device
         name = str(key).lower()
         if name not in types and not (name.isdecimal() and len(name) < 10):
             raise PlanError(
-                f"unknown device type {key!r} in the device map{did_you_mean(name, types)}", got=key
+                f"unknown device type {key!r} in the device map{all_there_are(name, types)}", got=key
             )
         mapped[int(name) if name.isdecimal() else types[name]] = index_of(
             devices, target, f"device map {key!r}"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.dtypes import FORMATS, ROWS
-from ..base.errors import PlanError, did_you_mean
+from ..base.errors import PlanError, all_there_are, did_you_mean
 from ..base.machine.devices import Descriptor
 from ..base.machine.layout import DRAM, L1, ROW_MAJOR, TILE, Layout, matrix, shard_fault
 from ..base.machine.shards import KINDS, ShardWish, read_wish, resolve
@@ -62,7 +62,7 @@ def _read(text: str) -> Wish:
             name = "shard"
         else:
             raise PlanError(
-                f"layout {text!r}: unknown word {word!r}{did_you_mean(word, _WORDS)}; write "
+                f"layout {text!r}: unknown word {word!r}{all_there_are(word, _WORDS)}; write "
                 f"words between slashes, as l1/tile/bf16/height[8x1]",
                 got=word,
                 wanted=list(_WORDS),

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from ..base.errors import no_attribute
 from ..base.machine.devices import Device
 from ..base.machine.layout import Layout
 from ..build.bundles.bundle import Bundle
@@ -274,3 +275,9 @@ def retrieve_tensor_from_pool(op: OpContext, ref: TensorRef) -> Tensor:
 def update_tensor_in_pool(op: OpContext, ref: TensorRef, value: Any) -> None:
     """Overwrite what it reads or wrote."""
     op.update(ref, value)
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Never:
+        raise no_attribute(__name__, name, __all__)

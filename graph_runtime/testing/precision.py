@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..base.dtypes import FORMATS
-from ..base.errors import InputError, did_you_mean
+from ..base.errors import InputError, all_there_are
 from ..base.machine.devices import Device
 from ..base.options import Options
 from ..ir.ops import numerics
@@ -46,7 +46,7 @@ class Precision:
         for word in text.split("/"):
             if word not in _WORDS:
                 raise InputError(
-                    f"{text!r}: unknown word {word!r}{did_you_mean(word, _WORDS)}; write a format, a "
+                    f"{text!r}: unknown word {word!r}{all_there_are(word, _WORDS)}; write a format, a "
                     "fidelity, an arithmetic or a Dst between slashes, as bfp8_b/LoFi/exact/dst=bf16",
                     got=word,
                     wanted=list(_WORDS),

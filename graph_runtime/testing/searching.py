@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import CapacityError, DeviceError, InputError, PlanError, UnsupportedOpError
+from ..base.errors import CapacityError, DeviceError, InputError, PlanError, UnsupportedOpError, no_such
 from ..base.progress import Tell, silent
 from ..build.prepare import Prepared
 from .coarsening import Choices, Coarsening
@@ -46,8 +46,8 @@ class Goal:
             limit = float("nan")
         if name not in MEASURES or not np.isfinite(limit):
             raise InputError(
-                f"{text!r} is no goal: write a measure and its limit, as pcc=0.99; measures are "
-                f"{', '.join(MEASURES)}",
+                f"{text!r} is no goal: write a measure and its limit, as pcc=0.99: "
+                f"{no_such('measure', name, MEASURES) if name not in MEASURES else 'the limit is a number'}",
                 got=text,
                 wanted=list(MEASURES),
             )

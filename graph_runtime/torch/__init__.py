@@ -13,6 +13,7 @@ from .required import check as _check
 
 _check()
 
+from ..base.errors import no_attribute as _no_attribute  # noqa: E402
 from ..run.tensors.journal import no_fallback  # noqa: E402
 from .counters import Stats, stats  # noqa: E402
 from .registration import register as _register  # noqa: E402
@@ -29,4 +30,4 @@ def __getattr__(name: str) -> _Any:
         from . import exported
 
         return getattr(exported, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _no_attribute(__name__, name, __all__)

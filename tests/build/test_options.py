@@ -67,7 +67,7 @@ def test_every_flag_of_the_commands_says_a_field():
     ],
 )
 def test_an_unknown_option_is_answered_by_the_one_that_was_meant_and_all_that_there_are(door):
-    with pytest.raises(gr.InputError, match=r"no option 'generate'; there are: batch, .*, values"):
+    with pytest.raises(gr.InputError, match=r"no option 'generate' .there are: batch, .*, values"):
         door(generate=False)
     with pytest.raises(gr.InputError, match=r"'thread' \(did you mean 'threads'\?\); there are: batch"):
         door(thread=2)
@@ -84,12 +84,19 @@ def test_an_unknown_option_is_answered_by_the_one_that_was_meant_and_all_that_th
         (lambda: gr.create(mlp(), queues="thread"), "threads"),
         (lambda: gr.create(mlp(), unset_inputs="alow"), "allow"),
         (lambda: gr.empty((32, 32)).to("tt:0", format="bf61"), "bf16"),
+        (lambda: gr.build_library([], "nowhere.so", jbos=1), "jobs"),
         (lambda: gr.creat, "create"),
         (lambda: gr.cluster.conect, "connect"),
+        (lambda: gr.runtime.submitt, "submit"),
+        (lambda: gr.eager.softmx, "softmax"),
+        (lambda: gr.eager.tanhh, "tanh"),
+        (lambda: gr.errors.InputEror, "InputError"),
     ],
 )
 def test_every_unknown_word_is_answered_by_the_one_that_was_meant(door, meant):
-    with pytest.raises((gr.GraphRuntimeError, AttributeError), match=rf"did you mean '{meant}'"):
+    with pytest.raises(
+        (gr.GraphRuntimeError, AttributeError), match=rf"did you mean '{meant}'\?\); there are: .*\b{meant}\b"
+    ):
         door()
 
 

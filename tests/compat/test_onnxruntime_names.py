@@ -93,6 +93,40 @@ def script(ort, data):
     return seen
 
 
+@pytest.mark.parametrize(
+    ("call", "meant"),
+    [
+        (lambda s, x: s.io_binding().bind_cpu_input("image", x), "images"),
+        (
+            lambda s, x: s.io_binding().bind_input("image", "cpu", 0, np.float32, x.shape, x.ctypes.data),
+            "images",
+        ),
+        (
+            lambda s, x: s.io_binding().bind_ortvalue_input("image", ours.OrtValue.ortvalue_from_numpy(x)),
+            "images",
+        ),
+        (lambda s, x: s.io_binding().bind_output("digit"), "digits"),
+        (
+            lambda s, x: s.io_binding().bind_ortvalue_output("digit", ours.OrtValue.ortvalue_from_numpy(x)),
+            "digits",
+        ),
+        (lambda s, x: s.run(None, {"images": x, "image": x}), "images"),
+        (lambda s, x: s.run(None, {"image": x}), "images"),
+        (lambda s, x: s.run(["digit"], {"images": x}), "digits"),
+        (lambda s, x: ours.InferenceSesion, "InferenceSession"),
+    ],
+)
+def test_an_unknown_name_is_answered_by_the_one_that_was_meant_and_all_that_there_are(call, meant):
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("images", "digits")]
+    graph = helper.make_graph([helper.make_node("Relu", ["images"], ["digits"])], "g", ports[:1], ports[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    session = ours.InferenceSession(model.SerializeToString())
+    with pytest.raises(
+        (InputError, AttributeError), match=rf"did you mean '{meant}'\?\); there are: .*{meant}"
+    ):
+        call(session, np.ones(2, np.float32))
+
+
 def same(a, b):
     if isinstance(a, np.ndarray):
         return a.shape == b.shape and np.allclose(a, b, rtol=1e-5)

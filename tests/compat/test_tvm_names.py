@@ -94,8 +94,26 @@ def test_devices():
     assert tvm.cpu().max_threads_per_block is None
     with pytest.raises(ValueError, match="Unknown device type: qpu"):
         tvm.device("qpu")
+    with pytest.raises(ValueError, match=r"did you mean 'opencl'\?\); there are: .*\bext_dev\b"):
+        tvm.device("opencll:1")
     with pytest.raises(tvm.TVMError, match="no cuda device here"):
         tvm.nd.array([1.0], tvm.cuda(0))
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "meant"),
+    [
+        (tvm, "devic", "device"),
+        (tvm.runtime, "load_modul", "load_module"),
+        (tvm.nd, "aray", "array"),
+        (tvm.contrib, "graph_executo", "graph_executor"),
+        (tvm.error, "OpEror", "OpError"),
+        (tvm.testing, "assert_allclos", "assert_allclose"),
+    ],
+)
+def test_an_unknown_name_is_answered_by_the_one_that_was_meant_and_all_that_there_are(module, name, meant):
+    with pytest.raises(AttributeError, match=rf"did you mean '{meant}'\?\); there are: .*\b{meant}\b"):
+        getattr(module, name)
 
 
 def test_what_is_no_device_is_an_error_of_tvms(graph):

@@ -10,6 +10,9 @@ package does not do are refused by their name.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Never
+
+from ...base.errors import no_attribute
 from ...frontends.onnx import require_onnx
 
 require_onnx()  # says what to install, where an import would only fail
@@ -65,3 +68,9 @@ def set_default_logger_severity(severity: int) -> None:
 
 def set_default_logger_verbosity(level: int) -> None:
     """As set_default_logger_severity."""
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Never:
+        raise no_attribute(__name__, name, __all__)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import InputError, did_you_mean, no_such
+from ...base.errors import InputError, all_there_are, did_you_mean, no_such
 from ...base.machine.devices import cpu as host
 from ...base.machine.devices import kernel_kinds
 from ...frontends.onnx import require_onnx
@@ -312,7 +312,9 @@ def _providers(
         name, words = (each, {}) if isinstance(each, str) else each
         words = {**words, **(options[i] if options else {})}
         if name not in known:
-            text = f"Specified provider {name!r} is not in available provider names: {', '.join(known)}"
+            text = (
+                f"Specified provider {name!r} is not in available provider names{all_there_are(name, known)}"
+            )
             warnings.warn(text, stacklevel=3)
             continue
         if unknown := [key for key in words if key not in _PROVIDER_OPTIONS]:

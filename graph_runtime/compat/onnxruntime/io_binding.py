@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...base.errors import InputError
+from ...base.errors import InputError, no_such
 from ...base.machine.devices import parse
 from ...run.concurrent import kept
 from ...run.flows.element_array import ElementArray
@@ -23,12 +23,16 @@ class IOBinding:
 
     def __init__(self, session: Any):
         self._session = session
+        self._inputs = [port.name for port in session.get_inputs()]
+        self._outputs = [port.name for port in session.get_outputs()]
         self._feed: dict[str, Any] = {}
         self._targets: dict[str, Any] = {}  # an array or OrtValue to write, or the name of a device
         self._found: list[OrtValue] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
-        """An array on the host, read when it runs."""
+        """An array on the host, read when it runs. As all of bind_*, raises InputError for a name that is
+        not the model's."""
+        _require("input", name, self._inputs)
         self._feed[name] = arr_on_cpu
 
     def bind_input(
@@ -41,10 +45,12 @@ class IOBinding:
         buffer_ptr: int,
     ) -> None:
         """Memory of the caller's on the host. Raises InputError for another device."""
+        _require("input", name, self._inputs)
         self._feed[name] = _memory(device_type, element_type, shape, buffer_ptr)
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
         """A tensor, where it is."""
+        _require("input", name, self._inputs)
         self._feed[name] = ortvalue.value
 
     def bind_output(
@@ -57,6 +63,7 @@ class IOBinding:
         buffer_ptr: int | None = None,
     ) -> None:
         """Make an output on a device, or write it to memory of the caller's on the host."""
+        _require("output", name, self._outputs)
         if buffer_ptr is None:
             self._targets[name] = f"{device_type}:{device_id}"
         else:
@@ -64,6 +71,7 @@ class IOBinding:
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
         """Write an output to a tensor."""
+        _require("output", name, self._outputs)
         self._targets[name] = ortvalue
 
     def run(self) -> None:
@@ -91,6 +99,11 @@ class IOBinding:
 
     def clear_binding_outputs(self) -> None:
         self._targets.clear()
+
+
+def _require(what: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise InputError(no_such(what, name, known), got=name, wanted=list(known))
 
 
 def _memory(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> np.ndarray:

@@ -13,12 +13,12 @@ Arrays, devices and modules have TVM's shape over this package's own objects; er
 the root of which is ``TVMError``.
 """
 
-from typing import Any
+import sys as _sys
 
 from . import _ffi, contrib, error, nd, rpc, runtime, support, testing
 from .alias import name_missing as _name_missing
 from .error import TVMError
-from .missing import why as _why
+from .missing import answer as _answer
 from .runtime import DataType, DataTypeCode
 from .runtime import device as device
 from .runtime.device import (
@@ -86,6 +86,6 @@ __all__ = [
     "webgpu",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    raise AttributeError(_why(name))
+for _module in (_sys.modules[__name__], contrib, error, nd, runtime, support, testing):
+    _answer(_module)
+del _module

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-__all__ = ["why"]
+from collections.abc import Iterable
+from functools import partial
+from types import ModuleType
+
+from ...base.errors import all_there_are
+
+__all__ = ["answer", "no_name", "why"]
 
 _COMPILER = (
     "IRModule arith auto_scheduler autotvm build create_schedule driver ir lower meta_schedule micro parser "
@@ -19,8 +25,25 @@ _EXECUTORS = {
 }
 
 
-def why(name: str) -> str:
-    """The text of an error for ``tvm.<name>``."""
+def answer(module: ModuleType) -> None:
+    """From now on names that a module of this layer has not are answered by why()."""
+    vars(module).setdefault("__getattr__", partial(_absent, module))
+
+
+def _absent(module: ModuleType, name: str) -> None:
+    raise no_name(module.__name__, name, module.__all__)
+
+
+def no_name(module: str, name: str, known: Iterable[str]) -> AttributeError:
+    """The error of a module's ``__getattr__``, as errors.no_attribute."""
+    prefix = module.removeprefix(__name__.rpartition(".")[0]).lstrip(".")
+    return AttributeError(
+        why(f"{prefix}.{name}".lstrip("."), () if name.startswith("_") else known), name=name
+    )
+
+
+def why(name: str, known: Iterable[str] = ()) -> str:
+    """The text of an error for ``tvm.<name>``, where ``known`` are the names beside it."""
     for other, what in _EXECUTORS.items():
         if name == other or name.startswith(f"{other}."):
             return (
@@ -36,4 +59,5 @@ def why(name: str) -> str:
             "there is no RPC server or tracker of TVM's here: rpc.connect(NODE) is a node of a cluster of "
             "Ray's, which gr.cluster.connect() joins (docs/cluster.md)"
         )
-    return f"graph_runtime.compat.tvm has no {name!r}: docs/tvm.md says what there is"
+    near = all_there_are(name.rpartition(".")[2], known) if known else ""
+    return f"graph_runtime.compat.tvm has no {name!r}{near}; docs/tvm.md says more"

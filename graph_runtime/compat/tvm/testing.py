@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .missing import no_name
 from .runtime.device import TvmDevice, device
 from .runtime.module import enabled
 
@@ -78,4 +79,4 @@ def __getattr__(name: str) -> Any:
     """The mark ``requires_x`` of what is not here."""
     if name.removeprefix("requires_") in _ELSEWHERE and name.startswith("requires_"):
         return _skipped(f"{name.removeprefix('requires_')} is not here")
-    raise AttributeError(f"graph_runtime.compat.tvm.testing has no {name!r}: docs/tvm.md says what there is")
+    raise no_name(__name__, name, __all__)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ...base.errors import GraphError
+from ...base.errors import GraphError, no_such
 from ...base.machine.devices import DLTYPE_CPU, boards, type_name
 from ...base.machine.shards import Shard
 from ...base.unique import unique_values
@@ -38,7 +38,7 @@ def graph_to_json(graph: Graph, *, dialect: str = "gr") -> bytes:
     dialect "tvm" entries on a device kind whose memory is its own, as tt's.
     """
     if dialect not in ("gr", "tvm"):
-        raise GraphError(f"unknown dialect {dialect!r}: there are gr and tvm", got=dialect)
+        raise GraphError(no_such("dialect", dialect, ("gr", "tvm")), got=dialect)
     _check_texts(graph)
     _check_devices(graph, dialect)
     parts = [

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ....base.errors import all_there_are
 from ....base.machine.devices import DL_NAMES, Device, dl_kinds, dl_types, of_type
 
 __all__ = ["MAKERS", "TvmDevice", "as_device", "context", "device", "opened"]
@@ -135,7 +136,7 @@ def device(dev_type: int | str, dev_id: int = 0) -> TvmDevice:
         raise ValueError(f"Invalid device id: {ids[0]}")
     number = _NUMBERS.get(name) or dl_types().get(name)
     if number is None:
-        raise ValueError(f"Unknown device type: {name}")
+        raise ValueError(f"Unknown device type: {name}{all_there_are(name, [*_NUMBERS, *dl_types()])}")
     return TvmDevice(number, int(ids[0]) if ids else dev_id)
 
 
