@@ -32,6 +32,7 @@ class Eager:
 
     graph = False
     narrow = False
+    integers = "int32"
 
     def __init__(self, index: int):
         self.index, self.device = index, devices()[index]

@@ -86,7 +86,8 @@ class GraphEmitter:
     used: Set[Any] = frozenset()
 
     graph = True
-    narrow = True  # 64-bit integers are int32
+    narrow = True  # 64-bit integers are int32, or
+    integers = "int32"  # int64 on the host
 
     def __init__(self, lowered: Lowered, pins: Mapping[str, str], strict: bool):
         self.lowered, self.builder, self.pins, self.strict = lowered, lowered.builder, pins, strict
@@ -192,8 +193,7 @@ class GraphEmitter:
         return self.input(name, (), dtype, self.device if self._holds(dtype) else CPU)
 
     def array(self, values: Any, dtype: str) -> Value:
-        """A constant of the graph. Raises Unsupported for an integer that does not fit the dtype: 64-bit ones
-        are 32-bit ones here."""
+        """A constant of the graph. Raises Unsupported for an integer that does not fit the dtype."""
         array = np.asarray(values)
         narrow = array.astype(dtypes.to_numpy(dtype))
         if array.dtype.kind in "iu" and narrow.dtype.kind in "iu" and (narrow != array).any():

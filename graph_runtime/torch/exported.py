@@ -7,14 +7,15 @@ export(program, "model.bundle", sizes={"batch": [1, 8, 32]})      with dynamic s
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.fx import Node
 
 from ..base.errors import InputError, UnsupportedOpError
-from ..base.machine.devices import Device, parse_list
+from ..base.machine.devices import Device, parse, parse_list
 from ..base.options import Options
 from ..ir.model import Model
 from ..run.flows.saving import flow_of_models, save_flow
@@ -22,7 +23,9 @@ from .counters import Unsupported
 from .decompositions import table
 from .dims import Dims
 from .graphs import lower
-from .kinds import array_of
+from .kinds import array_of, values_of
+from .magnitudes import ANY, MOST, bound_of
+from .ranges import Ranges
 
 __all__ = ["export", "to_model"]
 
@@ -35,8 +38,8 @@ def to_model(
     sizes: Mapping[str, int] | None = None,
 ) -> Model:
     """The Model of an exported program: its parameters are constants, its inputs have the names of
-    forward()'s arguments. 64-bit integers are 32-bit ones. ``sizes`` {dynamic dimension: its size}, by the
-    name of its Dim.
+    forward()'s arguments. 64-bit integers are int64 on a CPU; for tt they are int32 where they are proven to
+    fit, else int64 on the host. ``sizes`` {dynamic dimension: its size}, by the name of its Dim.
 
     Raises InputError for what is no exported program, one that changes its buffers (a model in training), or
     sizes that it has not; UnsupportedOpError where an operation cannot be lowered.
@@ -49,10 +52,11 @@ def _model_at(
 ) -> Model:
     """The Model of a decomposed program."""
     dims = Dims.of(program)
-    values = _values(program) if dims is None else dims.arguments_at(dims.complete(sizes or {}))
     if dims is None and sizes:
         raise InputError(f"the exported program has no dynamic sizes, got {dict(sizes)}", got=dict(sizes))
-    return _model(program, device, values)
+    chosen = {} if dims is None else dims.complete(sizes or {})
+    values = _values(program) if dims is None else dims.arguments_at(chosen)
+    return _model(program, device, values, _whole(program, device, chosen))
 
 
 def _decomposed(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:
@@ -76,29 +80,67 @@ def _values(program: torch.export.ExportedProgram) -> list[Any]:
     return [node.meta["val"] for node in program.graph_module.graph.nodes if node.op == "placeholder"]
 
 
-def _model(program: torch.export.ExportedProgram, device: str, values: Sequence[Any]) -> Model:
+def _whole(program: torch.export.ExportedProgram, device: str, sizes: Mapping[str, int]) -> Set[Node]:
+    """The nodes, arguments among them, whose 64-bit integers are int64: on a CPU all. ``sizes`` {symbol: the
+    greatest size}."""
+    gm, signature = program.graph_module, program.graph_signature
+    if parse(device).kind == "cpu":
+        return frozenset(gm.graph.nodes)
+    arguments = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    limits: dict[str | int, int] = {**sizes}
+    free = {}  # arguments that may be int64, as the others are refused where they do not fit
+    kept: set[Node] = set()
+    for number, (node, spec) in enumerate(zip(arguments, signature.input_specs, strict=True)):
+        meta = node.meta.get("val")
+        if not isinstance(meta, torch.Tensor) or meta.dtype != torch.int64:
+            continue
+        limits[number] = 2**31
+        if spec.kind == _KIND.USER_INPUT:
+            free[number] = node
+        else:
+            limits[number] = bound_of(_tensor(program, spec.target)) or 0
+            if limits[number] > MOST:
+                limits[number] += 1  # which is of int64, whatever it is
+                kept.add(node)
+    ranges = Ranges.of(gm)
+    if ranges is None:
+        return kept
+    wide = ranges.within(limits)
+    alone = {number: node for number, node in free.items() if wide.issuperset(node.users)}
+    return kept.union(alone.values(), ranges.within(limits | dict.fromkeys(alone, ANY)))
+
+
+def _model(
+    program: torch.export.ExportedProgram, device: str, values: Sequence[Any], whole: Set[Node]
+) -> Model:
     specs = program.graph_signature.input_specs
+    arguments = [node for node in program.graph_module.graph.nodes if node.op == "placeholder"]
     names = {
         number: spec.arg.name if spec.kind == _KIND.USER_INPUT else spec.target
         for number, spec in enumerate(specs)
     }
     try:
-        lowered = lower(program.graph_module, values, device=device, names=names)
+        lowered = lower(program.graph_module, values, device=device, names=names, whole=whole)
     except Unsupported as refused:
         raise UnsupportedOpError(f"the exported program cannot be lowered: {refused.args[0]}") from refused
     if any(output.number is None for output in lowered.outputs):
         raise InputError("an output of the exported program is one of its inputs, or a constant")
     for number, key in lowered.inputs:
         if specs[number].kind != _KIND.USER_INPUT:
-            lowered.builder.params[key] = _array(program, specs[number].target)
+            lowered.builder.params[key] = _array(
+                _tensor(program, specs[number].target), arguments[number] in whole
+            )
     return Model.from_builder(lowered.builder)
 
 
-def _array(program: torch.export.ExportedProgram, name: str) -> Any:
-    tensor = program.state_dict.get(name, program.constants.get(name))
-    tensor = tensor.detach().cpu()
-    array = array_of(tensor.to(torch.int32) if tensor.dtype == torch.int64 else tensor)
-    return array.reshape(tuple(tensor.shape))
+def _tensor(program: torch.export.ExportedProgram, name: str) -> torch.Tensor:
+    return program.state_dict.get(name, program.constants.get(name)).detach().cpu()
+
+
+def _array(tensor: torch.Tensor, whole: bool) -> Any:
+    if tensor.dtype != torch.int64:
+        return array_of(tensor).reshape(tuple(tensor.shape))
+    return values_of(tensor if whole else tensor.to(torch.int32))
 
 
 def export(
@@ -124,8 +166,9 @@ def export(
     dims = Dims.of(program)
     if dims is None:
         return build_bundle(_model_at(program, str(found[0])), spellings, path, **options)
-    models = [
-        _model(program, str(found[0]), dims.arguments_at(chosen)) for chosen in dims.combinations(sizes)
-    ]
+    combinations = dims.combinations(sizes)
+    greatest = {symbol: max(each[symbol] for each in combinations) for symbol in dims.names}
+    whole = _whole(program, str(found[0]), greatest)
+    models = [_model(program, str(found[0]), dims.arguments_at(chosen), whole) for chosen in combinations]
     ports = dims.ports(models[0])
     return save_flow(flow_of_models(models), ports, path, spellings, Options.of(None, **options))

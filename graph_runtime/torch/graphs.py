@@ -39,6 +39,7 @@ def lower(
     names: Mapping[int, str] | None = None,
     refused: dict[torch.fx.Node, str] | None = None,
     wide: Set[torch.fx.Node] = frozenset(),
+    whole: Set[torch.fx.Node] = frozenset(),
 ) -> Lowered:
     """The graph for these arguments (tensors, fake or not, and numbers). Raises Unsupported, with the
     operation and the reason, where some operation has no rule.
@@ -46,10 +47,11 @@ def lower(
     ``device``: where operations go, whatever torch says. ``names`` {number of an argument: its name}.
     ``refused``: nodes that cannot be lowered are noted here with their reasons, and the others lowered as if
     their values were given. ``wide``: nodes that are not lowered, as 64-bit integers may not fit 32 bits.
+    ``whole``: nodes whose 64-bit integers are int64, on the CPU; those of others are int32.
     """
     lowered = Lowered(GraphBuilder(device=CPU))
     emitter = GraphEmitter(lowered, pins or {}, strict)
-    lowering = _Lowering(gm, arguments, lowered, emitter, device, names or {}, refused, wide)
+    lowering = _Lowering(gm, arguments, lowered, emitter, device, names or {}, refused, wide, whole)
     with unset_fake_temporarily():  # constants have values
         return lowering.run()
 
@@ -76,8 +78,9 @@ class _Lowering:
         names: Mapping[int, str],
         refused: dict[torch.fx.Node, str] | None,
         wide: Set[torch.fx.Node],
+        whole: Set[torch.fx.Node],
     ):
-        self.refused, self.wide, self._count = refused, wide, 0
+        self.refused, self.wide, self.whole, self._count = refused, wide, whole, 0
         self.gm, self.arguments, self.lowered, self.emitter = gm, arguments, lowered, emitter
         self.forced, self.names = device, names
         self.env: dict[torch.fx.Node, Any] = {}
@@ -146,8 +149,8 @@ class _Lowering:
         given, meta = self.arguments[number], node.meta.get("val")
         if not isinstance(given, torch.Tensor):
             return SizeInt(given) if isinstance(meta, torch.SymInt) else given
-        name, dtype = self.names.get(number, f"argument_{number}"), name_of(given.dtype)
-        where = self._device(given if meta is None else meta)
+        name, dtype = self.names.get(number, f"argument_{number}"), self._dtype(node, given.dtype)
+        where = CPU if dtype == "int64" else self._device(given if meta is None else meta)
         if not node.users:
             return None
         if 0 in given.shape:
@@ -165,13 +168,14 @@ class _Lowering:
         if not isinstance(tensor, torch.Tensor):
             raise Unsupported(f"{node.target} is no tensor")
         kind_of(tensor.dtype)
-        self.emitter.device = self._device(tensor)
+        dtype = self._dtype(node, tensor.dtype)
+        self.emitter.device = CPU if dtype == "int64" else self._device(tensor)
         if tensor.is_complex():
             raise Unsupported(f"no device computes with {tensor.dtype}".replace("torch.", ""))
-        return self.emitter.array(values_of(tensor.cpu()), name_of(tensor.dtype))
+        return self.emitter.array(values_of(tensor.cpu()), dtype)
 
     def _call(self, node: torch.fx.Node) -> Any:
-        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self.env[n])
+        args, kwargs = torch.fx.node.map_arg((node.args, node.kwargs), lambda n: self._given(n, node))
         kwargs = dict(kwargs)
         target = node.target
         if node in self.wide:
@@ -199,7 +203,8 @@ class _Lowering:
         if name in _TRACED:
             return None
         meta = node.meta.get("val")
-        self.emitter.device = self._device(_first(meta))
+        self.emitter.integers = self._dtype(node, torch.int64)
+        self.emitter.device = CPU if node in self.whole else self._device(_first(meta))
         self.emitter.name = node.name
         self.emitter.used = {u.args[1] for u in node.users if u.target is operator.getitem}
         if name == "native_dropout":
@@ -207,7 +212,7 @@ class _Lowering:
             mask = None if train is False or not p else self._hoist(node, name, args, kwargs)
             return dropout(self.emitter, x, p, mask)
         if name in HOISTED:
-            return self._hoist(node, name, args, kwargs)
+            return self._whole(node, self._hoist(node, name, args, kwargs))
         if name.startswith("as_strided"):
             kwargs["strides"] = [hint(n) for n in node.args[0].meta["val"].stride()]
         try:
@@ -216,7 +221,42 @@ class _Lowering:
             raise Unsupported(f"{target}: {error}") from error
         except Unsupported as refused:
             raise Unsupported(f"{target}: {refused.args[0]}") from refused
-        return made
+        return self._whole(node, made)
+
+    # **************** 64-bit integers ****************
+
+    def _dtype(self, node: torch.fx.Node, dtype: torch.dtype) -> str:
+        """Our name of the dtype of a node's result."""
+        source = node.args[0] if node.target is operator.getitem else node
+        return "int64" if dtype == torch.int64 and source in self.whole else name_of(dtype)
+
+    def _given(self, node: torch.fx.Node, user: torch.fx.Node) -> Any:
+        """A value as a node reads it. Indices that int32 does not hold are out of range in it, too."""
+        value, meta = self.env[node], node.meta.get("val")
+        if not self.whole or not isinstance(meta, torch.Tensor) or not isinstance(value, (Value, Turned)):
+            return value
+        dtype = self._dtype(user, meta.dtype)
+        if value.dtype == dtype or meta.dtype != torch.int64:
+            return value
+        self.emitter.device, self.emitter.name = CPU, node.name
+        if value.dtype == "int64":
+            value = self.emitter.op("clip", value, min=-(2**31), max=2**31 - 1)
+        return self.emitter.op("cast", value, to=dtype)
+
+    def _whole(self, node: torch.fx.Node, made: Any) -> Any:
+        """The results of a node, its 64-bit integers as int64 where it is whole."""
+        if node not in self.whole:
+            return made
+
+        def whole(value: Any, meta: Any) -> Any:
+            if not isinstance(value, (Value, Turned)) or meta.dtype != torch.int64:
+                return value
+            return value if value.dtype == "int64" else self.emitter.op("cast", value, to="int64")
+
+        meta = node.meta["val"]
+        if isinstance(made, (tuple, list)):
+            return type(made)(map(whole, made, meta))
+        return whole(made, meta)
 
     def _without_elements(self, node: torch.fx.Node) -> _Missing | None:
         """What stands for a result without elements; None for one that has some."""
@@ -252,7 +292,7 @@ class _Lowering:
             assert isinstance(value, Value), "an argument comes as it is"
             return Output(argument=self.argument[value.nid])
         value = self.emitter.plain(value)
-        wanted = name_of(meta.dtype)
+        wanted = self._dtype(node, meta.dtype)
         self.emitter.device = self._device(meta)
         self.emitter.name = node.name
         if value.dtype != wanted:

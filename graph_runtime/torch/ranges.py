@@ -81,6 +81,12 @@ class Ranges:
         """The nodes that are wide in any case."""
         return self._looked_at[0][1]
 
+    def within(self, limits: Limits) -> frozenset[Node]:
+        """The nodes that may be wide where arguments are within ``limits``, others of any size, and indices
+        are read whole."""
+        free: Limits = {key: _SIZES if isinstance(key, str) else ANY for key in self._sources}
+        return self._wide(free | limits, low_words=False)
+
     def of_call(self, args: Sequence[Any]) -> Fit32:
         """What a call needs. The values of an argument on a device that nothing is known of are fetched."""
         given = {key: self._given(key, args) for key in self._sources}
@@ -160,18 +166,22 @@ class Ranges:
             found[node] = _made(node, found, sizes)
         return found
 
-    def _wide(self, limits: Limits) -> frozenset[Node]:
+    def _wide(self, limits: Limits, low_words: bool = True) -> frozenset[Node]:
         found, low, wide = self._magnitudes(limits), set[Node](), list[Node]()
         for node in reversed(self._steps):
             name = _name(node)
-            if all(_asks_low_words(user, node, low) for user in node.users):
+            if low_words and all(_asks_low_words(user, node, low) for user in node.users):
                 low.add(node)
             if node in low and name in _BY_LOW_WORDS:
                 continue
             made = (x for x, meta in _results(node, found) if meta.dtype == torch.int64)
             asked = (x for arg in _asked(node) for x, meta in _results(arg, found) if not _is_float(meta))
             keeps = name in KEEPING
-            if any(x > (_FULL if keeps else MOST) for x in made) or any(x > _FULL for x in asked):
+            if (
+                any(x > (_FULL if keeps else MOST) for x in made)
+                or any(x > _FULL for x in asked)
+                or _large(node)
+            ):
                 wide.append(node)
         return frozenset(wide)
 
@@ -276,10 +286,20 @@ def _made(node: Node, found: Mapping[Node, Any], sizes: Mapping[str, int]) -> An
             raise LookupError  # which may be NaN
         bound = _called(_name(node), OF_FLOATS if floats else BOUNDS, args, dict(kwargs))
         bound += 1 + (bound >> 20) if floats else 0  # what is rounded
+        # elements of int32 may be the least one, but what is made may be the greatest and one more
+        bound += bound == _FULL and (_large(node) or _name(node) not in KEEPING)
         made = [min(bound, most) for most in made] if bound < ANY else made
     except (LookupError, TypeError, OverflowError, ValueError, Unsupported):
         pass  # of which nothing is known
     return made if isinstance(node.meta["val"], (tuple, list)) else made[0]
+
+
+def _large(node: Node) -> bool:
+    """Whether 64-bit integers meet a number that int32 does not hold; ends of slices are no such."""
+    numbers = (x for x in tree_leaves((node.args, dict(node.kwargs))) if type(x) is int)
+    if _name(node).startswith("slice") or all(-_FULL <= x < _FULL for x in numbers):
+        return False
+    return _is_wide(node)
 
 
 def _called(name: str, bounds: Mapping[str, Any], args: Any, kwargs: Any) -> int:

@@ -13,10 +13,13 @@ tt = pytest.importorskip("graph_runtime.torch")
 from torch import nn  # noqa: E402
 
 import graph_runtime as gr  # noqa: E402
-from graph_runtime.base.errors import InputError, UnsupportedOpError  # noqa: E402
+from graph_runtime.base.errors import InputError, KernelError, UnsupportedOpError  # noqa: E402
 from graph_runtime.build.prepare import prepare  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export's own
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::FutureWarning"),  # torch.export's own
+    pytest.mark.filterwarnings("ignore:placement mincut decides nothing"),
+]
 
 
 def network():
@@ -174,3 +177,101 @@ def test_sizes_that_are_wrong_say_what_may_be(tmp_path):
     with pytest.raises(InputError, match="no dynamic sizes"):
         tt.to_model(torch.export.export(network(), (torch.rand(2, 1, 8, 8),)), sizes={"batch": 3})
     assert not path.exists()
+
+
+DEVICES = pytest.mark.parametrize("device", ["cpu:0", "tt:0"])
+MOST = 2**31 - 1
+WIDE = {  # functions of integers from 0 to 3, and a buffer of large ones
+    "products": lambda x, big: (x * 2**33, (x * x * 2654435761) % 97, x.sum() * 2**40, x * big[0]),
+    "sums": lambda x, big: ((x * 2**30).cumsum(0), (x.int() + 2**30).sum(), x.sum(dtype=torch.float64)),
+    "orders": lambda x, big: (*(x * 2**33).sort(), *(x * 2**33).max(0), (x == x.argmax()).long() * 2**31),
+    "chosen": lambda x, big: (torch.where(x > 1, big[1], x), big[x], (x * 2**40).gather(0, x)),
+    "added up": lambda x, big: big.scatter_add(0, x, x * 2**33).index_put((x,), x * 2**34, accumulate=True),
+    "floats": lambda x, big: ((x.float() * 2**40).long(), (x * 2**30).float(), big.double()),
+    "matrices": lambda x, big: (big[:, None] @ x[None, :], torch.stack([x, big]).t(), big.expand(2, 4)),
+    "limits": lambda x, big: (
+        torch.full_like(x, 2**31).clone(),
+        (big[3:] * 1).view(1, 1),
+        torch.where(x > 2**40, x, 2**31).flip(0),
+        (x % 2**33) + MOST,
+        x.masked_fill(x > 1, 2**31)[:2],
+        ((x - 2**31) * 1).abs(),
+    ),
+    "indices": lambda x, big: (big.float()[x + 2**35 - 2**35], big[x] + 1),
+}
+
+
+class Given(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function
+        self.register_buffer("big", torch.tensor([2**40, -(2**35), 7, 2**31]))
+
+    def forward(self, x):
+        return self.function(x, self.big)
+
+
+def ran(program, device, x):
+    devices = device if device == "cpu:0" else [device, "cpu:0"]
+    module = gr.create(tt.to_model(program, device), None, devices)
+    module.run(x=x.numpy())
+    return module
+
+
+def is_torchs(module, wanted):
+    for at, each in enumerate(wanted if isinstance(wanted, tuple) else (wanted,)):
+        made = module.get_output(at).numpy()
+        np.testing.assert_array_equal(made, each.numpy())
+        assert made.dtype == each.numpy().dtype or (made.dtype, each.dtype) == (np.int32, torch.int64)
+
+
+@DEVICES
+@pytest.mark.parametrize("name", WIDE)
+def test_integers_that_pass_32_bits_are_torchs(name, device):
+    model, x = Given(WIDE[name]), torch.tensor([3, 1, 0, 2])
+    is_torchs(ran(torch.export.export(model, (x,)), device, x), model(x))
+
+
+def test_integers_that_are_proven_to_fit_stay_on_the_device():
+    class Embedded(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table, self.place = nn.Embedding(9, 4), nn.Embedding(9, 4)
+            self.register_buffer("order", torch.arange(9))
+
+        def forward(self, x):
+            at = self.order[: x.shape[0]] + 2
+            return self.table(x) + self.place(at) + self.place(torch.arange(3) * 2), x.argmax() + 1
+
+    model = tt.to_model(torch.export.export(Embedded(), (torch.arange(3),)), "tt:0")
+    types = map(model.graph.entry_type, range(model.graph.num_entries))
+    assert "int64" not in {each.dtype for each in types}
+
+
+@DEVICES
+def test_large_indices_are_out_of_range_and_large_inputs_are_kept_or_refused(device):
+    program = torch.export.export(Given(lambda x, big: big[x * 2**32]), (torch.zeros(2, dtype=torch.int64),))
+    with pytest.raises(KernelError, match="out of range"):
+        ran(program, device, torch.tensor([0, 1]))
+    program = torch.export.export(Given(lambda x, big: x * 3), (torch.zeros(2, dtype=torch.int64),))
+    is_torchs(ran(program, device, torch.tensor([2**40, 1])), torch.tensor([3 * 2**40, 3]))
+    program = torch.export.export(Given(lambda x, big: (x * 3, x > 5)), (torch.zeros(2, dtype=torch.int64),))
+    large = torch.tensor([2**40, 1])
+    if device == "cpu:0":
+        is_torchs(ran(program, device, large), (large * 3, large > 5))
+    else:
+        with pytest.raises(InputError, match="1099511627776"):
+            ran(program, device, large)
+
+
+def test_programs_of_several_sizes_have_results_of_one_dtype(tmp_path):
+    sized = torch.export.Dim("sized", max=4096)
+    model, x = Given(lambda x, big: (x > 0).long().sum() * 2**20), torch.ones(5, dtype=torch.int64)
+    program = torch.export.export(model, (x,), dynamic_shapes=({0: sized},))
+    bundle = tt.export(program, tmp_path / "net.bundle", sizes={"sized": [4, 4096]}, compile=False)
+    module = gr.load(bundle)
+    for size in (4, 4096):
+        x = torch.ones(size, dtype=torch.int64)
+        module.run(x=x.numpy())
+        is_torchs(module, model(x))
+        assert module.get_output(0).numpy().dtype == np.int64

@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from ..counters import Unsupported
-from .operands import broadcast, cast, is_value, name_of
+from .operands import broadcast, cast, dtype_of, is_value
 from .table import rule
 
 
 @rule("convert_element_type")
 def convert(e: Any, x: Any, dtype: Any) -> Any:
     """prims::convert_element_type"""
-    return cast(e, x, name_of(dtype))
+    return cast(e, x, dtype_of(e, dtype))
 
 
 @rule("_to_copy")
 def to_copy(e: Any, x: Any, *, dtype: Any = None, **more: Any) -> Any:
-    return x if dtype is None else cast(e, x, name_of(dtype))
+    return x if dtype is None else cast(e, x, dtype_of(e, dtype))
 
 
 @rule("clone", "alias", "detach", "lift_fresh_copy", "lift_fresh", "contiguous")
@@ -35,8 +35,8 @@ def copy(e: Any, x: Any, source: Any, non_blocking: bool = False) -> Any:
 @rule("full")
 def full(e: Any, size: Any, fill_value: Any, *, dtype: Any = None, **more: Any) -> Any:
     if dtype is None:
-        dtype = {bool: "bool", int: "int32"}.get(type(fill_value), "float32")
-    name = dtype if isinstance(dtype, str) else name_of(dtype)
+        dtype = {bool: "bool", int: e.integers}.get(type(fill_value), "float32")
+    name = dtype if isinstance(dtype, str) else dtype_of(e, dtype)
     return e.filled(tuple(size), fill_value, name)
 
 

@@ -103,11 +103,11 @@ def _stays(axes: Sequence[int]) -> bool:
 
 
 def _together(e: Any, given: Sequence[Any]) -> Any:
-    """Indices of several axes as [..., axes] int32."""
+    """Indices of several axes as [..., axes]."""
     ndim = max(len(i.shape) for i in given)
     shapes = [(1,) * (ndim - len(i.shape)) + tuple(i.shape) for i in given]
     shape = tuple(max(sizes) for sizes in zip(*shapes, strict=True)) if ndim else ()
-    columns = [reshape(e, broadcast(e, cast(e, i, "int32"), shape), (*shape, 1)) for i in given]
+    columns = [reshape(e, broadcast(e, cast(e, i, e.integers), shape), (*shape, 1)) for i in given]
     return columns[0] if len(columns) == 1 else e.op("concatenate", *columns, axis=ndim)
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "broadcast",
     "cast",
     "distinct",
+    "dtype_of",
     "float_of",
     "in_float32",
     "is_float",
@@ -34,6 +35,11 @@ def name_of(dtype: torch.dtype) -> str:
     """The runtime's name of a torch dtype; 64-bit integers are int32 there."""
     name = str(dtype).removeprefix("torch.")
     return {"int64": "int32", "long": "int32"}.get(name, name)
+
+
+def dtype_of(e: Any, dtype: torch.dtype) -> str:
+    """The runtime's name of a torch dtype where an emitter is."""
+    return e.integers if dtype == torch.int64 else name_of(dtype)
 
 
 def is_value(x: Any) -> bool:
@@ -72,7 +78,7 @@ def pair(e: Any, *operands: Any, stored: bool = True) -> list[Any]:
     promoted = _promoted(kinds)
     if stored and not e.narrow and promoted == torch.int64:
         raise Unsupported("the result is of 64-bit integers")
-    dtype = name_of(promoted)
+    dtype = dtype_of(e, promoted)
     return [cast(e, x, dtype) if is_value(x) else e.scalar(x, dtype) for x in operands]
 
 

@@ -11,6 +11,7 @@ from .operands import (
     axis_of,
     broadcast,
     cast,
+    dtype_of,
     is_float,
     is_value,
     name_of,
@@ -26,9 +27,9 @@ def sum_(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any =
     if not is_float(x):
         if not e.narrow:
             raise Unsupported("sums of integers are 64-bit, which the device has not")
-        x = cast(e, x, "int32")
+        x = cast(e, x, e.integers) if dtype is None else x
     if dtype is not None:
-        x = cast(e, x, name_of(dtype))
+        x = cast(e, x, dtype_of(e, dtype))
     return over(e, "sum", x, dim, keepdim)
 
 
@@ -207,10 +208,10 @@ def log_softmax_backward(e: Any, grad: Any, made: Any, dim: int, input_dtype: An
 
 @rule("prod")
 def prod(e: Any, x: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    x = x if dtype is None else cast(e, x, name_of(dtype))
+    x = x if dtype is None else cast(e, x, dtype_of(e, dtype))
     if not is_float(x) and not e.graph:
         raise Unsupported("products of integers are 64-bit, which the device has not")
-    return over(e, "prod", x if is_float(x) else cast(e, x, "int32"), dim, keepdim)
+    return over(e, "prod", x if is_float(x) or dtype is not None else cast(e, x, e.integers), dim, keepdim)
 
 
 @rule("nansum")
@@ -225,7 +226,7 @@ def count_nonzero(e: Any, x: Any, dim: Any = None) -> Any:
     if not e.narrow:
         raise Unsupported("counts are 64-bit, which the device has not")
     some = e.op("not_equal", x, scalar_like(e, 0, x)) if x.dtype != "bool" else x
-    return over(e, "sum", cast(e, some, "int32"), dim, False)
+    return over(e, "sum", cast(e, some, e.integers), dim, False)
 
 
 @rule("std_mean")

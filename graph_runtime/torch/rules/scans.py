@@ -7,17 +7,17 @@ from typing import Any
 
 from ..counters import Unsupported
 from .movement import cut
-from .operands import axis_of, cast, in_float32, is_float, name_of
+from .operands import axis_of, cast, dtype_of, in_float32, is_float, name_of
 from .table import rule
 
 
 @rule("cumsum")
 def cumsum(e: Any, x: Any, dim: int, *, dtype: Any = None) -> Any:
-    x = x if dtype is None else cast(e, x, name_of(dtype))
+    x = x if dtype is None else cast(e, x, dtype_of(e, dtype))
     if not is_float(x):
         if not e.narrow:
             raise Unsupported("running sums of integers are 64-bit, which the device has not")
-        x = cast(e, x, "int32")
+        x = cast(e, x, e.integers) if dtype is None else x
     if not x.shape:
         axis_of(dim, 0)
         return x

@@ -28,7 +28,7 @@ def _by_rows(e: Any, x: Any, dim: int, index: Any, source: Any, reduction: str) 
         return reshape(e, made, ())
     axis = axis_of(dim, len(x.shape))
     order = (axis, *(i for i in range(len(x.shape)) if i != axis))
-    at = reshape(e, cast(e, index, "int32"), (math.prod(index.shape), 1))
+    at = reshape(e, cast(e, index, e.integers), (math.prod(index.shape), 1))
     rows = permute(e, source, order) if source.shape else broadcast(e, source, (at.shape[0],))
     made = e.op("scatter_nd", permute(e, x, order), at, rows, reduction=reduction)
     return permute(e, made, tuple(order.index(i) for i in range(len(order))))
@@ -119,7 +119,7 @@ def put(e: Any, x: Any, index: Any, source: Any, accumulate: bool = False) -> An
     count = math.prod(index.shape)
     if math.prod(source.shape) != count:
         raise Unsupported("other than one value an index")
-    flat = [reshape(e, v, (math.prod(v.shape),)) for v in (x, cast(e, index, "int32"), source)]
+    flat = [reshape(e, v, (math.prod(v.shape),)) for v in (x, cast(e, index, e.integers), source)]
     reduction = "add" if accumulate else "none"
     return reshape(e, e.op("scatter_elements", *flat, axis=0, reduction=reduction), x.shape)
 

@@ -23,10 +23,12 @@ __all__ = ["Emitter", "Rule", "find", "rule", "table"]
 
 class Emitter(Protocol):
     """What rules are written against. ``graph``: whether nodes are collected, or done at once; ``narrow``:
-    whether 64-bit integers are int32 here; ``used``: which of the results of a node of a graph are read."""
+    whether 64-bit integers are computed with here, as ``integers``; ``used``: which of the results of a node
+    of a graph are read."""
 
     graph: bool
     narrow: bool
+    integers: str
     used: Set[Any]
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
