@@ -19,7 +19,7 @@ from ...base.errors import GraphError
 from ...ir.ops.rules import FLOATS
 from .read import dtype_name
 
-__all__ = ["DRAWS"]
+__all__ = ["DRAWS", "TRAINS"]
 
 _Attrs = Mapping[str, Any]
 _Draw = Callable[..., Sequence[np.ndarray]]
@@ -142,6 +142,27 @@ def _multinomial(attrs: _Attrs) -> _Draw:
     return run
 
 
+def _dropout(attrs: _Attrs) -> _Draw:
+    rng = _generator(attrs)
+
+    def run(
+        x: np.ndarray, ratio: np.ndarray | None = None, training: np.ndarray | None = None
+    ) -> Sequence[np.ndarray]:
+        part = 0.5 if ratio is None else float(np.asarray(ratio, np.float64).reshape(()))
+        if not 0 <= part < 1:
+            raise GraphError(f"its ratio is {part}, it is from 0 to below 1", got=part)
+        if training is None or not training.any() or part == 0:
+            return [x, np.ones(x.shape, bool)]
+        wide = x if x.dtype == np.float64 else x.astype(np.float32)
+        kept = rng.random(x.shape) >= part
+        with np.errstate(over="ignore", invalid="ignore"):  # an infinity that is dropped is NaN, as ONNX says
+            made = (wide * kept * wide.dtype.type(1 / (1 - part))).astype(x.dtype)
+        return [made, kept]
+
+    return run
+
+
+TRAINS: Mapping[tuple[str, str], Callable[[_Attrs], _Draw]] = {("", "Dropout"): _dropout}  # where it does
 DRAWS: Mapping[tuple[str, str], Callable[[_Attrs], _Draw]] = {
     ("", "RandomNormal"): _of_shape(_normal),
     ("", "RandomNormalLike"): _like(_normal),

@@ -13,10 +13,11 @@ import numpy as np
 
 from ...base.errors import GraphError
 from .attributes import attributes_of
-from .draws import DRAWS
-from .elements import STRING, Element
+from .draws import DRAWS, TRAINS
+from .elements import STRING
 from .inlining import opset_of
 from .parse import ParsedFile
+from .tape import TapeValue
 from .text import ALSO_TEXTS, TEXTS
 
 __all__ = ["HostOp", "check_host_ops", "done_by_host", "host_op"]
@@ -25,22 +26,33 @@ HostOp = Callable[..., Sequence[np.ndarray]]
 _ALWAYS = {**TEXTS, **DRAWS}
 
 
-def done_by_host(node: Any, elements: Sequence[Element | None]) -> bool:
-    """Whether the host does a node. ``elements``: of its inputs that are given."""
+def done_by_host(node: Any, inputs: Sequence[Any]) -> bool:
+    """Whether the host does a node, as far as is known. ``inputs``: a TapeValue or TapeSequence each, None
+    where there is none."""
     key = _key(node)
     if key in _ALWAYS:
         return True
+    if key in TRAINS:
+        return _trains(inputs)
+    elements = [getattr(value, "element", None) for value in inputs]
     if key not in ALSO_TEXTS:
         return False
     to = next((a.i for a in node.attribute if a.name == "to"), 0) if key[1] == "Cast" else 0
     return STRING in elements or to == STRING.code
 
 
+def _trains(inputs: Sequence[TapeValue | None]) -> bool:
+    """Whether a Dropout with these inputs is known to drop elements."""
+    ratio, training = (value.known() if value else None for value in (*inputs, None, None)[1:3])
+    drops = ratio is None or bool((np.asarray(ratio, np.float64) != 0).any())
+    return training is not None and bool(np.any(training)) and drops
+
+
 def host_op(file: ParsedFile, node: Any, path: str) -> HostOp:
     """What a node does that is done_by_host. Raises GraphError for attributes that do not fit."""
     try:
         attrs = attributes_of(file.file, node, opset_of(node, file.opsets))
-        return (_ALWAYS | ALSO_TEXTS)[_key(node)](attrs)
+        return (_ALWAYS | ALSO_TEXTS | TRAINS)[_key(node)](attrs)
     except GraphError as error:
         raise GraphError(
             f"{node.op_type} {node.name!r}: {error}", path=path, node=node.name, op=node.op_type

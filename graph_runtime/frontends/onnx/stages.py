@@ -161,10 +161,10 @@ class _Cutter:
     # ---------------------------------------------------------------- nodes
 
     def _node(self, path: str, node: Any) -> None:
-        values = [self.scope[name] for name in node.input if name]
-        waits = any(value is UNKNOWN or value.bound for value in values)
+        values = [self.scope[name] if name else None for name in node.input]
+        waits = any(value is UNKNOWN or (value is not None and value.bound) for value in values)
         loop = node.op_type in self.loop_ops and node.domain in ("", "ai.onnx")
-        on_host = not waits and done_by_host(node, [getattr(v, "element", None) for v in values])
+        on_host = not waits and done_by_host(node, values)
         if waits or on_host or (loop and self._stays(node)):
             self._wait(path, node, (loop or on_host) and not waits)
             return

@@ -102,3 +102,52 @@ def test_values_that_are_no_odds_are_refused_and_the_session_goes_on(op):
     with pytest.raises(gr.GraphError, match="'draw'"):
         module.run(x=np.full((2, 3), np.nan, np.float32))
     _drawn(module, x=np.full((2, 3), 0.5, np.float32))
+
+
+def _dropout(x_type=FLOAT, ratio=0.25, training=True, live=False, outputs=2, **attrs):
+    """y, mask = Dropout(x, ratio, training), ratio and training inputs where ``live``."""
+    info, tensor = helper.make_tensor_value_info, onnx.numpy_helper.from_array
+    given = [tensor(np.array(training), "t")]
+    given += [] if ratio is None else [tensor(np.float32(ratio), "r")]
+    inputs = [info("x", x_type, ["n"])] + [info(t.name, t.data_type, []) for t in given if live]
+    node = helper.make_node(
+        "Dropout", ["x", "" if ratio is None else "r", "t"], ["y", "m"][:outputs], name="drop", **attrs
+    )
+    found = [info("y", x_type, None), info("m", onnx.TensorProto.BOOL, None)][:outputs]
+    graph = helper.make_graph([node], "g", inputs, found, [] if live else given)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=9)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+@pytest.mark.parametrize("ratio", [0.25, None, 0.9])
+def test_dropout_that_trains(dtype, ratio):
+    module = gr.create(_dropout(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), ratio, seed=3))
+    x, part = np.random.default_rng(1).standard_normal(COUNT).astype(dtype), 0.5 if ratio is None else ratio
+    module.run(x=x)
+    y, kept = (module.get_output(i).numpy() for i in range(2))
+    assert (y.dtype.name, kept.dtype) == (dtype, np.bool_)
+    assert abs(kept.mean() - (1 - part)) < 0.015
+    bound = 2e-3 if dtype == "float16" else 1e-6
+    np.testing.assert_allclose(y, np.where(kept, x.astype(np.float64) / (1 - part), 0), rtol=bound)
+    again = module.get_output(1).numpy().copy()
+    module.run(x=x)
+    assert (module.get_output(1).numpy() != again).any()
+
+
+def test_dropout_trains_as_the_run_says():
+    module, x = gr.create(_dropout(live=True, seed=3)), np.arange(1, 1001, dtype=np.float32)
+    for training, ratio in ((True, 0.25), (False, 0.25), (True, 0.0), (True, 0.5), (False, 0.5)):
+        module.run(x=x, t=np.array(training), r=np.float32(ratio))
+        y, kept = (module.get_output(i).numpy() for i in range(2))
+        drops = training and ratio > 0
+        np.testing.assert_allclose(y, np.where(kept, x / (1 - ratio if drops else 1), 0), rtol=1e-6)
+        assert kept.all() != drops
+
+
+def test_dropout_keeps_to_its_seed_and_refuses_a_ratio_of_all():
+    x = np.ones(100, np.float32)
+    made = [_drawn(gr.create(_dropout(outputs=1, seed=seed)), x=x) for seed in (3, 3, 4)]
+    np.testing.assert_equal(made[0], made[1])
+    assert (made[0] != made[2]).any()
+    with pytest.raises(gr.GraphRuntimeError, match=r"ratio is 1\.0"):
+        gr.create(_dropout(ratio=1.0)).run(x=x)

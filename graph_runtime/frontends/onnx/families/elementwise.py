@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from ....ir.ops import Op, all_ops
 from ..context import FLOATS, Context, Results, converter
 from ..tape import TapeValue
+from .host import on_host
 from .reduce import REDUCTIONS
 
 _MIXED = ("Pow",)  # operators whose two inputs may be of two types
@@ -138,14 +139,12 @@ def _swish(ctx: Context) -> Results:
     return ctx.op("multiply", x, ctx.op("sigmoid", ctx.op("multiply", x, ctx.scalar(alpha, x))))
 
 
-@converter("Dropout", limits="as in inference; a training_mode that is true needs a ratio of 0")
+@converter("Dropout", limits="where it trains the model runs as a flow; numpy's generator on the host")
 def _dropout(ctx: Context) -> Results:
     x = ctx.input(0)
-    ctx.ignore("seed")
-    ratio = ctx.attr("ratio", 0.5) if ctx.opset < 12 else 0.5
-    training = bool(ctx.opset >= 12 and ctx.single(2, False))
-    if training and float(ctx.single(1, ratio)) != 0.0:
-        ctx.fail("it drops elements at random (training_mode is true)")
+    ctx.ignore("seed", *(("ratio",) if ctx.opset < 12 else ()))
+    if ctx.opset >= 12 and ctx.single(2, False) and float(ctx.single(1, 0.5)) != 0.0:
+        raise on_host(ctx)
     mask = None
     if ctx.wants(1):
         mask = ctx.full(x.shape, True, "bool" if ctx.opset >= 10 else x.dtype)

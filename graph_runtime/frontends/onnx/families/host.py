@@ -6,6 +6,8 @@ from typing import NoReturn
 
 from ..context import Context, UnknownValueError, converter
 
+__all__ = ["on_host"]
+
 _TEXTS = "the model runs as a flow; plain Python on the host"
 _DRAWS = "the model runs as a flow; numpy's generator on the host, seeded where the node has a seed"
 
@@ -18,6 +20,11 @@ _DRAWS = "the model runs as a flow; numpy's generator on the host, seeded where 
 @converter("TfIdfVectorizer", limits=_TEXTS)
 @converter("Tokenizer", domain="com.microsoft", limits=_TEXTS)
 def _on_host(ctx: Context) -> NoReturn:
-    raise UnknownValueError(
+    raise on_host(ctx)
+
+
+def on_host(ctx: Context) -> UnknownValueError:
+    """What a program cannot be told of a node that the host does."""
+    return UnknownValueError(
         "the host does it between programs: gr.create and graph-runtime run", op=ctx.onnx_op
     )
