@@ -63,6 +63,17 @@ CASES = {
     "groups of volumes": (11, "ConvTranspose", VOLUME, {"group": 2}, 1),
     "dilated volumes": (11, "ConvTranspose", VOLUME | {"b": _f(3)}, UNEVEN, 1),
     "both": (11, "ConvTranspose", VOLUME, UNEVEN | {"group": 2, "output_padding": [0, 1, 1]}, 1),
+    "lengths of extremes": (18, "ReduceL2", {"x": np.int32([[2**31 - 1, 3], [-(2**31), 4]])}, {}, 1),
+    "lengths of wide extremes": (13, "ReduceL2", {"x": np.array([[2**62, 3], [4, 5]])}, {"axes": [1]}, 1),
+    "logarithms of extremes": (
+        13,
+        "ReduceLogSum",
+        {"x": np.int32([[2**31 - 1, 9], [3, 4]])},
+        {"axes": [1]},
+        1,
+    ),
+    "no lower bound": (10, "Clip", {"x": np.float32([-np.inf, np.inf, np.nan, 1])}, {"max": 0.5}, 1),
+    "no bound": (7, "Clip", {"x": np.float32([-np.inf, np.inf, np.nan, 1])}, {}, 1),
     "statistics of each element": (7, "BatchNormalization", EACH, {"spatial": 0, "epsilon": 1e-3}, 1),
 }
 

@@ -77,7 +77,8 @@ def _prelu(ctx: Context) -> Results:
 def _clip(ctx: Context) -> Results:
     x = ctx.input(0)
     if ctx.opset < 11:
-        return _bounded(ctx, x, ctx.attr("min", None), ctx.attr("max", None))
+        most = _OLD_BOUND if x.dtype in ("float32", "float64") else math.inf
+        return _bounded(ctx, x, ctx.attr("min", -most), ctx.attr("max", most))
     low, high = ctx.optional(1), ctx.optional(2)
     for value in (low, high):
         if value is not None and value.type.size != 1:
@@ -88,6 +89,9 @@ def _clip(ctx: Context) -> Results:
     if low is not None:
         x = ctx.op("maximum", x, low)
     return x if high is None else ctx.op("minimum", x, high)
+
+
+_OLD_BOUND = 3.4028234663852886e38  # of Clip before opset 11, which thus leaves no infinity
 
 
 def _bounded(ctx: Context, x: TapeValue, low: float | None, high: float | None) -> TapeValue:

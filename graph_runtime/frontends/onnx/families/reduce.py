@@ -69,11 +69,11 @@ def _mixed(ctx: Context) -> Results:
     axes = _axes(ctx, x, 18)
     if op == "ReduceLogSumExp" and axes:
         return _log_sum_exp(ctx, x, axes, keep)
+    dtype, x = x.dtype, ctx.cast(x, _float(x))  # sums of integers may be beyond their type, roots are not
     if op == "ReduceLogSumExp":
         x = ctx.op("exp", x)
     made = total(ctx, "sum_squares" if op == "ReduceL2" else "sum", x, axes or [], keep)
-    root = "sqrt" if op == "ReduceL2" else "log"
-    return ctx.cast(ctx.op(root, ctx.cast(made, _float(made))), made.dtype)
+    return ctx.cast(ctx.op("sqrt" if op == "ReduceL2" else "log", made), dtype)
 
 
 def _float(x: TapeValue) -> str:
