@@ -439,13 +439,30 @@ def test_tiles_of_winograd_make_the_convolution(data):
     np.testing.assert_allclose(got, wanted, atol=2e-6 * most)
 
 
-def test_tiles_take_what_is_no_number_where_their_windows_do():
-    x, w = np.zeros((1, 12, 12, 16), np.float32), np.ones((16, 16, 3, 3), np.float32)
-    x[0, 1, 1, 3] = np.nan
-    attrs = {"layout": "NHWC", "packed": 16, "kernel_shape": (3, 3), "pads": (1, 1, 1, 1), "winograd": True}
-    got = call(ops.require("conv2d"), attrs, [x, pack_winograd(w, 1)])
-    assert np.isnan(got[0, :3, :3]).all()
-    assert not np.isnan(got[0, 8:, 8:]).any()
+@pytest.mark.parametrize("group", [1, 6])
+@pytest.mark.parametrize("far", [np.nan, np.inf, 3e38, 1e20, 1e5, 2e3])
+@pytest.mark.parametrize("size", [1e-3, 1.0])
+def test_a_pixel_far_from_others_reaches_its_windows_only(far, size, group):
+    """One, and a square of them, whose multiple of the others' size is lost in no result that does not see
+    it."""
+    rng = np.random.default_rng(3)
+    x = (rng.standard_normal((1, 13, 9, 24)) * size).astype(np.float32)
+    w = rng.standard_normal((48, 24 // group, 3, 3)).astype(np.float32)
+    x[0, 5, 4, 1] = x[0, 9:11, 1:3, 7:9] = far * size
+    plain = {"group": group, "pads": (1, 1, 1, 1)}
+    attrs = {**plain, "layout": "NHWC", "packed": 48, "kernel_shape": (3, 3), "winograd": True}
+    attrs["epilogue"] = [["clip", [-1], {"min": -1e37, "max": 1e37}]]
+    op = ops.require("conv2d")
+    wide = [x.transpose(0, 3, 1, 2).astype(np.float64), w.astype(np.float64)]
+    wanted = op.reference(wide, op.decode(plain))[0].transpose(0, 2, 3, 1).clip(-1e37, 1e37)[0]
+    got = call(op, attrs, [x, pack_winograd(w, group)])[0]
+    sees = np.zeros((13, 9), bool)
+    sees[4:7, 3:6] = sees[8:12, :4] = True
+    np.testing.assert_allclose(got[~sees], wanted[~sees], atol=1e-2 * size)  # of results of about 15 size
+    if far in (1e5, 2e3):
+        np.testing.assert_allclose(got[sees], wanted[sees], atol=3e-5 * far * size)
+    elif group == 1 and not 1e30 < far < np.inf:  # groups share panels; 3e38 times a weight may be infinity
+        np.testing.assert_array_equal(np.isnan(got[sees]), np.isnan(wanted[sees]))
 
 
 @settings(deadline=None)

@@ -7,6 +7,9 @@
  * on GR_TILES of them at a time, so that rows and products stay in the second cache. Of an image of few tiles, whose
  * weights are most of what is read, each task makes some columns of all of them rather than all of some.
  *
+ * Sums of a tile lose what its greatest pixel makes them lose, where windows that do not read it would not. So a tile
+ * of a wide range is made by windows, from taps that the weights still hold.
+ *
  * Included by: conv_winograd.h. Thread: any.
  * defines: gr_winograd, gr_winograd_run
  */
@@ -15,13 +18,15 @@
 
 #include "panels.h"
 
-#define GR_TILES 28                    /* that a task works on at a time */
+#define GR_TILES 28                    /* that a task works on at a time: at most the bits of a mask, 32 */
 #define GR_TILE_SLOTS 64               /* tasks at most: winograd.py, _SLOTS */
 #define GR_TILE_ROOM 448               /* tiles of all tasks at a time, at most: winograd.py, _ROOM */
 #define GR_TILE_SHARES 2               /* tasks that make columns of the same tiles, at most: winograd.py, _SHARES */
 #define GR_TILE 4                      /* pixels of the result along a side of a tile */
 #define GR_POINTS 6                    /* pixels of the image that it reads along a side */
 #define GR_PLACES (GR_POINTS * GR_POINTS)
+#define GR_TILE_RANGE 65536.0          /* squares of a block of 2 x 2 pixels to those of another: more is wide */
+#define GR_TILE_DOUBT 256.0f           /* of rows of a tile to others: fewer cannot be wide */
 
 typedef struct gr_winograd {
   const float *x;                      /* [n][h][w][c] */
@@ -73,6 +78,110 @@ GR_INLINE int gr_winograd_inside(const gr_winograd *s, const gr_winograd_tile *a
   return s->c % 16 == 0 && y >= 0 && x >= 0 && y + GR_POINTS <= s->h && x + GR_POINTS <= s->w;
 }
 
+/* ---------------------------------------------------------------- tiles of a wide range */
+
+/* Whether a tile may be of a wide range: by the squares of four rows, which each pixel is in one of. */
+GR_INLINE int gr_winograd_doubtful(const gr_winograd *s, const float *squares) {
+  float least = squares[0], most = squares[0];
+  for (int k = 1; k < 4; ++k) {
+    least = squares[k] < least ? squares[k] : least;
+    most = squares[k] > most ? squares[k] : most;
+  }
+  float all = squares[0] + squares[1] + squares[2] + squares[3]; /* a NaN is in it */
+  return !(all <= (float)GR_TILE_RANGE * (float)s->c) || !(most <= GR_TILE_DOUBT * least);
+}
+
+/* Whether it is. Each window of 3 x 3 holds one of nine blocks of 2 x 2 pixels, so that the least of these says what a
+ * result may be as small as. Zeros are no size: beside them a block's numbers may be up to 256. */
+static __attribute__((noinline)) int gr_winograd_is_wide(const gr_winograd *s, const gr_winograd_tile *at,
+                                                         float *patch) {
+  double blocks[3][3] = {{0}}, least = HUGE_VAL, most = 0, all = 0;
+  int64_t down = gr_min(GR_TILE, s->oh - at->y) / 2, across = gr_min(GR_TILE, s->ow - at->x) / 2;
+  int zeros = 0;
+  gr_winograd_patch(s, at, patch);
+  for (int p = 0; p < GR_POINTS; ++p) {
+    for (int q = 0; q < GR_POINTS; ++q) {
+      const float *d = patch + (p * GR_POINTS + q) * s->c_row;
+      double sum = 0;
+      for (int64_t c = 0; c < s->c; ++c) sum += (double)d[c] * d[c];
+      blocks[p / 2][q / 2] += sum;
+    }
+  }
+  for (int p = 0; p < 3; ++p) {
+    for (int q = 0; q < 3; ++q) {
+      double sum = blocks[p][q];
+      all += sum;
+      if (sum > most) most = sum;
+      if (p > down || q > across) continue; /* no window of a result has it */
+      if (sum == 0) zeros = 1;
+      else if (sum < least) least = sum;
+    }
+  }
+  return !(all < HUGE_VAL) || most > GR_TILE_RANGE * least || (zeros && most > GR_TILE_RANGE);
+}
+
+/* A line of four places, those of 0, +-sqrt(1/2) and infinity, as its three taps; of a panel's columns. */
+GR_INLINE void gr_winograd_tap(const float *zero, const float *plus, const float *minus, const float *last,
+                               float (*taps)[GR_PANEL], int step) {
+  for (int k = 0; k < GR_PANEL; ++k) {
+    taps[0][k] = zero[k];
+    taps[step][k] = (minus[k] - plus[k]) * 1.0606601717798212f; /* 3 / (4 sqrt(1/2)) */
+    taps[2 * step][k] = last[k];
+  }
+}
+
+/* A tile's pixels of a panel of columns, from ``column`` on of a bundle: window by window. */
+static void gr_winograd_panel(const gr_winograd *s, const gr_winograd_tile *at, const float *patch, int64_t bundle,
+                              int64_t column) {
+  static const int PLACES[] = {0, 1, 2, 5};
+  float sums[GR_TILE * GR_TILE][GR_PANEL] = {{0}}, half[12][GR_PANEL], taps[9][GR_PANEL];
+  const float *w = s->weights + (bundle * gr_ceil_div(s->columns, GR_PANEL) + column / GR_PANEL) * s->channels * GR_PANEL;
+  for (int64_t c = 0; c < s->channels; ++c, w += GR_PANEL) {
+    const float *d = patch + bundle * s->channels + c;
+    for (int q = 0; q < 4; ++q) {
+      const float *from = w + PLACES[q] * s->place;
+      int64_t row = GR_POINTS * s->place;
+      gr_winograd_tap(from, from + row, from + 2 * row, from + 5 * row, half + q, 4);
+    }
+    for (int p = 0; p < 3; ++p)
+      gr_winograd_tap(half[p * 4], half[p * 4 + 1], half[p * 4 + 2], half[p * 4 + 3], taps + p * 3, 1);
+    for (int pixel = 0; pixel < GR_TILE * GR_TILE; ++pixel) {
+      for (int tap = 0; tap < 9; ++tap) {
+        int y = pixel / GR_TILE + tap / 3, x = pixel % GR_TILE + tap % 3;
+        float by = d[(y * GR_POINTS + x) * s->c_row];
+        for (int k = 0; k < GR_PANEL; ++k) sums[pixel][k] += by * taps[tap][k];
+      }
+    }
+  }
+  int64_t first = bundle * s->columns + column, count = gr_min(GR_PANEL, s->columns - column);
+  for (int64_t pixel = 0; pixel < GR_TILE * GR_TILE; ++pixel) {
+    int64_t y = at->y + pixel / GR_TILE, x = at->x + pixel % GR_TILE;
+    if (y >= s->oh || x >= s->ow) continue;
+    int64_t to = ((at->n * s->oh + y) * s->ow + x) * s->o + first;
+    for (int64_t k = 0; k < count; ++k) {
+      float made = sums[pixel][k] + (s->bias ? s->bias[first + k] : 0);
+      if (s->extra) made += s->extra[to + k];
+      if (s->clamp) {
+        made = s->least > made ? s->least : made; /* a NaN stays */
+        made = s->most < made ? s->most : made;
+      }
+      s->out[to + k] = made;
+    }
+  }
+}
+
+/* The tiles of a bit in ``wide``, from tile ``first`` on. */
+static void gr_winograd_windows(const gr_winograd *s, int64_t first, uint32_t wide, float *patch) {
+  for (; wide; wide >>= 1, ++first) {
+    if (!(wide & 1)) continue;
+    gr_winograd_tile at = gr_winograd_at(s, first);
+    gr_winograd_patch(s, &at, patch);
+    for (int64_t bundle = 0; bundle < s->bundles; ++bundle)
+      for (int64_t column = 0; column < s->columns; column += GR_PANEL)
+        gr_winograd_panel(s, &at, patch, bundle, column);
+  }
+}
+
 /* ---------------------------------------------------------------- one a machine */
 
 #include "isa/any.h"
@@ -91,42 +200,40 @@ GR_INLINE int gr_winograd_inside(const gr_winograd *s, const gr_winograd_tile *a
 
 /* ---------------------------------------------------------------- which instruction set */
 
-static void gr_winograd_enter(const gr_winograd *s, int64_t first, int64_t tiles, float *rows, float *patch) {
+static uint32_t gr_winograd_enter(const gr_winograd *s, int64_t first, int64_t tiles, float *rows, float *patch) {
 #if defined(__x86_64__)
   if (GR_HAS_AVX512) {
-    gr_winograd_enter_avx512(s, first, tiles, rows, patch);
-    return;
+    return gr_winograd_enter_avx512(s, first, tiles, rows, patch);
   }
   if (GR_HAS_AVX2) {
-    gr_winograd_enter_avx2(s, first, tiles, rows, patch);
-    return;
+    return gr_winograd_enter_avx2(s, first, tiles, rows, patch);
   }
 #elif defined(__aarch64__)
   if (GR_NEON) {
-    gr_winograd_enter_neon(s, first, tiles, rows, patch);
-    return;
+    return gr_winograd_enter_neon(s, first, tiles, rows, patch);
   }
 #endif
-  gr_winograd_enter_any(s, first, tiles, rows, patch);
+  return gr_winograd_enter_any(s, first, tiles, rows, patch);
 }
 
-static void gr_winograd_leave(const gr_winograd *s, int64_t first, int64_t tiles, const float *made) {
+static void gr_winograd_leave(const gr_winograd *s, int64_t first, int64_t tiles, const float *made,
+                              uint32_t wide) {
 #if defined(__x86_64__)
   if (GR_HAS_AVX512) {
-    gr_winograd_leave_avx512(s, first, tiles, made);
+    gr_winograd_leave_avx512(s, first, tiles, made, wide);
     return;
   }
   if (GR_HAS_AVX2) {
-    gr_winograd_leave_avx2(s, first, tiles, made);
+    gr_winograd_leave_avx2(s, first, tiles, made, wide);
     return;
   }
 #elif defined(__aarch64__)
   if (GR_NEON) {
-    gr_winograd_leave_neon(s, first, tiles, made);
+    gr_winograd_leave_neon(s, first, tiles, made, wide);
     return;
   }
 #endif
-  gr_winograd_leave_any(s, first, tiles, made);
+  gr_winograd_leave_any(s, first, tiles, made, wide);
 }
 
 /* ---------------------------------------------------------------- all of the result */
@@ -181,9 +288,10 @@ static int32_t gr_winograd_task(void *ctx, int64_t index) {
   int64_t turns = gr_ceil_div(end - tile, s.block); /* as even as they can be */
   for (; turns > 0; --turns) {
     int64_t tiles = gr_ceil_div(end - tile, turns);
-    gr_winograd_enter(&s, tile, tiles, rows, patch);
+    uint32_t wide = gr_winograd_enter(&s, tile, tiles, rows, patch);
     gr_winograd_multiply(&s, tiles, rows, made);
-    gr_winograd_leave(&s, tile, tiles, made);
+    gr_winograd_leave(&s, tile, tiles, made, wide);
+    if (wide) gr_winograd_windows(&s, tile, wide, patch);
     if (s.after) gr_winograd_follow(&s, tile, tile + tiles);
     tile += tiles;
   }

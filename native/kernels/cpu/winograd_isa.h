@@ -33,8 +33,10 @@ GR_ALWAYS void GR_ISA(gr_winograd_pixels)(const GR_V *m, GR_V *y) {
   y[3] = GR_ISA_FUSED(two, far_rest, GR_ISA_FUSED(half, near_rest, m[5]));
 }
 
-/* A vector of channels of a tile: its pixels at from[p * line + q * pixel], its rows at to[place * plane]. */
-GR_ALWAYS void GR_ISA(gr_winograd_vector)(const float *from, int64_t line, int64_t pixel, float *to, int64_t plane) {
+/* A vector of channels of a tile: its pixels at from[p * line + q * pixel], its rows at to[place * plane]. Squares of
+ * the four rows of which each pixel is in one, with a factor of 1 at least, are added to ``seen``. */
+GR_ALWAYS void GR_ISA(gr_winograd_vector)(const float *from, int64_t line, int64_t pixel, float *to, int64_t plane,
+                                          GR_V *seen) {
   GR_V half[GR_POINTS][GR_POINTS];
 #pragma GCC unroll 6
   for (int q = 0; q < GR_POINTS; ++q) {
@@ -51,13 +53,19 @@ GR_ALWAYS void GR_ISA(gr_winograd_vector)(const float *from, int64_t line, int64
     GR_ISA(gr_winograd_line)(half[p], t);
 #pragma GCC unroll 6
     for (int q = 0; q < GR_POINTS; ++q) *(GR_V *)(to + (p * GR_POINTS + q) * plane) = t[q];
+    if (p == 0 || p == GR_POINTS - 1) {
+      GR_V *own = seen + (p ? 2 : 0);
+      own[0] = GR_ISA_FUSED(t[0], t[0], own[0]);
+      own[1] = GR_ISA_FUSED(t[5], t[5], own[1]);
+    }
   }
 }
 
-/* Tiles first .. first+tiles-1 of the image as rows[place][tile][channel]. */
-static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_winograd_enter)(const gr_winograd *s, int64_t first,
-                                                                              int64_t tiles, float *rows,
-                                                                              float *patch) {
+/* Tiles first .. first+tiles-1 of the image as rows[place][tile][channel]; a bit for each that takes windows. */
+static __attribute__((noinline)) GR_ISA_TARGET uint32_t GR_ISA(gr_winograd_enter)(const gr_winograd *s, int64_t first,
+                                                                                  int64_t tiles, float *rows,
+                                                                                  float *patch) {
+  uint32_t wide = 0;
   for (int64_t i = 0; i < tiles; ++i) {
     gr_winograd_tile at = gr_winograd_at(s, first + i);
     const float *from = patch;
@@ -69,9 +77,15 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_winograd_enter)(co
     } else {
       gr_winograd_patch(s, &at, patch);
     }
+    GR_V seen[4] = {{0}, {0}, {0}, {0}};
+    float squares[4] = {0};
     for (int64_t c = 0; c < s->c; c += GR_ISA_LANES)
-      GR_ISA(gr_winograd_vector)(from + c, line, pixel, rows + i * s->c_row + c, s->block * s->c_row);
+      GR_ISA(gr_winograd_vector)(from + c, line, pixel, rows + i * s->c_row + c, s->block * s->c_row, seen);
+    for (int k = 0; k < 4; ++k)
+      for (int lane = 0; lane < GR_ISA_LANES; ++lane) squares[k] += seen[k][lane];
+    if (gr_winograd_doubtful(s, squares) && gr_winograd_is_wide(s, &at, patch)) wide |= (uint32_t)1 << i;
   }
+  return wide;
 }
 
 /* Up to a vector of floats, zeros behind them. */
@@ -119,10 +133,12 @@ GR_ALWAYS void GR_ISA(gr_winograd_columns)(const gr_winograd *s, const gr_winogr
   }
 }
 
-/* made[place][tile][column] as the pixels of tiles first .. first+tiles-1. */
+/* made[place][tile][column] as the pixels of tiles first .. first+tiles-1, but for those of a bit in ``wide``. */
 static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_winograd_leave)(const gr_winograd *s, int64_t first,
-                                                                              int64_t tiles, const float *made) {
+                                                                              int64_t tiles, const float *made,
+                                                                              uint32_t wide) {
   for (int64_t i = 0; i < tiles; ++i) {
+    if (wide >> i & 1) continue;
     gr_winograd_tile at = gr_winograd_at(s, first + i);
     for (int64_t bundle = 0; bundle < s->bundles; ++bundle) {
       for (int64_t j = 0; j < s->columns; j += GR_ISA_LANES)
