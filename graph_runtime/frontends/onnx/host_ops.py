@@ -1,5 +1,5 @@
 """Nodes that the host does between the programs of a flow: what makes or reads texts (text.py), what draws
-random numbers (draws.py).
+random numbers (draws.py), a Dropout that trains among them.
 
 A HostOp is made of a node before a run, with its attributes checked, and takes and gives arrays.
 """
@@ -43,7 +43,7 @@ def done_by_host(node: Any, inputs: Sequence[Any]) -> bool:
 
 def _trains(inputs: Sequence[TapeValue | None]) -> bool:
     """Whether a Dropout with these inputs is known to drop elements."""
-    ratio, training = (value.known() if value else None for value in (*inputs, None, None)[1:3])
+    ratio, training = (None if value is None else value.known() for value in (*inputs, None, None)[1:3])
     drops = ratio is None or bool((np.asarray(ratio, np.float64) != 0).any())
     return training is not None and bool(np.any(training)) and drops
 
@@ -52,7 +52,7 @@ def host_op(file: ParsedFile, node: Any, path: str) -> HostOp:
     """What a node does that is done_by_host. Raises GraphError for attributes that do not fit."""
     try:
         attrs = attributes_of(file.file, node, opset_of(node, file.opsets))
-        return (_ALWAYS | ALSO_TEXTS | TRAINS)[_key(node)](attrs)
+        return {**_ALWAYS, **ALSO_TEXTS, **TRAINS}[_key(node)](attrs)
     except GraphError as error:
         raise GraphError(
             f"{node.op_type} {node.name!r}: {error}", path=path, node=node.name, op=node.op_type

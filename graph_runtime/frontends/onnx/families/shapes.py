@@ -33,8 +33,10 @@ def _constant(ctx: Context) -> Results:
     value = ctx.attr("value", None)
     if isinstance(value, TapeValue):
         return value
-    if value is None and (value := ctx.attr("sparse_value", None)) is not None:
-        ctx.tape.budget.room(value.type.nbytes, "a sparse tensor made dense")
+    sparse = ctx.attr("sparse_value", None)
+    if isinstance(sparse, Constant):
+        ctx.tape.budget.room(sparse.type.nbytes, "a sparse tensor made dense")
+        value = sparse
     if isinstance(value, Constant):
         return TapeValue(value.type, constant=value)
     for name in ("value_string", "value_strings"):
