@@ -5,8 +5,8 @@
 
 NAME of the function that a graph calls, or several for one body; KIND/NAME for devices other than cpu. Types
 of inputs and outputs: a dimension is a size, or a name that stands for one size in a call; ``[...]`` is any
-shape. Behind them the kernel's needs: ``inplace I`` (output 0 may overwrite input I), ``scratch N`` (bytes
-of the host's memory).
+shape, the same wherever a line says so, ``[...a]`` another one. Behind them the kernel's needs: ``inplace I``
+(output 0 may overwrite input I), ``scratch N`` (bytes of the host's memory).
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pathlib import Path
 from ..base import dtypes
 from ..base.errors import CompileError, GraphRuntimeError, did_you_mean
 from ..base.formats import FORMATS
+from ..base.machine import devices
 from ..base.machine.descriptors import HOST_KERNELS
 from ..build.libraries.manifest import KernelEntry, direct_symbol
 
@@ -26,27 +27,33 @@ _MARK = re.compile(r"(?://+|/\*)\s*gr-kernel\s*:(?P<said>.*)")
 _NAME = re.compile(r"(?:([a-z][a-z0-9_]*)/)?([A-Za-z_]\w*)")
 _TYPE = re.compile(r"(\w+)\s*\[([^\]]*)\]\s*")
 _DIM = re.compile(r"[A-Za-z_]\w*|\d{1,15}")
+_BEGUN = re.compile(r"^[ \t]*GR_KERNEL(?:_ON)?\([ \t]*(?:(\w+)[ \t]*,[ \t]*)?(\w+)[ \t]*\)", re.M)
 _EXAMPLE = "as in `// gr-kernel: addone : f32[n] -> f32[n]`"
 
-Arg = tuple[str, tuple[int | str, ...] | None]
+Arg = tuple[str, tuple[int | str, ...] | str]
+# of enum gr_format, beside f32 f64 f16 bf16
+_SHORT = {f"{kind[0]}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 
 
 def announced_kernels(path: Path) -> list[KernelEntry]:
     """Kernels that a source announces, in its order; names of one line share the symbol of the first.
 
-    Raises CompileError, with file and line, for a line that is none, and for a file without one."""
+    Raises CompileError, with file and line, for a line that is none, and for a GR_KERNEL without one."""
     found: list[KernelEntry] = []
     try:
-        lines = path.read_text().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        text = path.read_text(errors="replace")
+    except OSError as error:
         raise CompileError(f"cannot read {path}: {error}", got=str(path)) from None
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(text.splitlines(), 1):
         if (match := _MARK.search(line)) is not None:
             found += _Line(f"{path}:{number}", match["said"].split("*/")[0]).kernels()
-    if not found:
-        raise CompileError(
-            f"{path} announces no kernel: write a comment line above each, {_EXAMPLE}", got=str(path)
-        )
+    symbols = {entry.symbol for entry in found}
+    for kind, name in _BEGUN.findall(text):
+        if direct_symbol(name, kind or HOST_KERNELS) not in symbols:
+            said = f"{kind}/{name}" if kind else name
+            raise CompileError(
+                f"{path}: no line announces the kernel {said!r}: write one above it, {_EXAMPLE}", got=said
+            )
     return found
 
 
@@ -82,7 +89,13 @@ class _Line:
         match = _NAME.fullmatch(text.strip())
         if match is None:
             raise self.wrong(f"{text.strip()!r} is no name: give NAME or KIND/NAME")
-        return match[1] or HOST_KERNELS, match[2]
+        kind = match[1] or HOST_KERNELS
+        kinds = sorted({board.kernels or board.kind for board in devices.boards().values()})
+        if kind not in kinds:
+            raise self.wrong(
+                f"no device runs kernels of {kind!r}{did_you_mean(kind, kinds)}: {', '.join(kinds)} do"
+            )
+        return kind, match[2]
 
     def _args(self, text: str) -> tuple[Arg, ...]:
         found, at, text = [], 0, text.strip()
@@ -99,19 +112,21 @@ class _Line:
         if short is not None and short.dtype:
             return short.dtype
         try:
-            name = dtypes.canonical(text)
+            name = dtypes.canonical(_SHORT.get(text, text))
             dtypes.to_numpy(name)
             return name
         except GraphRuntimeError:
-            known = [name for name, row in FORMATS.items() if row.dtype]
+            known = [*(name for name, row in FORMATS.items() if row.dtype), *_SHORT]
             raise self.wrong(f"{text!r} is no dtype{did_you_mean(text, known)}") from None
 
-    def _shape(self, text: str) -> tuple[int | str, ...] | None:
-        if text == "...":
-            return None
+    def _shape(self, text: str) -> tuple[int | str, ...] | str:
+        if re.fullmatch(r"\.\.\.\w*", text):
+            return text
         dims = [dim.strip() for dim in text.split(",")] if text else []
         if bad := [dim for dim in dims if not _DIM.fullmatch(dim)]:
-            raise self.wrong(f"{bad[0]!r} is no dimension: give a size, a name, or `...` for any shape")
+            raise self.wrong(
+                f"{bad[0]!r} is no dimension: give a size, a name, or, alone, `...` for any shape"
+            )
         return tuple(int(dim) if dim.isdigit() else dim for dim in dims)
 
     def _needs(self, text: str, inputs: int) -> tuple[int, tuple[int, ...]]:
@@ -119,7 +134,9 @@ class _Line:
         for need in filter(None, map(str.strip, text.split(","))):
             match = re.fullmatch(r"(inplace|scratch)\s+(\d{1,12})", need)
             if match is None:
-                raise self.wrong(f"{need!r} is no need of a kernel: give `inplace I` or `scratch BYTES`")
+                raise self.wrong(
+                    f"{need!r} is no need of a kernel: give `inplace I` or `scratch BYTES` (below 10^12)"
+                )
             if match[1] == "scratch":
                 scratch = int(match[2])
             elif int(match[2]) >= inputs:

@@ -6,7 +6,8 @@ import hashlib
 import mmap
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import CompileError
@@ -18,7 +19,7 @@ from ..build.libraries.elf import read_elf
 from ..build.libraries.manifest import ABI_VERSION, KernelEntry, Manifest
 from .announced import announced_kernels
 from .shared_library import LINK, manifest_source, native_folder
-from .toolchain import FLAGS, find_compiler, target
+from .toolchain import FLAGS, Compiler, find_compiler, target
 
 __all__ = ["build_kernel_library", "include_folder"]
 
@@ -37,10 +38,11 @@ def build_kernel_library(
     *,
     march: str = "auto",
     flags: Sequence[str] = (),
+    say: Callable[[str], None] = lambda text: None,
 ) -> Manifest:
     """Compile sources into the module library ``out`` (written whole or not at all) with the kernels that
     they announce (announced.py), and return its manifest. ``march`` as compile_library's; ``flags`` go to the
-    compilers of C and C++, and to the linker.
+    compilers of C and C++, and to the linker; ``say`` hears their warnings.
 
     Raises CompileError for a file of another language, a line that announces nothing, a kernel that is
     announced twice or not defined, and for code that a compiler refuses; WriteError.
@@ -48,35 +50,87 @@ def build_kernel_library(
     paths = [Path(source).absolute() for source in sources]
     languages = [_language(path) for path in paths]
     entries = _announced(paths)
+    target_file = _output(Path(out), paths)
     isa_name, march_flags = target(march)
-    c = find_compiler()
     manifest = Manifest(
         abi=ABI_VERSION,
         arch=isa.host_arch(),
         isa=isa_name,
-        compiler=c.version,
+        compiler=find_compiler().version,
         flags=(*march_flags, *flags),
         sources=hashlib.sha256(b"\0".join(path.read_bytes() for path in paths)).hexdigest(),
         importable=False,
         kernels=entries,
     )
     with tempfile.TemporaryDirectory(prefix="graph_runtime_") as name:
-        folder = Path(name)
-        (folder / "manifest.c").write_text(manifest_source(manifest))
-        c.run([*FLAGS, "-c", "manifest.c", "-o", "manifest.o"], folder)
-        objects = ["manifest.o"]
+        build = _Build(Path(name), [*march_flags, *flags], say)
+        objects = [build.manifest(manifest)]
         for number, (path, language) in enumerate(zip(paths, languages, strict=True)):
-            objects.append(_compiled(path, language, number, folder, [*march_flags, *flags]))
-        exports = "".join(f" {symbol};" for symbol in sorted({entry.symbol for entry in entries}))
-        (folder / "exports").write_text(f"{{ global: gr_manifest;{exports} local: *; }};\n")
-        wanted = [f"-Wl,--undefined={entry.symbol}" for entry in entries]  # out of Rust's archive
-        link = [*LINK, "-Wl,--version-script=exports", "-Wl,--gc-sections", *wanted, *objects]
-        linker = find_compiler("C++") if "C++" in languages else c
-        libraries = ["-lgcc_s", "-lpthread", "-ldl"] if "Rust" in languages else []
-        linker.run([*link, "-o", "library.so", *libraries, "-lm", *flags], folder)
-        _require_defined(folder / "library.so", entries)
-        write_whole(Path(out), (folder / "library.so").read_bytes(), 0o777, parents=True)
+            objects.append(build.object(path, language, number))
+        library = build.link(objects, languages, sorted({entry.symbol for entry in entries}), flags)
+        _require_defined(library, entries)
+        write_whole(target_file, library.read_bytes(), 0o777, parents=True)
     return manifest
+
+
+def _output(out: Path, sources: Sequence[Path]) -> Path:
+    """Where the library goes. Raises CompileError where that would replace a file that is no library."""
+    if out.is_file():
+        with open(out, "rb") as file:
+            is_library = file.read(4) == b"\x7fELF"
+        if not is_library or any(out.samefile(source) for source in sources):
+            raise CompileError(f"{out} is there and no library: name another file", got=str(out))
+    return out
+
+
+@dataclass(frozen=True)
+class _Build:
+    """A build in a folder of its own. Compilers run in the caller's folder, of which paths in flags are."""
+
+    folder: Path
+    flags: Sequence[str]
+    say: Callable[[str], None]
+
+    def run(self, compiler: Compiler, *arguments: str) -> None:
+        if warnings := compiler.run(arguments, Path.cwd()):
+            self.say(warnings)
+
+    def manifest(self, manifest: Manifest) -> str:
+        """The object file of the manifest."""
+        source, made = str(self.folder / "manifest.c"), str(self.folder / "manifest.o")
+        Path(source).write_text(manifest_source(manifest))
+        self.run(find_compiler(), *FLAGS, "-c", source, "-o", made)
+        return made
+
+    def object(self, path: Path, language: str, number: int) -> str:
+        """The source's object file, or Rust's archive."""
+        if language == "Rust":
+            made = str(self.folder / f"lib{number}.a")
+            kind = ["--crate-type=staticlib", f"--crate-name=kernels{number}", "--edition=2021"]
+            self.run(find_compiler("Rust"), *kind, "-Copt-level=3", "-Cpanic=abort", str(path), "-o", made)
+            return made
+        made = str(self.folder / f"{number}.o")
+        own = [flag for flag in FLAGS if language == "C" or not flag.startswith("-std=")]
+        includes = [f"-I{path.parent}", f"-I{include_folder()}"]
+        self.run(
+            find_compiler(language), *own, *_WARNINGS, *self.flags, *includes, "-c", str(path), "-o", made
+        )
+        return made
+
+    def link(
+        self, objects: Sequence[str], languages: Sequence[str], symbols: Sequence[str], flags: Sequence[str]
+    ) -> Path:
+        """The library, with these symbols alone."""
+        exports, made = self.folder / "exports", self.folder / "library.so"
+        listed = "; ".join(["gr_manifest", *symbols])
+        exports.write_text(f"{{ global: {listed}; local: *; }};\n")
+        linker = find_compiler("C++" if "C++" in languages else "C")
+        wanted = [f"-Wl,--undefined={symbol}" for symbol in symbols]  # out of Rust's archive
+        rust = ["-lgcc_s", "-lpthread", "-ldl"] if "Rust" in languages else []
+        # nodelete: threads that a kernel started, as OpenMP's, outlive the library's last user
+        how = [*LINK, f"-Wl,--version-script={exports}", "-Wl,--gc-sections", "-Wl,-z,nodelete", *wanted]
+        self.run(linker, *how, *objects, "-o", str(made), *rust, "-lm", *flags)
+        return made
 
 
 def _language(path: Path) -> str:
@@ -100,21 +154,12 @@ def _announced(paths: Sequence[Path]) -> tuple[KernelEntry, ...]:
                     "rename one",
                     got=entry.name,
                 )
+    if not found:
+        raise CompileError(
+            f"{', '.join(map(str, paths))}: no kernel is announced; write a comment line above each, as in "
+            "`// gr-kernel: addone : f32[n] -> f32[n]`"
+        )
     return tuple(found[key] for key in sorted(found))
-
-
-def _compiled(path: Path, language: str, number: int, folder: Path, flags: Sequence[str]) -> str:
-    """Name of the source's object file, or of Rust's archive."""
-    if language == "Rust":
-        made = f"lib{number}.a"
-        rust = ["--crate-type=staticlib", "-Copt-level=3", "-Cpanic=abort", f"--crate-name=kernels{number}"]
-        find_compiler("Rust").run([*rust, "--edition=2021", str(path), "-o", made], folder)
-        return made
-    compiler, made = find_compiler(language), f"{number}.o"
-    own = [flag for flag in FLAGS if language == "C" or not flag.startswith("-std=")]
-    includes = [f"-I{path.parent}", f"-I{include_folder()}"]
-    compiler.run([*own, *_WARNINGS, *flags, *includes, "-c", str(path), "-o", made], folder)
-    return made
 
 
 def _require_defined(library: Path, entries: Sequence[KernelEntry]) -> None:
@@ -123,11 +168,9 @@ def _require_defined(library: Path, entries: Sequence[KernelEntry]) -> None:
         defined = read_elf(library, data).functions
     for entry in entries:
         if entry.symbol not in defined:
-            macro = (
-                f"GR_KERNEL({entry.name})"
-                if entry.kind == HOST_KERNELS
-                else f"GR_KERNEL_ON({entry.kind}, {entry.name})"
-            )
+            name = entry.symbol.split("__")[0]
+            on = "" if entry.kind == HOST_KERNELS else f"{entry.kind}, "
+            macro = f"GR_KERNEL{'_ON' * bool(on)}({on}{name})"
             raise CompileError(
                 f"kernel {entry.name!r} for {entry.kind} is announced, and no source defines {entry.symbol}: "
                 f'begin it with {macro} of gr_kernel.h, in Rust with `#[no_mangle] pub extern "C" fn`',

@@ -62,9 +62,9 @@ class Compiler:
     command: tuple[str, ...]
     version: str
 
-    def run(self, arguments: Sequence[str], folder: Path, running: CommandPool | None = None) -> None:
-        """Run it in ``folder``, beside what else is ``running``. Raises CompileError with the start of what
-        it said."""
+    def run(self, arguments: Sequence[str], folder: Path, running: CommandPool | None = None) -> str:
+        """Run it in ``folder``, beside what else is ``running``, and return its warnings. Raises CompileError
+        with the start of what it said."""
         command = [*self.command, *arguments]
         done = running.run(command, folder) if running else run_alone(command, folder)
         if done.status != 0:
@@ -74,6 +74,7 @@ class Compiler:
                 got=done.status,
                 stderr=done.err,
             )
+        return done.err
 
 
 def _how(done: Done) -> str:

@@ -231,7 +231,9 @@ def _library(file: Path) -> tuple[dict[str, Any], str]:
         return _foreign_library(file)
     found = {"kind": "library", "flavour": "module", **orjson.loads(manifest.to_bytes()[24:])}
     lines = [f"library {file.name}: ABI {manifest.abi}, {manifest.arch} {manifest.isa}, {manifest.compiler}"]
-    lines += [f"{k.kind:4} {k.name}: {k}" for k in manifest.kernels]
+    for k in manifest.kernels:
+        needs = [*(f"inplace {i}" for i in k.inplace), *([f"scratch {k.scratch}"] if k.scratch else [])]
+        lines.append(f"{k.kind:4} {k.name}: {k}{'; ' * bool(needs)}{', '.join(needs)}")
     return found, "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..base.errors import InputError
+from ..base.errors import CompileError, InputError
 from . import options as opt
 
 __all__ = ["kernel"]
@@ -47,7 +47,15 @@ def kernel(
         return
     if not sources or output is None:
         raise InputError("kernel takes a source and --output, as `graph-runtime kernel add.c -o add.so`")
-    manifest = build_kernel_library(sources, output, march=march, flags=flag or ())
+    try:
+        manifest = build_kernel_library(
+            sources, output, march=march, flags=flag or (), say=lambda text: typer.echo(text, err=True)
+        )
+    except CompileError as error:
+        if not error.fields.get("stderr"):
+            raise
+        typer.echo(error.fields["stderr"], err=True)  # with its lines and columns
+        raise CompileError("nothing was written: the compiler's own text is above", got=error.got) from None
     if json:
         opt.print_json({"library": str(output), "kernels": [entry.name for entry in manifest.kernels]})
         return

@@ -90,6 +90,17 @@ def test_the_pages_other_languages(build, language, compiler):
         np.testing.assert_array_equal(ran(graph(("twice", (4, 3)), shape=(4, 3)), library, x), 2 * x)
 
 
+def test_the_pages_kernel_of_a_simulated_device(build):
+    library = build(re.search(r"^```c\n(/\* tt_addone.c.*?)^```$", PAGE, re.M | re.S)[1])
+    x = np.arange(40 * 50, dtype=F32).reshape(40, 50)
+    mod = gr.create(graph(("addone", x.shape), shape=x.shape), library, ["tt:0"])
+    mod.run(x=x)
+    np.testing.assert_array_equal(mod.get_output(0).numpy(), x + 1)
+    mod = gr.create(graph(("addone", x.shape), shape=x.shape), library, ["tt:0"], formats={"tt:0": "bf16"})
+    with pytest.raises(KernelError, match="addone takes float32 in one layout"):
+        mod.run(x=x)
+
+
 def test_the_pages_packed_function(tmp_path):
     (tmp_path / "packed.c").write_text(re.search(r"^```c\n(/\* packed.c.*?)^```$", PAGE, re.M | re.S)[1])
     command = re.search(r"packed.c: (cc .*?) \*/", PAGE)[1].split()
@@ -135,7 +146,7 @@ GR_KERNEL(odd) {
 """
     library = build(text)
     entry = find_manifest(library).kernels[0]
-    assert (entry.scratch, entry.inplace, entry.args) == (100, (0,), ((F32, None), (F32, None)))
+    assert (entry.scratch, entry.inplace, entry.args) == (100, (0,), ((F32, "..."), (F32, "...")))
     assert ran(graph(("odd", (1, 1, 1)), shape=(1, 1, 1)), library, np.zeros((1, 1, 1), F32)) == 3
 
 
@@ -160,6 +171,8 @@ def test_a_kernel_that_refuses_names_its_node_and_the_session_goes_on(build):
         ("f32[5] -> f32[n]", [("addone", (4,))], (4,)),
         ("f64[n] -> f32[n]", [("addone", (4,))], (4,)),
         ("f32[n] f32[n] -> f32[n]", [("addone", (4,))], (4,)),
+        ("f32[...] -> f32[...]", [("addone", (5,))], (4,)),  # nor does it write past its output
+        ("f32[...a] -> f32[...a]", [("addone", (2, 2))], (4,)),
     ],
 )
 def test_nodes_are_held_against_it_before_a_run(build, types, calls, shape):
@@ -187,9 +200,12 @@ def test_shared_bytes_need_inplace_and_the_error_says_so(build):
         ("add one : f32[n] -> f32[n]", "no name"),
         ("addone : f32[n] -> f32[n] : inplace 1", "not there"),
         ("addone : f32[n] -> f32[n] : fast", "no need"),
+        ("addone : f32[..., n] -> f32[n]", "no dimension.*alone"),
+        ("gpu/addone : f32[n] -> f32[n]", "no device runs kernels of 'gpu'"),
+        ("addtwo, addone : f32[n] -> f32[n]", r"no line announces the kernel 'addone'"),
         ("addone, tt/addtwo : f32[n] -> f32[n]", "one kind"),
-        ("addtwo : f32[n] -> f32[n]", "no source defines addtwo__direct.*GR_KERNEL"),
-        ("tt/addone : f32[n] -> f32[n]", r"GR_KERNEL_ON\(tt, addone\)"),
+        ("addtwo : f32[n] -> f32[n]", "no line announces the kernel 'addone'"),
+        ("tt/addone : f32[n] -> f32[n]", "no line announces the kernel 'addone'"),
     ],
 )
 def test_a_wrong_line_says_what_is_missing(build, line, text):
@@ -199,8 +215,15 @@ def test_a_wrong_line_says_what_is_missing(build, line, text):
 
 
 def test_sources_that_are_none(build, tmp_path):
-    with pytest.raises(CompileError, match="announces no kernel"):
+    with pytest.raises(CompileError, match="no kernel is announced"):
         build("int f(void) { return 0; }")
+    with pytest.raises(CompileError, match="no line announces the kernel 'addone'"):
+        build(addone().replace("gr-kernel:", "gr_kernel:"))
+    only = addone() + "// gr-kernel: tt/addtwo : f32[n] -> f32[n]\n"
+    with pytest.raises(
+        CompileError, match=r"no source defines addtwo__tt__direct.*GR_KERNEL_ON\(tt, addtwo\)"
+    ):
+        build(only)
     with pytest.raises(CompileError, match="no source of a kernel"):
         build("", "py")
     with pytest.raises(CompileError, match="undeclared"):
@@ -211,3 +234,53 @@ def test_sources_that_are_none(build, tmp_path):
     twice = addone() + "// gr-kernel: addone : f32[n] -> f32[n]\n"
     with pytest.raises(CompileError, match="announced before"):
         build(twice)
+
+
+def test_shapes_of_two_names_may_differ_and_integers_have_short_names(build):
+    line = "f32[...a] i32[] u8[...b] -> f32[...a]"
+    entry = find_manifest(build(addone(types=line))).kernels[0]
+    assert [dtype for dtype, _ in entry.args] == [F32, "int32", "uint8", F32]
+    assert entry.takes(3, [(F32, (2, 3)), ("int32", ()), ("uint8", (9,)), (F32, (2, 3))])
+    assert not entry.takes(3, [(F32, (2, 3)), ("int32", ()), ("uint8", (9,)), (F32, (3, 2))])
+
+
+def test_an_output_replaces_libraries_alone(build, tmp_path):
+    source = tmp_path / "kernels.c"
+    library = build(addone())
+    build(addone())  # over the last one
+    (tmp_path / "net.json").write_text("{}")
+    for out in (source, tmp_path / "net.json"):
+        before = out.read_text()
+        with pytest.raises(CompileError, match="is there and no library"):
+            build_kernel_library([source], out)
+        assert out.read_text() == before
+    assert library.read_bytes()[:4] == b"\x7fELF"
+
+
+def test_paths_in_flags_are_the_callers_and_warnings_are_heard(tmp_path, monkeypatch):
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc/mine.h").write_text("#define ONE 1\n")
+    source = addone().replace("+ 1;", "+ ONE;").replace("return GR_OK;", "int unused; return GR_OK;")
+    (tmp_path / "a.c").write_text('#include "mine.h"\n' + source)
+    monkeypatch.chdir(tmp_path)
+    said: list[str] = []
+    build_kernel_library(["a.c"], "a.so", flags=["-Iinc"], say=said.append)
+    assert "unused variable" in "".join(said)
+    np.testing.assert_array_equal(ran(graph(("addone", (4,))), "a.so", np.zeros(4, F32)), np.ones(4))
+
+
+def test_threads_of_a_kernel_may_outlive_the_last_session(build):
+    """OpenMP's workers, say: the library stays mapped."""
+    library = build(addone())
+    mod = gr.create(graph(("addone", (4,))), library)
+    mod.run(x=np.zeros(4, F32))
+    del mod
+    assert str(library) in Path("/proc/self/maps").read_text()
+
+
+def test_kernels_built_by_hand_are_not_called_as_tvms(tmp_path):
+    (tmp_path / "a.c").write_text(addone())
+    include = Path(__file__).resolve().parents[2] / "native/include"
+    subprocess.run(["cc", "-shared", "-fPIC", f"-I{include}", "a.c", "-o", "a.so"], cwd=tmp_path, check=True)
+    with pytest.raises(LibraryError, match="graph-runtime kernel"):
+        gr.create(graph(("addone__direct", (4,))), tmp_path / "a.so")

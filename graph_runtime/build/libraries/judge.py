@@ -23,7 +23,7 @@ from ...base.mapped import open_file
 from . import isa
 from .asked import asked
 from .elf import BLOB, SharedObject, read_elf
-from .manifest import KernelEntry, Manifest, manifest_in
+from .manifest import KernelEntry, Manifest, direct_symbol, manifest_in
 from .sealed import Sealed
 
 __all__ = ["LibraryFile", "judge_sealed", "read_library"]
@@ -135,6 +135,7 @@ def _judge(
         _check_manifest(path, manifest, shared)
     else:
         _refuse_ffi(path, shared)
+        _refuse_kernels(path, shared)
     return LibraryFile(path, manifest, shared, sealed, signature)
 
 
@@ -148,6 +149,16 @@ def _refuse_ffi(path: Path, shared: SharedObject) -> None:
             f"writes graph.json",
             got=marks[0],
             wanted="a library of TVM 0.5 to 0.20",
+        )
+
+
+def _refuse_kernels(path: Path, shared: SharedObject) -> None:
+    ours = sorted(name for name in shared.functions if name.endswith(direct_symbol("", HOST_KERNELS)))
+    if ours:
+        raise LibraryError(
+            f"{path} has kernels of gr_abi.h ({ours[0]}) and no manifest, so it would be called as "
+            "TVM's libraries are: build it by `graph-runtime kernel`",
+            got=ours,
         )
 
 

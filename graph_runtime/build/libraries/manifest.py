@@ -48,7 +48,7 @@ class KernelEntry:
     output 0 may overwrite, ``packed`` whether ``name`` is exported too, in TVM's packed convention.
 
     ``op`` is "" for a kernel that was written by hand. Dimensions of its shapes may be names, each of which
-    stands for one size in a call, and a shape may be None: any."""
+    stands for one size in a call; a shape may be a name that begins with "...": any shape, one in a call."""
 
     name: str
     kind: str
@@ -56,7 +56,7 @@ class KernelEntry:
     op: str
     attrs: dict[str, Any]
     num_inputs: int
-    args: tuple[tuple[str, tuple[int | str, ...] | None], ...]
+    args: tuple[tuple[str, tuple[int | str, ...] | str], ...]
     scratch: int = 0
     inplace: tuple[int, ...] = ()
     packed: bool = False
@@ -70,10 +70,17 @@ class KernelEntry:
         if (num_inputs, len(args)) != (self.num_inputs, len(self.args)):
             return False
         sizes: dict[str, int] = {}
+        shapes: dict[str, tuple[int, ...]] = {}
         for (wanted, dims), (dtype, shape) in zip(self.args, args, strict=True):
-            if dtype != wanted or (dims is not None and len(dims) != len(shape)):
+            if dtype != wanted:
                 return False
-            for dim, size in zip(dims or (), shape, strict=False):
+            if isinstance(dims, str):
+                if shapes.setdefault(dims, shape) != shape:
+                    return False
+                continue
+            if len(dims) != len(shape):
+                return False
+            for dim, size in zip(dims, shape, strict=True):
                 if size != (sizes.setdefault(dim, size) if isinstance(dim, str) else dim):
                     return False
         return True
@@ -100,8 +107,8 @@ class Manifest:
         return MAGIC + len(body).to_bytes(8, "little") + body
 
 
-def _shape_text(shape: tuple[int | str, ...] | None) -> str:
-    return "..." if shape is None else ", ".join(map(str, shape))
+def _shape_text(shape: tuple[int | str, ...] | str) -> str:
+    return shape if isinstance(shape, str) else ", ".join(map(str, shape))
 
 
 def direct_symbol(name: str, kind: str) -> str:
@@ -214,5 +221,5 @@ def _kernel(raw: dict[str, Any]) -> KernelEntry:
     return entry
 
 
-def _shape(raw: list[Any] | None) -> tuple[int | str, ...] | None:
-    return None if raw is None else tuple(dim if isinstance(dim, str) else int(dim) for dim in raw)
+def _shape(raw: list[Any] | str) -> tuple[int | str, ...] | str:
+    return raw if isinstance(raw, str) else tuple(dim if isinstance(dim, str) else int(dim) for dim in raw)
