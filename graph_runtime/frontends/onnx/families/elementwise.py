@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import numpy as np
+
+from ....base.dtypes import is_integer
 from ....ir.ops import Op, all_ops
 from ..context import FLOATS, Context, Results, converter
 from ..tape import TapeValue
@@ -23,11 +26,37 @@ def _plain(op: Op, names: Mapping[str, str]) -> Callable[[Context], Results]:
         given = {ours: ctx.attr(theirs, known[ours].default) for theirs, ours in names.items()}
         flags = {name: bool(value) for name, value in given.items() if known[name].kind == "bool"}
         inputs, attrs = [ctx.input(i) for i in range(op.arity[0])], {**given, **flags}
+        if ctx.node.op_type in _MIXED and _may_be_negative(inputs[1]) and is_integer(inputs[0].dtype):
+            return _integer_power(ctx, *inputs)
         if ctx.node.op_type in _MIXED and inputs[0].dtype != inputs[1].dtype:
             return _mixed(ctx, op.name, *inputs, **attrs)
         return ctx.op(op.name, *inputs, **attrs)
 
     return convert
+
+
+def _may_be_negative(exponent: TapeValue) -> bool:
+    """Whether an exponent is a signed integer that is not known to be 0 or more."""
+    known = exponent.known()
+    signed = is_integer(exponent.dtype) and exponent.dtype.startswith("int")
+    return signed and (known is None or bool((known < 0).any()))
+
+
+def _integer_power(ctx: Context, a: TapeValue, b: TapeValue) -> TapeValue:
+    """Of integers, as ONNX Runtime: with a negative exponent that of 1 or -1, else 0; of 0 the least
+    integer."""
+    zero, one = ctx.scalar(0, a), ctx.scalar(1, a)
+    below = ctx.op("less", b, ctx.scalar(0, b))
+    up = ctx.op("where", below, ctx.scalar(0, b), b)
+    made = ctx.op("power", a, up) if a.dtype == b.dtype else _mixed(ctx, "power", a, up)
+    of_one = ctx.op("where", ctx.op("equal", a, one), one, zero)
+    least = ctx.scalar(np.iinfo(a.dtype).min, a)
+    turned = ctx.op("where", ctx.op("equal", a, zero), least, of_one)
+    if a.dtype.startswith("int"):
+        less = ctx.scalar(-1, a)
+        odd = ctx.op("equal", ctx.op("bitwise_and", b, ctx.scalar(1, b)), ctx.scalar(1, b))
+        turned = ctx.op("where", ctx.op("equal", a, less), ctx.op("where", odd, less, one), turned)
+    return ctx.op("where", below, turned, made)
 
 
 def _mixed(ctx: Context, op: str, a: TapeValue, b: TapeValue, **attrs: object) -> Results:
