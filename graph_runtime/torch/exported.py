@@ -87,7 +87,7 @@ def _whole(program: torch.export.ExportedProgram, device: str, sizes: Mapping[st
     if parse(device).kind == "cpu":
         return frozenset(gm.graph.nodes)
     arguments = [node for node in gm.graph.nodes if node.op == "placeholder"]
-    limits: dict[str | int, int] = {**sizes}
+    limits: dict[str | int, int] = dict(sizes.items())
     free = {}  # arguments that may be int64, as the others are refused where they do not fit
     kept: set[Node] = set()
     for number, (node, spec) in enumerate(zip(arguments, signature.input_specs, strict=True)):

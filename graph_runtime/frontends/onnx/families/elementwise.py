@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,7 @@ def _integer_power(ctx: Context, a: TapeValue, b: TapeValue) -> TapeValue:
     zero, one = ctx.scalar(0, a), ctx.scalar(1, a)
     below = ctx.op("less", b, ctx.scalar(0, b))
     up = ctx.op("where", below, ctx.scalar(0, b), b)
-    made = ctx.op("power", a, up) if a.dtype == b.dtype else _mixed(ctx, "power", a, up)
+    made: Any = ctx.op("power", a, up) if a.dtype == b.dtype else _mixed(ctx, "power", a, up)
     of_one = ctx.op("where", ctx.op("equal", a, one), one, zero)
     least = ctx.scalar(np.iinfo(a.dtype).min, a)
     turned = ctx.op("where", ctx.op("equal", a, zero), least, of_one)
