@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor, unset_fake_temporarily
 from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
@@ -59,6 +60,11 @@ class Ranges:
             (at, node) for at, node in results if any(x.dtype == torch.int64 for x in _tensors(node))
         ]
         self._numbers = {node: at for at, node in enumerate(n for n in nodes if n.op == "placeholder")}
+        held = {node: getattr(gm, str(node.target), None) for node in nodes if node.op == "get_attr"}
+        with unset_fake_temporarily():  # constants have values while a graph is traced, too
+            self._held = {node: _bound_of_held(x) for node, x in held.items() if _is_held(x)}
+        for node in self._held:
+            node.meta.setdefault("val", held[node])  # which tracing leaves out of constants
         self._sources: dict[Key, tuple[int, int | None]] = {}  # (argument, axis)
         for node, number in self._numbers.items():
             self._read(node.meta.get("val"), number)
@@ -154,7 +160,7 @@ class Ranges:
 
     def _magnitudes(self, limits: Limits) -> dict[Node, Any]:
         """{node: the largest magnitude of its values, one for each of several results}."""
-        found: dict[Node, Any] = {}
+        found: dict[Node, Any] = dict(self._held)
         for node, number in self._numbers.items():
             meta = node.meta.get("val")
             if isinstance(meta, torch.Tensor):
@@ -220,6 +226,20 @@ def _name(node: Node) -> str:
 
 def _tensors(node: Node) -> list[torch.Tensor]:
     return [x for x in tree_leaves(node.meta.get("val")) if isinstance(x, torch.Tensor)]
+
+
+def _is_held(x: Any) -> bool:
+    """Whether what a graph holds has integers whose values can be read."""
+    return (
+        isinstance(x, torch.Tensor)
+        and not isinstance(x, FakeTensor)
+        and x.dtype in (torch.int64, torch.int32)
+    )
+
+
+def _bound_of_held(x: torch.Tensor) -> int:
+    known = bound_of(x)
+    return known if known is not None else bound_of(content.fetch(x)) or 0
 
 
 def _is_float(meta: torch.Tensor) -> bool:
@@ -309,6 +329,8 @@ def _called(name: str, bounds: Mapping[str, Any], args: Any, kwargs: Any) -> int
         return max(abs(int(x)) for x in args) + 1
     if name in ("full", "scalar_tensor"):
         return abs(int(args[-1]))
+    if name in ("randint", "randperm"):
+        return max(abs(int(x)) for x in args if not isinstance(x, (list, tuple)))
     if name in ("zeros", "ones", "empty", "new_zeros", "rand"):
         return 1
     return int(bounds[name](*args, **kwargs))

@@ -13,6 +13,7 @@ from graph_runtime.run.tensors import operators
 MODULES = sorted((Path(graph_runtime.__file__).parent / "eager").glob("*.py"))
 ALLOWED = (
     "base.dtypes",
+    "base.errors",
     "base.machine.devices",
     "ir.graph",
     "ir.ops",

@@ -67,7 +67,7 @@ def libraries() -> list[bytes]:
         folder = Path(name)
         (folder / "manifest").write_bytes(manifest.to_bytes())
         carried = f'__asm__(".section .rodata\\n.incbin \\"{folder}/manifest\\"\\n.previous");\n'
-        for text in (SOURCE, SOURCE + carried):
+        for text in (SOURCE.replace("theirs__direct", "others"), SOURCE + carried):
             (folder / "l.c").write_text(text)
             subprocess.run(
                 [
