@@ -90,11 +90,12 @@ def _without_paths(flags: Sequence[str]) -> list[str]:
 
 def _private_folder(make_private: Callable[[Path], str]) -> Path | None:
     """The folder of kept objects, the user's alone; None where there cannot be one."""
-    home = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
-    folder = Path(os.environ.get("GR_CACHE_DIR") or Path(home) / "graph_runtime").absolute() / "objects"
     try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser()
+        named = os.environ.get("GR_CACHE_DIR") or Path(base) / "graph_runtime"
+        folder = Path(named).absolute() / "objects"
         return None if make_private(folder) else folder
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError: a user without a home
         return None
 
 
