@@ -28,19 +28,19 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # requests) say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 65,  # what ttnn's programs take of L1 for it, what an error bound tries, sums of convolutions
-        "f64": 9,
-        "f16": 9,
-        "bf16": 28,  # likewise; what a product takes of which a host stores the weight so, images, states
-        "int8": 26,  # torch's product of bytes takes no others; panels of a recurrent cell's bytes
-        "int16": 16,
-        "int32": 44,  # sums of bytes, by tiles too
-        "int64": 15,
-        "uint8": 17,  # what MatMulNBits' weights must be
+        "f32": 67,  # what ttnn's programs take of L1 for it, what an error bound tries, sums of convolutions
+        "f64": 10,
+        "f16": 10,
+        "bf16": 29,  # likewise; what a product takes of which a host stores the weight so, images, states
+        "int8": 28,  # torch's product of bytes takes no others; panels of a recurrent cell's bytes
+        "int16": 17,
+        "int32": 46,  # sums of bytes, by tiles too
+        "int64": 18,
+        "uint8": 18,  # what MatMulNBits' weights must be
         "uint16": 12,
         "uint32": 15,
         "uint64": 5,
-        "bool": 32,
+        "bool": 33,
         "bfp8_b": 7,  # read and written in loops of their own, for speed; what search and error bounds try
         "bfp4_b": 7,  # the masks of ttnn's attention
         "bfp2_b": 4,  # its name in ttnn-visualizer
