@@ -25,8 +25,8 @@ from ..plan.balance import (
     require_legal,
     rows_text,
 )
-from ..plan.modes import Modes, peaks
 from ..plan.record import record
+from ..plan.storage.modes import Modes, peaks
 from ..plan.types import Placement
 from ..run.packing import pack
 from ..views import placement as report_placement

@@ -3,9 +3,9 @@
     place -> insert_transfers -> assign_layouts -> assign_storage -> assign_numerics -> assign_models -> check
 
 types has the values between the passes. Read placement (placing/ has the policies, fallbacks and globs its
-words), transfers, layouts (defaults, wishes, conversions), memory (order; lifetimes and buffers; offsets and
-pack; pools, file_storage, modes), compute_config, balance/ and checker/. queues, happens and lanes say what
-may run side by side; record and snapshot write a plan down. columns is arithmetic that all of them share.
+words), transfers, layouts (defaults, wishes, conversions), lifetimes and storage/, compute_config, balance/
+and checker/. queues/ says what may run side by side; record and snapshot write a plan down. columns is
+arithmetic that all of them share.
 
 Names are imported when they are first used: a plan that is read from a bundle needs no passes.
 """
@@ -21,8 +21,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .checker.check import check as check
     from .compute_config import assign_numerics as assign_numerics
     from .layouts import assign_layouts as assign_layouts
-    from .memory import assign_storage as assign_storage
     from .passes import plan as plan
+    from .storage.memory import assign_storage as assign_storage
     from .transfers import insert_transfers as insert_transfers
     from .types import LaidOutGraph as LaidOutGraph
     from .types import PlacedGraph as PlacedGraph
@@ -39,7 +39,7 @@ _HOME = {
     "Storage": "types",
     "assign_layouts": "layouts",
     "assign_numerics": "compute_config",
-    "assign_storage": "memory",
+    "assign_storage": "storage.memory",
     "check": "checker.check",
     "insert_transfers": "transfers",
     "plan": "passes",

@@ -12,13 +12,13 @@ from ..base.errors import InputError, PlanError
 from ..base.machine.devices import Device, parse_list
 from ..base.options import Options
 from ..ir.graph import Graph
-from .capacity import check_circular
 from .checker.check import check
 from .compute_config import assign_numerics
 from .layouts import assign_layouts
-from .memory import assign_storage
-from .offsets import Packer
 from .placement import place as _place
+from .storage.capacity import check_circular
+from .storage.memory import assign_storage
+from .storage.offsets import Packer
 from .transfers import insert_transfers
 from .types import SERIAL, Placement, Plan
 
@@ -76,11 +76,11 @@ def plan(
     copied = insert_transfers(_matching(placed, graph, devices))
     laid_out = assign_layouts(copied, options.formats, options.layouts, by_policy=placed.by_policy)
     if options.order is not None:
-        from .order import in_order_of
+        from .storage.order import in_order_of
 
         laid_out, reorder = in_order_of(laid_out, options.order), False
     if options.packer is not None:
-        from .packers import find_packer
+        from .storage.packers import find_packer
 
         packer = find_packer(options.packer)
     edited = bool(options.place or options.layouts or placed.problem) or laid_out.placed.graph is not graph

@@ -23,7 +23,7 @@ from ..base.machine.layout import L1, Layout
 from ..base.unique import unique_values
 from ..ir.graph import COPY, Func, Graph, TensorType
 from ..ir.ops.numerics import Numerics
-from ..plan.capacity import check_circular
+from ..plan.storage.capacity import check_circular
 from ..plan.types import Plan
 from . import core
 from .core import ffi, lib

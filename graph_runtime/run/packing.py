@@ -1,4 +1,4 @@
-"""The packer in C as planning wants it (plan/offsets.Packer): plan() takes ``packing.pack`` as an
+"""The packer in C as planning wants it (plan/storage/offsets.Packer): plan() takes ``packing.pack`` as an
 argument."""
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import InputError
-from ..plan.conflicts import Groups
-from ..plan.offsets import FITS, IMPOSSIBLE, UNKNOWN
+from ..plan.storage.conflicts import Groups
+from ..plan.storage.offsets import FITS, IMPOSSIBLE, UNKNOWN
 from .core import check, ffi, lib
 
 __all__ = ["pack", "pack_thoroughly"]

@@ -1,5 +1,5 @@
-"""simulate(): when every instruction of a plan would run, by the queues and waits of plan/lanes.py and the
-times of costs/. Nothing is executed, and equal plans give equal timelines.
+"""simulate(): when every instruction of a plan would run, by the queues and waits of plan/queues/lanes.py and
+the times of costs/. Nothing is executed, and equal plans give equal timelines.
 
 A queue runs its instructions one at a time in their order, runs after runs, so an event begins when its queue
 is free and all that it waits for is over: one pass in schedule order finds every time. A copy over links that
@@ -32,7 +32,7 @@ from ..costs import (
 )
 from ..ir.graph import COPY
 from ..plan.columns import follow, is_nop
-from ..plan.lanes import Lanes, lanes
+from ..plan.queues.lanes import Lanes, lanes
 from ..plan.types import Plan
 from .held_links import HeldLinks, links_of
 from .residency import Residency, residency

@@ -19,7 +19,7 @@ from ..base.providers import provided
 from ..costs import BASES
 from ..ir.graph import COPY
 from ..plan.columns import func_mask, starts
-from ..plan.lanes import labels
+from ..plan.queues.lanes import labels
 from ..plan.types import Plan
 from .charges import Banks, Links, bank_bytes, link_bytes
 

@@ -15,7 +15,7 @@ from ..base.machine.devices import Device, parse
 from ..base.machine.layout import ROW_MAJOR, Layout
 from ..costs import Cost, CostModel, ask
 from ..plan.columns import input_behind, is_copy, slot_nid
-from ..plan.lanes import COMPUTE, COPY_IN, Lanes
+from ..plan.queues.lanes import COMPUTE, COPY_IN, Lanes
 from ..plan.types import Plan
 
 __all__ = ["home_of", "with_uploads"]

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..costs import BASES
-from ..plan.lanes import Lanes, lanes
+from ..plan.queues.lanes import Lanes, lanes
 from ..run.sessions.session import Session
 from ..simulation.simulation import critical_chain, needs_of
 from ..simulation.timeline import Timeline

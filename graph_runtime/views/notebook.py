@@ -15,7 +15,7 @@ import numpy as np
 from ..base.errors import GraphRuntimeError
 from ..base.machine.layout import HOST
 from ..ir.graph import Graph
-from ..plan.lanes import labels
+from ..plan.queues.lanes import labels
 from ..plan.types import Plan
 from ..run.queues.run import Run
 from ..run.tensors.tensor import Tensor

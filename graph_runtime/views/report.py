@@ -16,7 +16,7 @@ import numpy as np
 from ..ir.graph import COPY
 from ..plan.card_programs import ground
 from ..plan.lifetimes import Values, find_values
-from ..plan.modes import Modes
+from ..plan.storage.modes import Modes
 from ..plan.types import Plan
 
 __all__ = [

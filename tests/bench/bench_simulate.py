@@ -16,7 +16,7 @@ import numpy as np
 
 import graph_runtime as gr
 from graph_runtime.plan import plan
-from graph_runtime.plan.lanes import lanes
+from graph_runtime.plan.queues.lanes import lanes
 from graph_runtime.plan.types import Plan
 from graph_runtime.testing.graphs import random_graph
 from graph_runtime.views.trace import trace_json

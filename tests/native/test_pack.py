@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.base.errors import GraphRuntimeError, InputError
-from graph_runtime.plan.conflicts import Groups
-from graph_runtime.plan.offsets import FITS, IMPOSSIBLE, UNKNOWN, most_live, pack_conflicts, pack_offsets
+from graph_runtime.plan.storage.conflicts import Groups
+from graph_runtime.plan.storage.offsets import (
+    FITS,
+    IMPOSSIBLE,
+    UNKNOWN,
+    most_live,
+    pack_conflicts,
+    pack_offsets,
+)
 from graph_runtime.run.packing import pack
 
 NOT_PROVED = 200_000

@@ -11,7 +11,7 @@ from graph_runtime.base.errors import CheckError
 from graph_runtime.ir.graph import COPY, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.checker.races import check_races, clocks
-from graph_runtime.plan.lanes import lanes
+from graph_runtime.plan.queues.lanes import lanes
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 DEVICES = ["cpu:0", "cpu:1", "tt:0"]

@@ -14,8 +14,8 @@ from graph_runtime.base.errors import CapacityError, CheckError, PlanError
 from graph_runtime.base.machine.devices import parse, parse_list
 from graph_runtime.ir.graph import NOP, StorageHint, TensorType
 from graph_runtime.plan import plan
-from graph_runtime.plan.pack import greedy
 from graph_runtime.plan.record import record
+from graph_runtime.plan.storage.pack import greedy
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 LISTS = (["cpu:0"], ["cpu:0", "tt:0"], ["tt:0", "tt:1"], ["tt:1", "cpu:0", "tt:0", "cpu:1"])

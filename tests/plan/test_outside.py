@@ -10,10 +10,10 @@ from graph_runtime.base.errors import InputError, PlanError
 from graph_runtime.base.machine.devices import Device
 from graph_runtime.costs import Cost, CostModel
 from graph_runtime.plan import plan
-from graph_runtime.plan.conflicts import Groups
-from graph_runtime.plan.offsets import FITS, UNKNOWN
-from graph_runtime.plan.packers import find_packer
 from graph_runtime.plan.placement import place
+from graph_runtime.plan.storage.conflicts import Groups
+from graph_runtime.plan.storage.offsets import FITS, UNKNOWN
+from graph_runtime.plan.storage.packers import find_packer
 from graph_runtime.simulation.simulation import simulate
 from graph_runtime.testing.graphs import random_graph
 

@@ -14,10 +14,10 @@ from graph_runtime.base.errors import CheckError, InputError
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import check, plan
 from graph_runtime.plan.checker.races import check_races
-from graph_runtime.plan.lanes import lanes
-from graph_runtime.plan.modes import peaks
+from graph_runtime.plan.queues.lanes import lanes
 from graph_runtime.plan.record import record
-from graph_runtime.plan.sizes import round_up
+from graph_runtime.plan.storage.modes import peaks
+from graph_runtime.plan.storage.sizes import round_up
 from graph_runtime.run.packing import pack
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 

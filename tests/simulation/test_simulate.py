@@ -10,7 +10,7 @@ from graph_runtime import costs
 from graph_runtime.base.errors import InputError
 from graph_runtime.base.machine.devices import parse
 from graph_runtime.plan import plan
-from graph_runtime.plan.lanes import lanes
+from graph_runtime.plan.queues.lanes import lanes
 from graph_runtime.simulation.simulation import node_times, simulate
 from graph_runtime.testing.graphs import random_graph
 

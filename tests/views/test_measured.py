@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.plan.lanes import lanes
+from graph_runtime.plan.queues.lanes import lanes
 from graph_runtime.simulation.simulation import needs_of
 from graph_runtime.views.measured import queued_run, stepped_run
 

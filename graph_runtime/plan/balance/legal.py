@@ -7,7 +7,7 @@ from dataclasses import replace
 from ...base.errors import CapacityError, DeviceError, InputError, PlanError, did_you_mean
 from ...base.machine.devices import Device
 from ...ir.graph import Graph
-from ..capacity import room_beside
+from ..storage.capacity import room_beside
 from ..types import Plan
 from . import convolution, norms  # noqa: F401 - register conv2d, pools and normalisations
 from .chip import Chip, chip_of

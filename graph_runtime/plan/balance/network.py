@@ -11,7 +11,7 @@ import numpy as np
 
 from ...base.machine.devices import Device
 from ...ir.graph import COPY, NOP
-from ..capacity import room_beside
+from ..storage.capacity import room_beside
 from ..types import Plan
 from .chip import Chip, chip_of
 from .legal import part_models, require_legal

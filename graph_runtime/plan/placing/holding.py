@@ -6,7 +6,7 @@ to the last that reads it there; a result to the end; one that is streamed, from
 are those of the layouts that values will have, in bytes of one bank, and time is the node order: a plan may
 come by with a little less, where outputs take over what they read, and need a little more, where blocks leave
 gaps or queues overlap. Circular buffers come on top of the tensors in a core's L1, those of the node that
-opens most, as plan/capacity.py has it.
+opens most, as plan/storage/capacity.py has it.
 """
 
 from __future__ import annotations

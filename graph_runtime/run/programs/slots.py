@@ -16,8 +16,8 @@ from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, footprint
 from ...base.unique import unique_values
 from ...plan.columns import follow, is_nop, starts
-from ...plan.lanes import overlapping
-from ...plan.sizes import round_up
+from ...plan.queues.lanes import overlapping
+from ...plan.storage.sizes import round_up
 from ...plan.types import Plan, Storage
 from .program import Program
 

@@ -18,7 +18,7 @@ import numpy as np
 from ...base.errors import GraphRuntimeError
 from ...base.machine.layout import HOST, Layout
 from ...ir.graph import TensorType
-from ...plan import lanes
+from ...plan.queues import lanes
 from .. import core
 from ..circular import l1_number, of_kernel
 from ..core import ffi, lib

@@ -10,7 +10,7 @@ import numpy as np
 
 from ...plan.checker.races import check_races
 from ...plan.columns import ragged, starts
-from ...plan.lanes import COMPUTE, lanes
+from ...plan.queues.lanes import COMPUTE, lanes
 from .. import core
 from ..circular import of_instructions
 from ..gr_arg import ARG, arg_record

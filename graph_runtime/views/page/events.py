@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...costs import BASES
-from ...plan.lanes import labels
+from ...plan.queues.lanes import labels
 from ...simulation.timeline import Timeline
 from ..trace import tracks
 from .shown import Shown

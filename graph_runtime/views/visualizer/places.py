@@ -10,7 +10,7 @@ import numpy as np
 from ...base.machine.layout import L1, TILE, Layout, Memory, pages, unit_bytes, unit_places
 from ...ir.graph import TensorType
 from ...plan.lifetimes import find_values
-from ...plan.sizes import round_up
+from ...plan.storage.sizes import round_up
 from ...plan.types import Plan
 
 __all__ = ["Page", "Places"]

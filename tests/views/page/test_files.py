@@ -9,7 +9,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.base.errors import DocumentError
 from graph_runtime.plan import plan
-from graph_runtime.plan.lanes import labels
+from graph_runtime.plan.queues.lanes import labels
 from graph_runtime.simulation.simulation import simulate
 from graph_runtime.testing.compare import compare
 from graph_runtime.views.page.comparisons import comparison_page, read_comparison

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import GraphRuntimeError, InputError, PlanError
-from ..base.outside import find_outside, name_of
-from ..ir.graph import Graph
+from ...base.errors import GraphRuntimeError, InputError, PlanError
+from ...base.outside import find_outside, name_of
+from ...ir.graph import Graph
+from ..columns import ragged, slot_nid, starts
+from ..lifetimes import Values, find_values, inplace_slots, take_over
+from ..types import LaidOutGraph
 from .buffers import Buffers
-from .columns import ragged, slot_nid, starts
-from .lifetimes import Values, find_values, inplace_slots, take_over
 from .sizes import Sizes, entry_sizes
-from .types import LaidOutGraph
 
 __all__ = ["best_order", "in_order_of", "permute"]
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from ..base.dtypes import FORMATS
-from ..base.errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
-from ..base.machine.devices import Device
-from ..base.machine.layout import HOST, L1, Layout, Memory, footprint, shard_fault
-from ..ir.graph import TensorType
-from .columns import first_of, intern
-from .types import LaidOutGraph
+from ...base.dtypes import FORMATS
+from ...base.errors import CapacityError, DeviceError, GraphRuntimeError, PlanError
+from ...base.machine.devices import Device
+from ...base.machine.layout import HOST, L1, Layout, Memory, footprint, shard_fault
+from ...ir.graph import TensorType
+from ..columns import first_of, intern
+from ..types import LaidOutGraph
 
 __all__ = ["Sizes", "entry_sizes", "out_of_memory", "remedy", "round_up"]
 

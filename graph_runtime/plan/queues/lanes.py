@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..base.unique import unique_values
-from .columns import input_behind, is_nop, ragged, starts
-from .queues import COMPUTE, COPY_IN, COPY_OUT, assign_queues
-from .types import Plan, Storage
+from ...base.unique import unique_values
+from ..columns import input_behind, is_nop, ragged, starts
+from ..types import Plan, Storage
+from .assignment import COMPUTE, COPY_IN, COPY_OUT, assign_queues
 
 __all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "Lanes", "labels", "lanes", "overlapping"]
 

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .columns import is_nop, slot_nid
-from .lifetimes import Values
-from .queues import assign_queues
-from .types import PlacedGraph
+from ..columns import is_nop, slot_nid
+from ..lifetimes import Values
+from ..types import PlacedGraph
+from .assignment import assign_queues
 
 __all__ = ["Happens", "Users", "happens", "take_over_in_order"]
 

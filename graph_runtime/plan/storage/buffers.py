@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..ir.graph import Graph
-from .columns import first_of, follow
-from .happens import Users
-from .lifetimes import Values
+from ...ir.graph import Graph
+from ..columns import first_of, follow
+from ..lifetimes import Values
+from ..queues.happens import Users
 from .offsets import MOST, Packed, Packer, most_live, pack_conflicts, pack_offsets
 from .pack import greedy
 from .sizes import Sizes, round_up

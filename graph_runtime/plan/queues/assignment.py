@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir.graph import COPY
-from .columns import func_mask
-from .types import PlacedGraph, Plan
+from ...ir.graph import COPY
+from ..columns import func_mask
+from ..types import PlacedGraph, Plan
 
 __all__ = ["COMPUTE", "COPY_IN", "COPY_OUT", "assign_queues"]
 

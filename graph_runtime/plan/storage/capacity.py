@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..base.errors import CapacityError
-from ..base.machine.layout import L1, Layout
+from ...base.errors import CapacityError
+from ...base.machine.layout import L1, Layout
+from ..supports import circular_room, too_large
+from ..types import Plan
 from .sizes import out_of_memory, remedy, round_up
-from .supports import circular_room, too_large
-from .types import Plan
 
 __all__ = ["check_capacity", "check_circular", "room_beside"]
 

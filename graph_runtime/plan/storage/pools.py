@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..base.errors import PlanError
-from ..base.machine.devices import Device, parse
-from ..ir.graph import StorageHint
-from .columns import intern
+from ...base.errors import PlanError
+from ...base.machine.devices import Device, parse
+from ...ir.graph import StorageHint
+from ..columns import intern
+from ..types import LaidOutGraph, Storage
 from .sizes import Sizes, round_up
-from .types import LaidOutGraph, Storage
 
 __all__ = ["lay_out"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ..types import REUSE, LaidOutGraph, PlacedGraph, Plan
 from .memory import assign_storage
 from .offsets import Packer
-from .types import REUSE, LaidOutGraph, PlacedGraph, Plan
 
 __all__ = ["Modes", "peaks"]
 

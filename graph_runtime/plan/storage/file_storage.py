@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir.graph import Graph
+from ...ir.graph import Graph
+from ..lifetimes import Values, find_values
 from .buffers import alias_entries
-from .lifetimes import Values, find_values
 from .sizes import Sizes
 
 __all__ = ["follow_ids", "is_unsafe", "was_unsafe"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import GraphRuntimeError, InputError, PlanError
-from ..base.outside import find_outside, name_of
+from ...base.errors import GraphRuntimeError, InputError, PlanError
+from ...base.outside import find_outside, name_of
 from .conflicts import Groups
 from .offsets import FITS, IMPOSSIBLE, UNKNOWN, Packer
 

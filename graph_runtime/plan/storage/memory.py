@@ -14,19 +14,19 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ..base.errors import InputError, did_you_mean
-from ..base.unique import unique_values
-from ..ir.graph import Graph
+from ...base.errors import InputError, did_you_mean
+from ...base.unique import unique_values
+from ...ir.graph import Graph
+from ..lifetimes import Values, find_values, inplace_slots, take_over
+from ..queues.happens import happens, take_over_in_order
+from ..types import OFF, REUSE, SAFE, SERIAL, LaidOutGraph, Plan, Storage
 from .buffers import Allocation, Buffers
 from .capacity import check_capacity
 from .file_storage import follow_ids, is_unsafe, was_unsafe
-from .happens import happens, take_over_in_order
-from .lifetimes import Values, find_values, inplace_slots, take_over
 from .offsets import Packer
 from .order import best_order
 from .pools import lay_out
 from .sizes import Sizes, entry_sizes
-from .types import OFF, REUSE, SAFE, SERIAL, LaidOutGraph, Plan, Storage
 
 __all__ = ["assign_storage", "require_reuse"]
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..base.errors import InputError
-from ..base.unique import unique_values
-from .columns import ragged, starts
+from ...base.errors import InputError
+from ...base.unique import unique_values
+from ..columns import ragged, starts
 
 __all__ = ["Groups"]
 
