@@ -66,7 +66,6 @@ def told(capsys, tmp_path, monkeypatch):
         (("estimate", "graph.json", "--input", "imag"), "image", "image"),
         (("compile", "graph.json", "-o", "b", "--march", "nativ"), "native", "auto"),
         (("export", "graph.json", "-o", "b", "--dialect", "tvmm"), "tvm", "gr"),
-        (("serve", "graph.json", "--placement", "mincutt"), "mincut", "heft"),
         (("cache", "shwo"), "show", "prune"),
         (("study", "s.csv", "--objective", "serail"), "serial", "makespan"),
         (("study", "s.csv", "--placement", "heftt"), "heft", "mincut"),

@@ -28,6 +28,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime import cli
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from certificates import make_certificates
@@ -355,6 +356,19 @@ def test_another_server_of_the_same_ray_serves_a_model_of_that_name(server, tmp_
         assert ours.errors == []
     finally:
         other.process.kill()
+
+
+def test_a_word_that_nobody_knows_is_answered_by_the_one_that_was_meant(tmp_path, capsys):
+    builder = gr.GraphBuilder()
+    builder.output(builder.op("relu", builder.input("x", (32, 32))))
+    (tmp_path / "graph.json").write_text(builder.to_json())
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(["serve", str(tmp_path / "graph.json"), "--placement", "mincutt"])
+    assert stopped.value.code == 2
+    out, err = capsys.readouterr()
+    assert not out, "nothing is printed before words are judged"
+    assert "id you mean 'mincut'?" in err
+    assert "heft" in err.split("there are: ")[1]
 
 
 def test_what_is_open_to_others_does_not_start(tmp_path):

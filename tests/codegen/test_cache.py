@@ -248,6 +248,7 @@ def test_a_cache_that_cannot_be_made_is_an_error_that_names_the_setting(tmp_path
     assert e.value.got == str(tmp_path / "file" / "x")
 
 
+@pytest.mark.core
 @pytest.mark.parametrize("home", ["/proc", "/dev/null", "a file", "read only"])
 def test_a_home_that_cannot_be_written_keeps_what_is_compiled_for_this_process(home, tmp_path, monkeypatch):
     """build_bundle goes on, as commands do that compile nothing."""
