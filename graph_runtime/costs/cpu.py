@@ -11,8 +11,8 @@ from ..base import dtypes
 from ..base.providers import provided
 from ..ir.graph import Func, TensorType
 from ..ir.ops import registry, steps
-from ..ir.ops.attention import softmax_flops
-from ..ir.ops.packed import PAIRED, PANEL, bundle_of, is_narrow
+from ..ir.ops.products.attention import softmax_flops
+from ..ir.ops.products.packed import PAIRED, PANEL, bundle_of, is_narrow
 from ..ir.ops.targets import attrs_to_come, pairs_to_come, rounding_kernel
 from .types import Cost
 from .weights_file import load

@@ -35,8 +35,8 @@ _NONE: Mapping[Any, Any] = MappingProxyType({})
 @dataclass(frozen=True, eq=False)
 class FewBits:
     """A matrix [n, k] of levels of ``bits``, ``block`` along k to a scale; ``panels`` has them as
-    ir/ops/levels.py lays them out. ``flipped``: the constant itself is [k, n]. ``narrow``: what it is
-    multiplied with may be rounded to 8 bits, block by block."""
+    ir/ops/products/levels.py lays them out. ``flipped``: the constant itself is [k, n]. ``narrow``: what it
+    is multiplied with may be rounded to 8 bits, block by block."""
 
     bits: int
     block: int

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..ir.ops import registry
-from ..ir.ops.quantized import table_of
-from ..ir.ops.quantized_products import BYTES
+from ..ir.ops.integers.quantized import table_of
+from ..ir.ops.integers.quantized_products import BYTES
 from .net import NetNode, NetValue
 from .pack_weights import is_host
 

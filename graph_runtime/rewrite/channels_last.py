@@ -14,7 +14,7 @@ import numpy as np
 
 from ..ir.model import Constant
 from ..ir.ops import registry, steps
-from ..ir.ops.quantized_products import BYTES
+from ..ir.ops.integers.quantized_products import BYTES
 from ..ir.ops.targets import by_tiles, panel_columns
 from .images import Images, axis, before, turned_shape
 from .matching import only_reader

@@ -18,9 +18,9 @@ import numpy as np
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import steps
-from ..ir.ops.halves import IN_REGISTERS
-from ..ir.ops.packed import refuse_panels
-from ..ir.ops.shape import exactly
+from ..ir.ops.moving.shape import exactly
+from ..ir.ops.products.halves import IN_REGISTERS
+from ..ir.ops.products.packed import refuse_panels
 from .net import Net, NetNode, NetValue
 from .neutral import reshaped
 from .pack_weights import is_host, without_defaults

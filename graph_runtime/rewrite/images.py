@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..ir.ops.shape import exactly
+from ..ir.ops.moving.shape import exactly
 from .net import Net, NetNode, NetValue
 from .neutral import source_of_channels
 

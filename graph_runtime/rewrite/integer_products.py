@@ -10,8 +10,8 @@ import numpy as np
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry, steps
-from ..ir.ops.byte_panels import MOST_K
-from ..ir.ops.quantized_products import BYTES, panels_fit
+from ..ir.ops.integers.quantized_products import BYTES, panels_fit
+from ..ir.ops.products.byte_panels import MOST_K
 from .byte_grids import ByteGrid, on_bytes, to_bytes
 from .net import Net, NetNode, NetValue
 from .neutral import permutation

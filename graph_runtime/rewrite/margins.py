@@ -8,7 +8,7 @@ dimension: a reshape between puts a dimension of 1 in or takes it out.
 
 from __future__ import annotations
 
-from ..ir.ops.slicing import slices_of
+from ..ir.ops.moving.slicing import slices_of
 from .net import Net, NetNode, NetValue
 from .neutral import reshaped
 from .pack_weights import without_defaults

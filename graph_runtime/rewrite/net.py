@@ -21,7 +21,7 @@ from ..base.machine.devices import kernel_kinds
 from ..ir.documents.draft import call_attrs, op_call
 from ..ir.graph import Func, TensorType
 from ..ir.model import Constant, Model, Note
-from ..ir.ops.shape import exactly
+from ..ir.ops.moving.shape import exactly
 from .assemble import assemble, column_devices
 from .values import NetNode, NetValue, supports
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..base import dtypes
 from ..ir.ops import registry
-from ..ir.ops.shape import exactly
+from ..ir.ops.moving.shape import exactly
 from .net import Net, NetNode, NetValue
 
 __all__ = ["casts", "equal_nodes", "neutral", "reshapes", "transposes"]

@@ -25,8 +25,8 @@ from ..base.machine.devices import HOST_KERNELS
 from ..ir.documents.draft import op_call
 from ..ir.model import Constant
 from ..ir.ops import registry, steps
-from ..ir.ops.quantized import table_of
-from ..ir.ops.shape import exactly
+from ..ir.ops.integers.quantized import table_of
+from ..ir.ops.moving.shape import exactly
 from .byte_grids import ByteGrid, on_bytes, to_bytes
 from .folding import folded
 from .groups import is_step

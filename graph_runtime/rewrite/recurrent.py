@@ -11,7 +11,7 @@ import numpy as np
 from ..base import dtypes
 from ..ir.model import Constant
 from ..ir.ops import get
-from ..ir.ops.cells import CELLS, function_attrs, function_numbers
+from ..ir.ops.products.cells import CELLS, function_attrs, function_numbers
 from .net import Net, NetNode, NetValue
 
 __all__ = ["unroll"]

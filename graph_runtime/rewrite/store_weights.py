@@ -22,8 +22,8 @@ from ..base.errors import PlanError, did_you_mean
 from ..base.machine.devices import HOST_KERNELS, Device, kernels_of
 from ..ir.model import Constant
 from ..ir.ops import registry
-from ..ir.ops.cells import CELLS
-from ..ir.ops.packed import PAIRED, pair, paired_type
+from ..ir.ops.products.cells import CELLS
+from ..ir.ops.products.packed import PAIRED, pair, paired_type
 from ..ir.ops.targets import pairs_to_come, rounding_kernel
 from ..plan.globs import matching
 from ..plan.types import Placement

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..ir.model import Model
-from ..ir.ops.winograd import windows_in_pairs
+from ..ir.ops.products.winograd import windows_in_pairs
 from ..plan.types import Placement
 from .channels_last import channels_last
 from .choose_kernels import Measure, choose_kernels

@@ -24,7 +24,7 @@ import numpy as np
 
 from ..ir.graph import TensorType
 from ..ir.model import Constant
-from ..ir.ops.shape import exactly
+from ..ir.ops.moving.shape import exactly
 from .groups import is_step
 from .matching import only_reader
 from .net import Net, NetNode, NetValue

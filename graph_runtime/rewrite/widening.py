@@ -16,7 +16,7 @@ from ..base.errors import GraphError, UnsupportedOpError
 from ..ir.graph import TensorType
 from ..ir.model import Constant
 from ..ir.ops import registry, rules
-from ..ir.ops.packed import PAIRED
+from ..ir.ops.products.packed import PAIRED
 from .net import Net, NetNode, NetValue
 from .pack_weights import is_host
 

@@ -10,7 +10,7 @@ from ..base import dtypes
 from ..base.machine.devices import HOST_KERNELS
 from ..ir.graph import NodeView
 from ..ir.ops import registry
-from ..ir.ops.packed import PAIRED
+from ..ir.ops.products.packed import PAIRED
 from ..ir.ops.registry import KERNEL
 from ..run.peak import Peak, machine_peak
 from ..run.programs.program import Kernel, Program

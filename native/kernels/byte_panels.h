@@ -2,7 +2,7 @@
  * and quantized_conv2d.
  *
  * A panel is 32 columns, [ceil(k / 4)][32][4] bytes, 4 rows of k beside each other as the instructions that multiply
- * bytes read them, and behind them two rows of 32 int32 (graph_runtime/ir/ops/byte_panels.py): the sum of each column,
+ * bytes read them, and behind them two rows of 32 int32 (ir/ops/products/byte_panels.py): the sum of each column,
  * and what was added to its elements so that they fit a byte. With them
  *
  *     sum (a - zero) (b - shift)  =  sum a b - zero sum (b - shift) - shift sum a

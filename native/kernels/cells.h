@@ -1,4 +1,4 @@
-/* cells.h: the words of lstm, gru and rnn, as graph_runtime/ir/ops/recurrent.py lists them.
+/* cells.h: the words of lstm, gru and rnn, as ir/ops/products/recurrent.py lists them.
  *
  * Included by: cpu/recurrent.h, tt/recurrent.h.
  * defines: gr_cell, gr_activation, GR_CELL_WORDS

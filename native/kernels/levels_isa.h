@@ -1,5 +1,5 @@
 /* levels_isa.h: the form GR_B_LEVELS of panels_isa.h, which alone includes it: B of 4 or 8 bits, as
- * graph_runtime/ir/ops/levels.py lays it out. A row of A walks through the words of a panel; of more rows,
+ * ir/ops/products/levels.py lays it out. A row of A walks through the words of a panel; of more rows,
  * GR_LEVEL_TILES tiles share a panel's elements, which are written out as floats for GR_DEPTH of k at a time.
  *
  * defines: GR_OF(gr_panels_line), GR_OF(gr_panels_block)

@@ -59,7 +59,7 @@ struct gr_panels {
   void (*extent)(const gr_panels *p, int64_t first_row, int64_t rows, int64_t *from, int64_t *to);
   const void *image;                   /* of gather, in_place and extent */
   const float *b;                      /* [ceil(n / 32)][k][32] */
-  int bits;                            /* 0, or b is levels of 4 or 8 bits: graph_runtime/ir/ops/levels.py */
+  int bits;                            /* 0, or b is levels of 4 or 8 bits: ir/ops/products/levels.py */
   int64_t block;                       /* of them, elements of k that share a scale */
   int zeros;                           /* and whether they share a zero beside it, that is not the middle */
   int rounded;                         /* A and what levels mean may be rounded to bf16 */

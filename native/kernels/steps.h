@@ -6,7 +6,7 @@
  *     gr_steps steps;
  *     gr_steps_open(&steps, call, words, first_row, first_column);
  *
- * with words those behind the op's own (graph_runtime/ir/ops/steps.py) and the two dimensions of the output
+ * with words those behind the op's own (ir/ops/steps.py) and the two dimensions of the output
  * where rows and columns begin (dense: 0, ndim-1; matmul: ndim-2, ndim-1; conv2d: 1, 2, with the channels
  * last: 0, 3); nothing is to be done if steps.count is 0. Then for each block, on any thread,
  *

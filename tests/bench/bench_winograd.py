@@ -4,9 +4,9 @@
 
 One convolution and its relu each, of an image of SIZE x SIZE pixels and C channels to O channels. All three
 are timed in turns by the clock of the process, least of ``repeats``; what threads of a peer spin is in its
-time. A line has the us, the ratio of tiles to taps and to the peer, whether the rule (ir/ops/winograd.py)
-takes tiles, and for both of ours the root of the mean squared error against float64, relative to
-the result's.
+time. A line has the us, the ratio of tiles to taps and to the peer, whether the rule
+(ir/ops/products/winograd.py) takes tiles, and for both of ours the root of the mean squared error against
+float64, relative to the result's.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from onnx import helper, numpy_helper
 
 import graph_runtime as gr
 from graph_runtime.ir.ops import registry
-from graph_runtime.ir.ops.packed import pack_float_convolution
-from graph_runtime.ir.ops.winograd import pack_winograd, winograd_pays
+from graph_runtime.ir.ops.products.packed import pack_float_convolution
+from graph_runtime.ir.ops.products.winograd import pack_winograd, winograd_pays
 from graph_runtime.run import core
 
 SHAPES = (

@@ -17,7 +17,7 @@ from graph_runtime.base.machine.shards import Shard
 from graph_runtime.costs import cpu
 from graph_runtime.ir.graph import Func, TensorType
 from graph_runtime.ir.ops import all_ops
-from graph_runtime.ir.ops.packed import grouped_panel_type
+from graph_runtime.ir.ops.products.packed import grouped_panel_type
 from graph_runtime.ir.ops.work import tiles_of
 
 BOARDS = ("n150", "n300", "p150", "e150", "wormhole_b0", "wormhole_b0/buda")

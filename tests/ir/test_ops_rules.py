@@ -52,7 +52,7 @@ def test_the_table_of_families_says_what_each_of_them_registers():
     """It is why an op is found whose family nothing imported yet."""
     code = """
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 registered, real = {}, registry.register
 def register(op):
     frame = sys._getframe(1)
@@ -61,8 +61,8 @@ def register(op):
     registered[op.name] = frame.f_globals["__name__"]
     return real(op)
 registry.register = register
-for module in iter_modules(ops.__path__):
-    import_module(f"{ops.__name__}.{module.name}")
+for module in walk_packages(ops.__path__, f"{ops.__name__}."):
+    import_module(module.name)
 assert len(registered) > 100
 said = {op: family for family, listed in ops._FAMILIES.items() for op in listed.split()}
 print(*{(op, family) for op, family in registered.items() if family not in ops._OTHERS} ^ set(said.items()))

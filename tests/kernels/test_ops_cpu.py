@@ -12,10 +12,10 @@ from graph_runtime.base.machine import devices
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
-from graph_runtime.ir.ops.levels import pack_levels
-from graph_runtime.ir.ops.packed import pack_float_convolution
+from graph_runtime.ir.ops.products.levels import pack_levels
+from graph_runtime.ir.ops.products.packed import pack_float_convolution
+from graph_runtime.ir.ops.products.winograd import pack_winograd
 from graph_runtime.ir.ops.select import select
-from graph_runtime.ir.ops.winograd import pack_winograd
 from graph_runtime.run import core
 
 ffi = core.ffi

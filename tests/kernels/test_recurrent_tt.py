@@ -11,7 +11,7 @@ from graph_runtime.base.machine.layout import Layout
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
-from graph_runtime.ir.ops.cells import CELL_BYTES, CELLS, held_columns
+from graph_runtime.ir.ops.products.cells import CELL_BYTES, CELLS, held_columns
 
 TILES, ROWS = Layout("dram", "tile", "f32"), Layout("dram", "row_major", "f32")
 

@@ -16,10 +16,11 @@ from graph_runtime.build.libraries import isa
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
-from graph_runtime.ir.ops import packed, rules
-from graph_runtime.ir.ops.byte_panels import bytes_type, depthwise_k
-from graph_runtime.ir.ops.levels import level_type, unpack_levels
-from graph_runtime.ir.ops.quantized_products import BYTES, RESULTS
+from graph_runtime.ir.ops import rules
+from graph_runtime.ir.ops.integers.quantized_products import BYTES, RESULTS
+from graph_runtime.ir.ops.products import packed
+from graph_runtime.ir.ops.products.byte_panels import bytes_type, depthwise_k
+from graph_runtime.ir.ops.products.levels import level_type, unpack_levels
 from graph_runtime.ir.ops.registry import Case
 from graph_runtime.ir.ops.select import select
 from graph_runtime.run import core

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graph_runtime.ir.ops.winograd import pack_winograd
+from graph_runtime.ir.ops.products.winograd import pack_winograd
 
 SOURCE = """
 #include <stdlib.h>

@@ -12,7 +12,12 @@ from graph_runtime.base.errors import GraphError
 from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.ir.ops import registry
-from graph_runtime.ir.ops.byte_panels import pack_bytes, pack_convolution, unpack_bytes, unpack_convolution
+from graph_runtime.ir.ops.products.byte_panels import (
+    pack_bytes,
+    pack_convolution,
+    unpack_bytes,
+    unpack_convolution,
+)
 
 pytestmark = pytest.mark.core
 RNG = np.random.default_rng(23)

@@ -13,8 +13,8 @@ from graph_runtime.base.errors import PlanError
 from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.ir.ops import registry
-from graph_runtime.ir.ops.cells import CELLS
-from graph_runtime.ir.ops.packed import pair, paired_type, panel_type, unpair
+from graph_runtime.ir.ops.products.cells import CELLS
+from graph_runtime.ir.ops.products.packed import pair, paired_type, panel_type, unpair
 from graph_runtime.ir.ops.rules import narrow
 
 pytestmark = pytest.mark.core

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from graph_runtime import GraphBuilder
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.ir.model import Model
-from graph_runtime.ir.ops.packed import unpack
+from graph_runtime.ir.ops.products.packed import unpack
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing import make_problem

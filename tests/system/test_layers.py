@@ -36,7 +36,6 @@ CROWDED = {
     "cluster": 37,
     "compat/ttnn": 90,
     "frontends/onnx/families": 31,
-    "ir/ops": 52,
     "rewrite": 40,
     "torch": 56,
 }

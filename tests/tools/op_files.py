@@ -43,12 +43,12 @@ _OTHER_WORDS: dict[str, tuple[str, ...]] = {
     "graph_runtime/eager/protocol.py": _ARRAYS,
     "graph_runtime/frontends/onnx/families/recurrent.py": _ALL,  # activations of ONNX's cells
     "graph_runtime/frontends/onnx/families/resize.py": _ALL,
-    "graph_runtime/ir/ops/axis.py": _CYCLES,
-    "graph_runtime/ir/ops/bias.py": _CYCLES,
-    "graph_runtime/ir/ops/halves.py": ("add", "clip", "relu"),  # steps behind a product
-    "graph_runtime/ir/ops/normalize.py": _CYCLES,
-    "graph_runtime/ir/ops/packed.py": ("transpose",),  # of a weight
-    "graph_runtime/ir/ops/scatter.py": _REDUCED,
+    "graph_runtime/ir/ops/reductions/axis.py": _CYCLES,
+    "graph_runtime/ir/ops/products/bias.py": _CYCLES,
+    "graph_runtime/ir/ops/products/halves.py": ("add", "clip", "relu"),  # steps behind a product
+    "graph_runtime/ir/ops/reductions/normalize.py": _CYCLES,
+    "graph_runtime/ir/ops/products/packed.py": ("transpose",),  # of a weight
+    "graph_runtime/ir/ops/moving/scatter.py": _REDUCED,
     "graph_runtime/ir/ops/work.py": _ALL,
     "graph_runtime/plan/balance/buffers.py": _ALL,  # kinds of a balanced op
     "graph_runtime/plan/balance/choose.py": _ALL,

@@ -19,7 +19,7 @@ import numpy as np
 
 from ...base.dtypes import FLOATS
 from ...base.errors import UnsupportedOpError
-from ...ir.ops.shape import exactly
+from ...ir.ops.moving.shape import exactly
 from .batch import Batch
 from .elements import Element
 from .emitting import Emitting

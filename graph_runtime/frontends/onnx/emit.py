@@ -8,7 +8,7 @@ from types import MappingProxyType
 from ...ir import builder as build
 from ...ir.graph import Graph
 from ...ir.model import Constant, Model, Note
-from ...ir.ops.shape import exactly
+from ...ir.ops.moving.shape import exactly
 from .aliased import in_place
 from .tape import Tape, TapeNode, TapeValue
 

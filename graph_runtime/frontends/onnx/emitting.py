@@ -12,7 +12,7 @@ from ...base import dtypes
 from ...base.errors import UnsupportedOpError
 from ...ir.graph import TensorType
 from ...ir.model import Constant
-from ...ir.ops.shape import exactly
+from ...ir.ops.moving.shape import exactly
 from .read import check_size
 from .tape import SMALL, Tape, TapeValue
 

@@ -1,7 +1,8 @@
 """The op table. An op's family is imported when the op is first asked for; ``all_ops()`` is the whole table.
 
-Read registry (what an op is), rules (what families share), one family (elementwise with pointwise, say),
-select (which C body serves a node), and where ops run inside of others: steps, epilogue, fused.
+Read registry (what an op is), rules (what families share), one family (elements/elementwise with pointwise,
+say), select (which C body serves a node), and where ops run inside of others: steps, epilogue, fused. The
+folders sort the families by kind of work: elements/, moving/, reductions/, products/, spatial/, integers/.
 """
 
 from functools import partial
@@ -27,45 +28,45 @@ __all__ = [
 
 # family -> the ops that it registers, so that a graph of some ops imports their families only
 _FAMILIES = {
-    "graph_runtime.ir.ops.packed": "pack_panels",
-    "graph_runtime.ir.ops.quantized": "quantize dynamic_quantize dequantize lookup",
-    "graph_runtime.ir.ops.quantized_map": "quantized_map",
-    "graph_runtime.ir.ops.quantized_products": "quantized_dense",
-    "graph_runtime.ir.ops.quantized_conv": "quantized_conv2d",
-    "graph_runtime.ir.ops.attention": "attention",
-    "graph_runtime.ir.ops.bias": "bias_add",
-    "graph_runtime.ir.ops.dense": "dense",
-    "graph_runtime.ir.ops.matmul": "matmul",
-    "graph_runtime.ir.ops.codes": "encode bitcast",
-    "graph_runtime.ir.ops.conv": "conv2d",
-    "graph_runtime.ir.ops.convolutions": "conv3d conv_transpose2d conv2d_backward_weight",
-    "graph_runtime.ir.ops.elementwise": (
+    "graph_runtime.ir.ops.products.packed": "pack_panels",
+    "graph_runtime.ir.ops.integers.quantized": "quantize dynamic_quantize dequantize lookup",
+    "graph_runtime.ir.ops.integers.quantized_map": "quantized_map",
+    "graph_runtime.ir.ops.integers.quantized_products": "quantized_dense",
+    "graph_runtime.ir.ops.integers.quantized_conv": "quantized_conv2d",
+    "graph_runtime.ir.ops.products.attention": "attention",
+    "graph_runtime.ir.ops.products.bias": "bias_add",
+    "graph_runtime.ir.ops.products.dense": "dense",
+    "graph_runtime.ir.ops.products.matmul": "matmul",
+    "graph_runtime.ir.ops.elements.codes": "encode bitcast",
+    "graph_runtime.ir.ops.products.conv": "conv2d",
+    "graph_runtime.ir.ops.products.convolutions": "conv3d conv_transpose2d conv2d_backward_weight",
+    "graph_runtime.ir.ops.elements.elementwise": (
         "add subtract multiply divide maximum relu gelu sigmoid tanh exp sqrt cast"
     ),
-    "graph_runtime.ir.ops.fill": "broadcast_to tile pad reverse",
+    "graph_runtime.ir.ops.moving.fill": "broadcast_to tile pad reverse",
     "graph_runtime.ir.ops.fused": "fused",
-    "graph_runtime.ir.ops.gather": "take_along_axis gather_nd",
-    "graph_runtime.ir.ops.movement": "transpose concatenate take",
-    "graph_runtime.ir.ops.normalize": "softmax log_softmax layer_norm rms_norm lrn",
-    "graph_runtime.ir.ops.axis": "argmax argmin cumsum topk",
+    "graph_runtime.ir.ops.moving.gather": "take_along_axis gather_nd",
+    "graph_runtime.ir.ops.moving.movement": "transpose concatenate take",
+    "graph_runtime.ir.ops.reductions.normalize": "softmax log_softmax layer_norm rms_norm lrn",
+    "graph_runtime.ir.ops.reductions.axis": "argmax argmin cumsum topk",
     "graph_runtime.ir.ops.counted": "nonzero compress unique non_max_suppression",
-    "graph_runtime.ir.ops.windows": "max_pool3d avg_pool3d lp_pool2d",
-    "graph_runtime.ir.ops.pool": "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d",
-    "graph_runtime.ir.ops.pool_indices": "max_pool2d_indices max_pool2d_argmax max_pool2d_backward",
-    "graph_runtime.ir.ops.recurrent": "lstm gru rnn",
-    "graph_runtime.ir.ops.resample": "resample",
-    "graph_runtime.ir.ops.roi_align": "roi_align",
-    "graph_runtime.ir.ops.scatter": "scatter_elements scatter_nd",
-    "graph_runtime.ir.ops.shape": "reshape flatten squeeze unsqueeze",
-    "graph_runtime.ir.ops.slicing": "slice slice_update",
+    "graph_runtime.ir.ops.spatial.windows": "max_pool3d avg_pool3d lp_pool2d",
+    "graph_runtime.ir.ops.spatial.pool": "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d",
+    "graph_runtime.ir.ops.spatial.pool_indices": "max_pool2d_indices max_pool2d_argmax max_pool2d_backward",
+    "graph_runtime.ir.ops.products.recurrent": "lstm gru rnn",
+    "graph_runtime.ir.ops.spatial.resample": "resample",
+    "graph_runtime.ir.ops.spatial.roi_align": "roi_align",
+    "graph_runtime.ir.ops.moving.scatter": "scatter_elements scatter_nd",
+    "graph_runtime.ir.ops.moving.shape": "reshape flatten squeeze unsqueeze",
+    "graph_runtime.ir.ops.moving.slicing": "slice slice_update",
     "graph_runtime.ir.ops.trees": "trees",
 }
 # families whose ops no line names: imported for any other name
 _OTHERS = (
-    "graph_runtime.ir.ops.reduce",
-    "graph_runtime.ir.ops.float_functions",
-    "graph_runtime.ir.ops.float_pairs",
-    "graph_runtime.ir.ops.arithmetic",
+    "graph_runtime.ir.ops.reductions.reduce",
+    "graph_runtime.ir.ops.elements.float_functions",
+    "graph_runtime.ir.ops.elements.float_pairs",
+    "graph_runtime.ir.ops.elements.arithmetic",
 )
 
 

@@ -8,9 +8,9 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import UnsupportedOpError
 from ..graph import TensorType
-from .byte_panels import drawn_panels
-from .levels import level_type, pack_levels
-from .packed import PANEL
+from .products.byte_panels import drawn_panels
+from .products.levels import level_type, pack_levels
+from .products.packed import PANEL
 from .registry import Case, Op
 from .select import select
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from ...base.machine.devices import HOST_KERNELS
-from .packed import bundle_of, grouped_panel_type, takes_pairs
+from .products.packed import bundle_of, grouped_panel_type, takes_pairs
 from .registry import KERNEL, Attrs, Op, Types
 
 __all__ = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...ir.ops.cells import CELLS, held_columns
+from ...ir.ops.products.cells import CELLS, held_columns
 from .args import KernelArg, KernelCall, Moves, steps
 from .product import parts_of
 

@@ -1,5 +1,5 @@
 /* arithmetic.h: abs negative square sign clip minimum power mod of all numbers. Template; out may be an input.
- * Attribute words: graph_runtime/ir/ops/arithmetic.py.
+ * Attribute words: ir/ops/elements/arithmetic.py.
  *
  * defines: gr_cpu_{abs negative square sign clip minimum power mod}__<suffix>
  */

@@ -2,7 +2,7 @@
  *
  * A task is one query. Keys come in blocks; what is summed so far is scaled down whenever a block has a greater
  * score, so that each exponential is of a number not above 0. Attribute words:
- * graph_runtime/ir/ops/attention.py.
+ * ir/ops/products/attention.py.
  *
  * defines: gr_cpu_attention__<suffix>
  */

@@ -3,7 +3,7 @@
  *
  * A task walks over items, a strip of one head each, with a slot of scratch of its own: the head's keys and
  * values in panels, and the strip's scores (attention.py says how large). Attribute words:
- * graph_runtime/ir/ops/attention.py.
+ * ir/ops/products/attention.py.
  *
  * attention_pairs may round what both products read to bf16 (planes.h); the softmax between them is in float32.
  *

@@ -1,6 +1,6 @@
 /* bitcast.h: the same bits as elements of another dtype. Template over element sizes.
  *
- * Rules: graph_runtime/ir/ops/codes.py.
+ * Rules: ir/ops/elements/codes.py.
  *
  * defines: gr_cpu_bitcast__<suffix>
  */

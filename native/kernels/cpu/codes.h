@@ -1,6 +1,6 @@
 /* codes.h: floats as codes of a format of 8 or 4 bits, one a byte. Template over floats.
  *
- * Arguments, attribute words and rules: graph_runtime/ir/ops/codes.py.
+ * Arguments, attribute words and rules: ir/ops/elements/codes.py.
  *
  * defines: gr_cpu_encode__<suffix>
  */

@@ -1,6 +1,6 @@
 /* compress.h: the parts of a tensor along an axis where a condition holds. Template over element sizes.
  *
- * Attribute words and outputs: graph_runtime/ir/ops/counted.py.
+ * Attribute words and outputs: ir/ops/counted.py.
  *
  * defines: gr_cpu_compress__<suffix>
  */

@@ -2,7 +2,7 @@
  *
  * Groups of several output channels are a matrix product whose right operand, a column of the image under the
  * window for every output pixel, is made while it is packed. Groups of few (depthwise) run over rows of
- * pixels instead. Attribute words: graph_runtime/ir/ops/conv.py.
+ * pixels instead. Attribute words: ir/ops/products/conv.py.
  *
  * defines: gr_cpu_conv2d__<suffix>
  */

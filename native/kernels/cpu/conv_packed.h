@@ -5,7 +5,7 @@
  * (grouped.h); one group is a product of panels.h whose rows are the windows of output pixels, gathered from the image block by block: where the taps of a kernel row lie
  * side by side in the image, so do their channels, and they are one copy. More groups are a product for each
  * bundle of groups whose columns share panels (packed.py). Attribute words:
- * graph_runtime/ir/ops/conv.py.
+ * ir/ops/products/conv.py.
  *
  * defines: gr_cpu_conv2d_packed__f32
  */

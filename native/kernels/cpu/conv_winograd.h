@@ -1,5 +1,5 @@
 /* conv_winograd.h: conv2d of 3 x 3 taps over NHWC images, weights transformed for Winograd's tiles (winograd.h),
- * float32 only. Attribute words: graph_runtime/ir/ops/conv.py. Scratch: winograd.py.
+ * float32 only. Attribute words: ir/ops/products/conv.py. Scratch: winograd.py.
  *
  * defines: gr_cpu_conv2d_winograd__f32
  */

@@ -1,6 +1,6 @@
 /* convolutions.h: conv3d conv_transpose2d conv2d_backward_weight of floats. Template; plain loops over rows of pixels.
  *
- * Attribute words: graph_runtime/ir/ops/convolutions.py.
+ * Attribute words: ir/ops/products/convolutions.py.
  *
  * defines: gr_cpu_{conv3d conv_transpose2d conv2d_backward_weight}__<suffix>
  */

@@ -1,6 +1,6 @@
 /* counted.h: nonzero and unique: ops that find how much they make. Template over numbers and bool.
  *
- * Attribute words and outputs: graph_runtime/ir/ops/counted.py. What follows the last element is zero.
+ * Attribute words and outputs: ir/ops/counted.py. What follows the last element is zero.
  *
  * defines: gr_cpu_{nonzero unique}__<suffix>
  */

@@ -1,6 +1,6 @@
 /* dequantized.h: integers on a grid as float32. Template over the integers.
  *
- * Arguments, attribute words and rules: graph_runtime/ir/ops/quantized.py.
+ * Arguments, attribute words and rules: ir/ops/integers/quantized.py.
  *
  * defines: gr_cpu_dequantize__<suffix>
  */

@@ -1,6 +1,6 @@
 /* fill.h: broadcast_to tile pad. Template over the element's size: the bits are only moved.
  *
- * Attribute words: graph_runtime/ir/ops/fill.py.
+ * Attribute words: ir/ops/moving/fill.py.
  *
  * defines: gr_cpu_{broadcast_to tile pad}__<b1|b2|b4|b8>
  */

@@ -1,5 +1,5 @@
 /* fused.h: a group of elementwise ops with broadcasting, one program of steps (steps.h). Template; out may be
- * any input of its type. Words: graph_runtime/ir/ops/fused.py.
+ * any input of its type. Words: ir/ops/fused.py.
  *
  * defines: gr_cpu_fused__<suffix>
  */
@@ -61,7 +61,7 @@ static inline int32_t GR_BODY(fused)(const gr_call *call) {
 #if GR_IS_F32
 /* ---------------------------------------------------------------- on grids of bytes
  * quantized_map: inputs on grids become float32, strip by strip, the steps run, and the result goes to its grid. Words:
- * graph_runtime/ir/ops/quantized_map.py. */
+ * ir/ops/integers/quantized_map.py. */
 #include "cpu/grid.h"
 
 typedef struct gr_map_job {

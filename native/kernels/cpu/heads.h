@@ -27,7 +27,7 @@ GR_INLINE int64_t gr_plane_at(int64_t index, int32_t batch, const int64_t *shape
 }
 
 /* Queries [.., s, d], keys [.., t, d], values [.., t, e] and a bias [.., s, t]; or of some of the tensors heads beside
- * each other in rows. Attribute words: graph_runtime/ir/ops/attention.py. */
+ * each other in rows. Attribute words: ir/ops/products/attention.py. */
 typedef struct gr_heads {
   int64_t s, t, d, e, causal, count;                                     /* count: of all heads */
   double scale;

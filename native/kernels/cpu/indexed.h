@@ -1,6 +1,6 @@
 /* indexed.h: take_along_axis gather_nd. Template over the element's size: the bits are only moved.
  *
- * Attribute words: graph_runtime/ir/ops/scatter.py. Indices are read through cpu/indices.h.
+ * Attribute words: ir/ops/moving/scatter.py. Indices are read through cpu/indices.h.
  *
  * defines: gr_cpu_{take_along_axis gather_nd}__<b1|b2|b4|b8>
  */

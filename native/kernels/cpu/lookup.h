@@ -1,6 +1,6 @@
 /* lookup.h: functions of one byte by a table. Template over bytes.
  *
- * Arguments and rules: graph_runtime/ir/ops/quantized.py.
+ * Arguments and rules: ir/ops/integers/quantized.py.
  *
  * defines: gr_cpu_lookup__<suffix>
  */

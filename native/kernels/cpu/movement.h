@@ -1,7 +1,7 @@
 /* movement.h: transpose concatenate slice slice_update take. Template over the element's size: the bits are
  * only moved.
  *
- * Attribute words: graph_runtime/ir/ops/movement.py.
+ * Attribute words: ir/ops/moving/movement.py.
  *
  * defines: gr_cpu_{transpose,concatenate,slice,slice_update,take}__<b1|b2|b4|b8>
  */

@@ -2,7 +2,7 @@
  * float32 (softmax_rows.h) and norms of it (norm_rows.h). Out may be x, which is read for the last time before it is
  * written, but not of lrn; it may not be a scale or bias.
  *
- * Attribute words: graph_runtime/ir/ops/normalize.py.
+ * Attribute words: ir/ops/reductions/normalize.py.
  *
  * defines: gr_cpu_{softmax log_softmax layer_norm rms_norm lrn}__<suffix>
  */

@@ -1,6 +1,6 @@
 /* order.h: argmax argmin cumsum topk along one axis. Template over numbers.
  *
- * Attribute words: graph_runtime/ir/ops/axis.py. x is seen as [outer, n, inner]; a task is a column of it, or for
+ * Attribute words: ir/ops/reductions/axis.py. x is seen as [outer, n, inner]; a task is a column of it, or for
  * the running ones a strip of GR_AXIS_STRIP neighbouring columns that walk down the axis together.
  *
  * defines: gr_cpu_{argmax argmin cumsum topk}__<suffix>

@@ -1,5 +1,5 @@
 /* pairs.h: functions of two or three floats that broadcast, those of functions.h. Template; out may be an input.
- * Attribute words: graph_runtime/ir/ops/float_pairs.py.
+ * Attribute words: ir/ops/elements/float_pairs.py.
  *
  * defines: gr_cpu_{pairs and triples of functions.h}__<suffix>
  */

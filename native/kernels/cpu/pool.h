@@ -1,7 +1,7 @@
 /* pool.h: max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d over NCHW. Template over floats (maxima:
  * int32, int8 and uint8 too).
  *
- * Attribute words: graph_runtime/ir/ops/pool.py. Averages are summed in double.
+ * Attribute words: ir/ops/spatial/pool.py. Averages are summed in double.
  *
  * defines: gr_cpu_{max_pool2d,avg_pool2d,global_max_pool2d,global_avg_pool2d}__<suffix>
  */

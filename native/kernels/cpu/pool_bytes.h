@@ -1,6 +1,6 @@
 /* pool_bytes.h: max_pool2d over NHWC images of bytes. Template over bytes.
  *
- * Attribute words: graph_runtime/ir/ops/pool.py.
+ * Attribute words: ir/ops/spatial/pool.py.
  *
  * defines: gr_cpu_max_pool2d_nhwc__<suffix>
  */

@@ -1,6 +1,6 @@
 /* pool_nhwc.h: max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d over NHWC images, float32 only.
  *
- * Attribute words: graph_runtime/ir/ops/pool.py.
+ * Attribute words: ir/ops/spatial/pool.py.
  *
  * defines: gr_cpu_{max,avg,global_max,global_avg}_pool2d_nhwc__f32
  */

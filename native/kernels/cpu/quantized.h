@@ -1,6 +1,6 @@
 /* quantized.h: numbers to an integer grid. Template over float32 and float64; bytes of float32 by grid.h.
  *
- * Arguments, attribute words and rules: graph_runtime/ir/ops/quantized.py.
+ * Arguments, attribute words and rules: ir/ops/integers/quantized.py.
  *
  * defines: gr_cpu_quantize__<suffix>, gr_cpu_dynamic_quantize__f32
  */
@@ -36,7 +36,7 @@ GR_INLINE void GR_FN(quantize_stretch)(const gr_call *call, int64_t index, int64
     GR_QUANTIZE_TO(GR_I16, int16_t, INT16_MIN, INT16_MAX)
     GR_QUANTIZE_TO(GR_U16, uint16_t, 0, UINT16_MAX)
     GR_QUANTIZE_TO(GR_I32, int32_t, INT32_MIN, INT32_MAX)
-    default: return;                   /* ir/ops/quantized.py has no other */
+    default: return;                   /* ir/ops/integers/quantized.py has no other */
   }
 }
 #undef GR_QUANTIZE_TO

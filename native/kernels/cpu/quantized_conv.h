@@ -2,7 +2,7 @@
  * of bytes: one group as a product whose rows are windows (byte_panels.h), groups of one channel over channels
  * (byte_images.h).
  *
- * Arguments and attribute words: graph_runtime/ir/ops/quantized_conv.py.
+ * Arguments and attribute words: ir/ops/integers/quantized_conv.py.
  *
  * defines: gr_cpu_quantized_conv2d__f32, gr_cpu_quantized_conv2d_packed__f32
  */

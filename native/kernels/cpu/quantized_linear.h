@@ -1,7 +1,7 @@
 /* quantized_linear.h: quantized_dense, weights as int16 or in panels of bytes (byte_panels.h). The template's type
  * is that of the epilogue, which float32 results have.
  *
- * Arguments and attribute words: graph_runtime/ir/ops/quantized_products.py.
+ * Arguments and attribute words: ir/ops/integers/quantized_products.py.
  *
  * defines: gr_cpu_quantized_dense__f32, gr_cpu_quantized_dense_packed__f32
  */

@@ -4,7 +4,7 @@
  * the state by the recurrent weights, added to that, and the cell's functions of it. A task is one direction of
  * some rows of the batch, which depend on no others; where there is one task its products are spread instead.
  * float32 has its weights in panels (panels.h), maybe of bf16, or in panels of bytes (recurrent_bytes.h). Attribute
- * words: graph_runtime/ir/ops/recurrent.py.
+ * words: ir/ops/products/recurrent.py.
  *
  * defines: gr_cpu_{lstm gru rnn}__<suffix>
  */

@@ -1,6 +1,6 @@
 /* resample.h: along an axis, each result a weighted sum of a few elements of x. Template over floats.
  *
- * Attribute words: graph_runtime/ir/ops/resample.py. Indices are all looked at before the first write.
+ * Attribute words: ir/ops/spatial/resample.py. Indices are all looked at before the first write.
  *
  * defines: gr_cpu_resample__<suffix>
  */

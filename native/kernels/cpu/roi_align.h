@@ -1,6 +1,6 @@
 /* roi_align.h: the mean or the greatest of samples of an image in each cell of boxes. Template over floats.
  *
- * Arguments, attribute words and rules: graph_runtime/ir/ops/roi_align.py.
+ * Arguments, attribute words and rules: ir/ops/spatial/roi_align.py.
  *
  * defines: gr_cpu_roi_align__<suffix>
  */

@@ -1,7 +1,7 @@
 /* scatter.h: scatter_elements scatter_nd. Template over all types; out may be the data.
  *
  * Updates are applied one after the other, so that of several to one element the last one stays, and sums do
- * not depend on the number of threads. Attribute words: graph_runtime/ir/ops/scatter.py.
+ * not depend on the number of threads. Attribute words: ir/ops/moving/scatter.py.
  *
  * defines: gr_cpu_{scatter_elements scatter_nd}__<suffix>
  */

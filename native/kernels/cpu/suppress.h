@@ -1,6 +1,6 @@
 /* suppress.h: boxes by falling score, without those that overlap a chosen one. Template over float.
  *
- * Attribute words and outputs: graph_runtime/ir/ops/counted.py. Scores and areas are compared as ONNX Runtime
+ * Attribute words and outputs: ir/ops/counted.py. Scores and areas are compared as ONNX Runtime
  * does, in float: a box of no area overlaps nothing, of equal scores the lower index comes first.
  *
  * defines: gr_cpu_non_max_suppression__f32

@@ -1,6 +1,6 @@
 /* trees.h: what the leaves of decision trees that each row reaches give. Template over f32 and f64.
  *
- * Arguments, attribute words and rules: graph_runtime/ir/ops/trees.py.
+ * Arguments, attribute words and rules: ir/ops/trees.py.
  *
  * A walk waits for memory at each node, so several go at once: rows of one tree, and where rows are few, trees
  * of one row. A tree serves a block of rows before the next one is read. Whatever the block, a row's weights

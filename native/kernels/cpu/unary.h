@@ -1,5 +1,5 @@
 /* unary.h: ops of one input, element by element: the functions of floats in functions.h, gelu, isnan, isinf; relu
- * of signed integers, too. Template; out may be the input. Attribute words: graph_runtime/ir/ops/float_functions.py
+ * of signed integers, too. Template; out may be the input. Attribute words: ir/ops/elements/float_functions.py
  * and elementwise.py.
  *
  * defines: gr_cpu_{functions of functions.h}__<suffix>, gr_cpu_{relu gelu isnan isinf}__<suffix>

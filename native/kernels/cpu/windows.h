@@ -3,7 +3,7 @@
  * the maxima also over some integers.
  *
  * Images [N,C,H,W] are volumes of depth 1. One task is a plane (n, c). Attribute words:
- * graph_runtime/ir/ops/windows.py. The pools of images without dilations are in pool.h.
+ * ir/ops/spatial/windows.py. The pools of images without dilations are in pool.h.
  *
  * defines: gr_cpu_{max_pool3d max_pool2d_dilated avg_pool3d lp_pool2d max_pool2d_indices max_pool2d_argmax
  * max_pool2d_backward}__<suffix>

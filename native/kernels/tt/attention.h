@@ -1,6 +1,6 @@
 /* attention.h: softmax(q k^T scale + bias) v, a block of queries a core, a block of keys at a time.
  *
- * The contract is that of graph_runtime/ir/ops/attention.py and numerics.py. The scores of a block stay in L1: each
+ * The contract is that of ir/ops/products/attention.py and numerics.py. The scores of a block stay in L1: each
  * query keeps the greatest score and the sum of exponentials so far, and when a greater score comes, what was
  * summed is scaled down. So keys and values are read once a block of queries, and the scores never leave the
  * core. Both products are as the fidelity says (operand.h); between them all is float32, as the vector unit has

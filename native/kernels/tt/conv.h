@@ -1,6 +1,6 @@
 /* conv.h: conv2d on NCHW images with OIHW weights.
  *
- * The contract is that of graph_runtime/ir/ops/conv.py and numerics.py. A core makes some output channels of a
+ * The contract is that of ir/ops/products/conv.py and numerics.py. A core makes some output channels of a
  * window of an output plane (32 rows, at most 64 columns): a product of weights [channels][K] with the image
  * under the window, K = (input channel, row, column of the weight), as the fidelity says (operand.h). The
  * image is not copied for each tap: its planes lie in L1 split by stride, so that a tap is an offset, and all

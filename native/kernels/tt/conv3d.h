@@ -1,7 +1,7 @@
 /* conv3d.h: conv3d: for a window of one plane of the output a product of weights with what the window's taps see of the
  * input, channel by channel and plane by plane of the kernel's depth.
  *
- * The contract is that of graph_runtime/ir/ops/convolutions.py. Products are float32's, whatever fidelity is named.
+ * The contract is that of ir/ops/products/convolutions.py. Products are float32's, whatever fidelity is named.
  * Thread: any; a core makes some output channels of a band of rows of one plane.
  * defines: gr_tt_conv3d
  */

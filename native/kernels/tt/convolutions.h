@@ -1,6 +1,6 @@
 /* convolutions.h: conv_transpose2d and conv2d_backward_weight, the gradients of conv2d by its input and its weight.
  *
- * The contract is that of graph_runtime/ir/ops/convolutions.py. Products are float32's, whatever fidelity is named.
+ * The contract is that of ir/ops/products/convolutions.py. Products are float32's, whatever fidelity is named.
  * conv_transpose2d: output pixels that are a multiple of the stride apart see the same taps, and each of these sees
  * neighbouring input pixels: so each such set of pixels is a product of weights with an image that is not dilated.
  * conv2d_backward_weight: for some input channels a product of the gradient [outputs][pixels] with the images under

@@ -1,6 +1,6 @@
 /* elementwise.h: arithmetic of two inputs (numpy's broadcasting); the way of ops of one input, and cast.
  *
- * The contract is that of graph_runtime/ir/ops/elementwise.py. Thread: any; a core makes a panel of the output.
+ * The contract is that of ir/ops/elements/elementwise.py. Thread: any; a core makes a panel of the output.
  * defines: gr_tt_binary, gr_tt_add .. gr_tt_maximum, gr_tt_unary, gr_tt_cast
  */
 #ifndef GR_TT_ELEMENTWISE_H

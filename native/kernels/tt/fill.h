@@ -1,6 +1,6 @@
 /* fill.h: broadcast_to, tile and pad: every panel of the output gathers rectangles of the input.
  *
- * The contract is that of graph_runtime/ir/ops/fill.py; pad has mode constant only. Where input and output have one
+ * The contract is that of ir/ops/moving/fill.py; pad has mode constant only. Where input and output have one
  * format, bits are kept. Thread: any.
  * defines: gr_tt_broadcast_to, gr_tt_tile, gr_tt_pad
  */

@@ -1,6 +1,6 @@
 /* gather.h: take, take_along_axis and gather_nd: runs of output elements come from where indices say.
  *
- * The contracts are those of graph_runtime/ir/ops/movement.py and scatter.py; indices are int32 here. Where data and
+ * The contracts are those of ir/ops/moving/movement.py and scatter.py; indices are int32 here. Where data and
  * output have one format, bits are kept. Thread: any; a core makes a panel of the output.
  * All indices are looked at before anything is written.
  * defines: gr_tt_index, gr_tt_indices, gr_tt_indices_fit, gr_tt_tuple, gr_tt_take, gr_tt_take_along_axis,

@@ -1,6 +1,6 @@
 /* linear.h: matmul (batched, broadcast, transposed), dense and bias_add.
  *
- * The contract is that of graph_runtime/ir/ops/linear.py and numerics.py. A core makes one block of the output
+ * The contract is that of ir/ops/products/dense.py, matmul.py and numerics.py. A core makes one block of the output
  * at a time: blocks of A and B are unpacked once per block into L1, and products are summed with K ascending,
  * as the fidelity says (operand.h). Which blocks on which core: blocking.h.
  * Thread: any.

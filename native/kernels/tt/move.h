@@ -1,6 +1,6 @@
 /* move.h: transpose and concatenate: every panel of the output gathers rectangles of the inputs.
  *
- * The contract is that of graph_runtime/ir/ops/movement.py. Where input and output have one format, bits are
+ * The contract is that of ir/ops/moving/movement.py. Where input and output have one format, bits are
  * kept. Thread: any.
  * defines: gr_tt_transpose, gr_tt_concatenate
  */

@@ -1,7 +1,7 @@
 /* normalize.h: softmax, log_softmax, layer_norm and rms_norm: passes over what is normalised together, the first ones gather, the
  * last one writes.
  *
- * The contracts are those of graph_runtime/ir/ops/normalize.py. What fits into one panel is read once; the rest is
+ * The contracts are those of ir/ops/reductions/normalize.py. What fits into one panel is read once; the rest is
  * read once a pass. Statistics are doubles. Thread: any.
  * defines: gr_tt_softmax, gr_tt_log_softmax, gr_tt_layer_norm, gr_tt_rms_norm
  */

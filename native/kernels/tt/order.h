@@ -1,6 +1,6 @@
 /* order.h: argmax, argmin, cumsum and topk: what goes along one axis.
  *
- * The contract is that of graph_runtime/ir/ops/axis.py; indices are int32 here.
+ * The contract is that of ir/ops/reductions/axis.py; indices are int32 here.
  * Thread: any.
  * defines: gr_tt_argmax, gr_tt_argmin, gr_tt_cumsum, gr_tt_topk
  */

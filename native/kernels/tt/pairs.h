@@ -1,7 +1,7 @@
 /* pairs.h: functions of two or three floats that broadcast, those of functions.h. One rounding, when the result is
  * packed.
  *
- * The contracts are those of graph_runtime/ir/ops/float_pairs.py. Thread: any; a core makes a panel of the output.
+ * The contracts are those of ir/ops/elements/float_pairs.py. Thread: any; a core makes a panel of the output.
  * defines: gr_tt_{pairs and triples of functions.h}
  */
 #ifndef GR_TT_PAIRS_H

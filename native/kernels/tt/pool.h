@@ -1,6 +1,6 @@
 /* pool.h: max_pool2d and avg_pool2d. (The global pools are reductions: reduce.h.)
  *
- * The contract is that of graph_runtime/ir/ops/pool.py. Thread: any; a panel of the output is one core's work.
+ * The contract is that of ir/ops/spatial/pool.py. Thread: any; a panel of the output is one core's work.
  * defines: gr_tt_max_pool2d, gr_tt_max_pool2d_dilated, gr_tt_avg_pool2d
  */
 #ifndef GR_TT_POOL_H

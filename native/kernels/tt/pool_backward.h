@@ -1,6 +1,6 @@
 /* pool_backward.h: max_pool2d_backward: each value of the gradient goes to the element that its window took.
  *
- * The contract is that of graph_runtime/ir/ops/pool_indices.py. A core makes a panel of the output: it looks at all
+ * The contract is that of ir/ops/spatial/pool_indices.py. A core makes a panel of the output: it looks at all
  * windows that reach into the panel and keeps what falls on it, so no two cores write one element. Thread: any.
  * defines: gr_tt_max_pool2d_backward
  */

@@ -72,7 +72,7 @@ GR_INLINE void gr_tt_program_step_of(GR_TT_STEP_ARGS) {
 #define GR_STEP_NUMBER(name, code, words, formula) GR_TT_STEP(code, gr_tt_fn_##name(a, p, q))
 #define GR_STEP_FUNCTION(name, code, words, cost, formula) GR_STEP_NUMBER(name, code, words, formula)
 #include "functions.h"
-    default: break;              /* graph_runtime/ir/ops/steps.py makes no other code */
+    default: break;              /* ir/ops/steps.py makes no other code */
   }
 }
 

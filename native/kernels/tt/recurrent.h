@@ -1,6 +1,6 @@
 /* recurrent.h: lstm, gru and rnn over all steps of a sequence: a direction of up to 32 rows of the batch a core.
  *
- * The contract is that of graph_runtime/ir/ops/recurrent.py and numerics.py. States stay in the core's L1 in
+ * The contract is that of ir/ops/products/recurrent.py and numerics.py. States stay in the core's L1 in
  * float32 from the first step to the last, and so do the weights where they fit; else each step reads them anew, some
  * columns at a time. What the inputs give begins the sums of a step, the product of the state is added as the
  * fidelity says (operand.h), the gates' functions are the vector unit's. With a 16-bit Dst each of these is rounded.
@@ -14,7 +14,7 @@
 #include "tt/operand.h"
 #include "tt/scalars.h"
 
-#define GR_TT_CELL_BYTES 655360 /* L1 of one core, as graph_runtime/ir/ops/cells.py knows it */
+#define GR_TT_CELL_BYTES 655360 /* L1 of one core, as ir/ops/products/cells.py knows it */
 #define GR_TT_CELL_ROWS 32      /* a tile: two cores never write one page */
 
 typedef struct gr_tt_recurrence {

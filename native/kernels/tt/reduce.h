@@ -1,6 +1,6 @@
 /* reduce.h: the reductions of folds.h over any axes, and the global pools, which are reductions of H and W.
  *
- * The contract is that of graph_runtime/ir/ops/reduce.py. Totals are doubles in L1, of integers 64-bit ones.
+ * The contract is that of ir/ops/reductions/reduce.py. Totals are doubles in L1, of integers 64-bit ones.
  * Thread: any; a panel of the output is one core's work.
  * defines: gr_tt_reduce_run, for what finds something along an axis; gr_tt_{names of folds.h},
  * gr_tt_global_avg_pool2d, gr_tt_global_max_pool2d

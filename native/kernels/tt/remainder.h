@@ -1,6 +1,6 @@
 /* remainder.h: mod and the shifts: pairs of elements whose result depends on the type or that may fail.
  *
- * The contract is that of graph_runtime/ir/ops/arithmetic.py. Thread: any; a core makes a panel of the output.
+ * The contract is that of ir/ops/elements/arithmetic.py. Thread: any; a core makes a panel of the output.
  * defines: gr_tt_wide, gr_tt_mod, gr_tt_shift_left, gr_tt_shift_right
  */
 #ifndef GR_TT_REMAINDER_H

@@ -1,6 +1,6 @@
 /* response.h: lrn: each element over a power of the sum of its neighbours' squares, along the channels.
  *
- * The contract is that of graph_runtime/ir/ops/normalize.py. A panel of the output is one core's work: it loads what
+ * The contract is that of ir/ops/reductions/normalize.py. A panel of the output is one core's work: it loads what
  * lies a neighbour further, once for each neighbour. Channels may be planes, rows or columns. Sums are doubles.
  * Thread: any.
  * defines: gr_tt_lrn

@@ -1,6 +1,6 @@
 /* scatter.h: scatter_elements and scatter_nd: data with updates at places that indices say.
  *
- * The contract is that of graph_runtime/ir/ops/scatter.py; indices are int32 here. All indices are looked at before
+ * The contract is that of ir/ops/moving/scatter.py; indices are int32 here. All indices are looked at before
  * any core writes. A core makes a panel of the output and looks for the updates that fall on it, in their order: so
  * no two cores write one element, and sums do not depend on how many there are. Where the output takes the data's
  * place, panels without an update are left alone.

@@ -1,6 +1,6 @@
 /* slice.h: slice and slice_update: output rows come from rows of the inputs at a stride.
  *
- * The contract is that of graph_runtime/ir/ops/slicing.py. Where input and output have one format, bits are
+ * The contract is that of ir/ops/moving/slicing.py. Where input and output have one format, bits are
  * kept. Thread: any.
  * defines: gr_tt_slice, gr_tt_slice_update
  */

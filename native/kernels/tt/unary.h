@@ -2,7 +2,7 @@
  * abs, negative, square, sign, clip and relu of floats and integers, bitwise_not and logical_not. One rounding, when
  * the result is packed.
  *
- * The contracts are those of graph_runtime/ir/ops/float_functions.py, elementwise.py and arithmetic.py. Thread: any;
+ * The contracts are those of ir/ops/elements/float_functions.py, elementwise.py and arithmetic.py. Thread: any;
  * a core makes a panel of the output.
  * defines: gr_tt_{functions of functions.h}, gr_tt_gelu, gr_tt_isnan, gr_tt_isinf, gr_tt_relu, gr_tt_abs,
  * gr_tt_negative, gr_tt_square, gr_tt_sign, gr_tt_clip, gr_tt_bitwise_not, gr_tt_logical_not

@@ -1,7 +1,7 @@
 /* vector.h: ops of the vector unit of two or three inputs beyond elementwise.h: minimum and power, comparisons and
  * logic, which give bool, and where. One rounding, when the result is packed.
  *
- * The contracts are those of graph_runtime/ir/ops/arithmetic.py. Thread: any; a core makes a panel of the output.
+ * The contracts are those of ir/ops/elements/arithmetic.py. Thread: any; a core makes a panel of the output.
  * defines: gr_tt_power, gr_tt_minimum, gr_tt_equal .. gr_tt_greater_equal, gr_tt_logical_and .. gr_tt_bitwise_xor,
  * gr_tt_where
  */

@@ -1,7 +1,7 @@
 /* windows.h: pools over windows of three dimensions, which may be dilated: max_pool3d, avg_pool3d, lp_pool2d,
  * max_pool2d_indices and max_pool2d_argmax.
  *
- * The contract is that of graph_runtime/ir/ops/windows.py; images are volumes of depth 1, indices int32. A panel of the
+ * The contract is that of ir/ops/spatial/windows.py; images are volumes of depth 1, indices int32. A panel of the
  * output is one core's work: plane after plane of its windows' depth it loads what they look at, and folds that into
  * doubles in L1. Thread: any.
  * defines: gr_tt_max_pool3d, gr_tt_avg_pool3d, gr_tt_lp_pool2d, gr_tt_max_pool2d_indices, gr_tt_max_pool2d_argmax,

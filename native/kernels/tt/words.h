@@ -1,5 +1,5 @@
 /* words.h: how a tt kernel was asked to compute: the words that follow an op's own, as
- * graph_runtime/ir/ops/numerics.py lists them. Those of the matrix unit are thirteen; a kernel of the vector unit has
+ * ir/ops/numerics.py lists them. Those of the matrix unit are thirteen; a kernel of the vector unit has
  * one, whether functions are those of ttnn.
  *
  * Included by: the bodies of this folder. Static inline and without state.
@@ -15,7 +15,7 @@ enum gr_tt_direction { GR_TT_R = 1, GR_TT_C = 2, GR_TT_RZ = 3, GR_TT_CZ = 4 };
 typedef struct gr_tt_words {
   int32_t fidelity;        /* 1 LoFi .. 4 HiFi4; 0 none named */
   int32_t dst_bits;        /* 16 or 32 */
-  int exact, ttnn;         /* how: see graph_runtime/ir/ops/numerics.py */
+  int exact, ttnn;         /* how: see ir/ops/numerics.py */
   int64_t grid[2], t, direction, mblock[2], ublock[2], u_kt, l1; /* all 0: the kernel chooses */
 } gr_tt_words;
 

@@ -192,7 +192,7 @@ def test_on_tt(case):
 @pytest.mark.parametrize("case", [name for name in _CASES if "many" not in name])
 def test_step_by_step_on_tt(case, monkeypatch):
     """Where a core has no room for the states."""
-    monkeypatch.setattr("graph_runtime.ir.ops.recurrent.CELL_BYTES", 0)
+    monkeypatch.setattr("graph_runtime.ir.ops.products.recurrent.CELL_BYTES", 0)
     op, attrs = _CASES[case]
     model, values = _network(op, **attrs)
     plain = _run(model, values)

@@ -10,7 +10,7 @@ import numpy as np
 from ....base import dtypes
 from ....ir.graph import TensorType
 from ....ir.model import Constant, FewBits
-from ....ir.ops.levels import LEVEL_BITS, level_type, pack_levels, takes_levels
+from ....ir.ops.products.levels import LEVEL_BITS, level_type, pack_levels, takes_levels
 from ..context import Context
 from ..tape import TapeValue
 

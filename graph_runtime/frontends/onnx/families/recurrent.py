@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.ops.cells import CELLS
+from ....ir.ops.products.cells import CELLS
 from ..context import Context, Results, converter
 from ..tape import TapeValue
 from .contrib import CONTRIB
 from .quantize import dense_of_integers, dynamic_grid, from_grid, numbers_of
 
-# ONNX's activation -> (that of ir/ops/recurrent.py, how many numbers of activation_alpha and _beta it takes)
+# ONNX's activation -> (that of ir/ops/products/recurrent.py, its numbers of activation_alpha and _beta)
 _ACTIVATIONS = {
     "relu": ("relu", 0, 0),
     "tanh": ("tanh", 0, 0),

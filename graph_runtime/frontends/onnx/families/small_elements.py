@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....base import dtypes
-from ....ir.ops.codes import CODES
+from ....ir.ops.elements.codes import CODES
 from ..context import Context, Results, UnknownValueError, converter
 from ..elements import ELEMENTS, STRING, Element
 from ..read import dtype_name

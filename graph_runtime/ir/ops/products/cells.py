@@ -1,0 +1,217 @@
+"""What lstm, gru and rnn are made of: gates, states and functions, weights in panels, what a tt core holds of
+them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...graph import TensorType
+from ..registry import Attr, Op, get, require
+from .byte_panels import bytes_type, pack_bytes, unpack_bytes
+from .packed import PANEL, panel_type, unpack
+
+__all__ = [
+    "CELLS",
+    "CELL_BYTES",
+    "CELL_ROWS",
+    "FUNCTIONS",
+    "Cell",
+    "apply_function",
+    "byte_panels_of",
+    "flags_of",
+    "function_attrs",
+    "function_numbers",
+    "held_columns",
+    "is_in_bytes",
+    "pack_recurrent",
+    "pack_recurrent_bytes",
+    "pack_scales",
+    "panels_of",
+    "plain_of",
+    "real_of_bytes",
+    "round_up",
+    "state_in_bytes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """``gates``, ``states``: how many. ``functions``: the names of those of one direction by default."""
+
+    gates: int
+    states: int
+    functions: tuple[str, ...]
+
+
+CELLS = {
+    "lstm": Cell(4, 2, ("sigmoid", "tanh", "tanh")),
+    "gru": Cell(3, 1, ("sigmoid", "tanh")),
+    "rnn": Cell(1, 1, ("tanh",)),
+}
+
+
+def flags_of(attrs: Mapping[str, Any]) -> int:
+    """Which inputs follow the states, and how the cell computes."""
+    named = (("peepholes", 1), ("lengths", 2), ("input_forget", 4), ("linear_before_reset", 8))
+    return sum(bit for name, bit in named if attrs.get(name))
+
+
+# ---------------------------------------------------------------- functions
+
+
+# what gates go through, in the order of C's codes: ops of the registry, but for affine (alpha x + beta) and
+# scaled_tanh (alpha tanh(beta x))
+FUNCTIONS = (
+    *"sigmoid tanh relu affine leaky_relu thresholded_relu scaled_tanh".split(),
+    *"hard_sigmoid elu softsign softplus".split(),
+)
+
+
+def function_numbers(name: str) -> tuple[float, float]:
+    """A function's alpha and beta where none are given: ONNX's."""
+    op = get(name)
+    if op is None:
+        return 1.0, float(name == "scaled_tanh")
+    defaults = [float(attr.default) for attr in _numbers(op)]
+    return (*defaults, 0.0, 0.0)[:2]  # type: ignore[return-value]
+
+
+def _numbers(op: Op) -> list[Attr]:
+    return [attr for attr in op.attrs if attr.kind == "float"]
+
+
+def function_attrs(name: str, alpha: float, beta: float) -> dict[str, float]:
+    """The two numbers as attributes of the function's op."""
+    return dict(zip((attr.name for attr in _numbers(require(name))), (alpha, beta), strict=False))
+
+
+def apply_function(name: str, alpha: float, beta: float, x: np.ndarray) -> np.ndarray:
+    if get(name) is not None:
+        return require(name).reference([x], function_attrs(name, alpha, beta))[0]
+    return alpha * x + beta if name == "affine" else alpha * np.tanh(beta * x)
+
+
+# ---------------------------------------------------------------- weights in panels
+
+
+def _parts(op: str, hidden: int) -> tuple[int, ...]:
+    """Columns that have panels of their own: a gru multiplies its hidden gate apart."""
+    return (2 * hidden, hidden) if op == "gru" else (CELLS[op].gates * hidden,)
+
+
+def panels_of(op: str, directions: int, hidden: int) -> TensorType:
+    """The type of weights in panels, those of one direction behind those of the other."""
+    panels = sum(-(-n // PANEL) for n in _parts(op, hidden))
+    return panel_type(directions * panels * PANEL, hidden)
+
+
+def pack_recurrent(op: str, weights: np.ndarray) -> np.ndarray:
+    """Panels of weights [D, G H, H]."""
+    hidden, found = weights.shape[2], []
+    for one in weights:
+        start = 0
+        for n in _parts(op, hidden):
+            padded = np.zeros((-(-n // PANEL) * PANEL, hidden), weights.dtype)
+            padded[:n] = one[start : start + n]
+            found.append(padded.reshape(-1, PANEL, hidden).transpose(0, 2, 1))
+            start += n
+    return np.ascontiguousarray(np.concatenate(found))
+
+
+def plain_of(op: str, panels: np.ndarray, directions: int, hidden: int) -> np.ndarray:
+    """[D, G H, H] of panels."""
+    found, start = [], 0
+    for _ in range(directions):
+        rows = []
+        for n in _parts(op, hidden):
+            end = start + -(-n // PANEL)
+            rows.append(unpack(panels[start:end], n).T)
+            start = end
+        found.append(np.concatenate(rows))
+    return np.stack(found)
+
+
+# ---------------------------------------------------------------- weights in panels of bytes
+
+
+def is_in_bytes(weights: TensorType, attrs: Mapping[str, Any]) -> bool:
+    """Whether the weights of a cell that may round its state are in panels of bytes."""
+    return bool(attrs.get("narrow") and attrs["packed"]) and weights.dtype == "int8"
+
+
+def byte_panels_of(op: str, directions: int, hidden: int) -> TensorType:
+    """The type of weights in panels of bytes, in the order of those of floats."""
+    return bytes_type(panels_of(op, directions, hidden).shape[0] * PANEL, hidden)
+
+
+def pack_recurrent_bytes(op: str, numbers: np.ndarray) -> np.ndarray:
+    """Panels of weights less their zero points, int16 [D, G H, H]."""
+    parts = _columns(op, numbers.shape[2])
+    return np.concatenate([pack_bytes(one[start:end]) for one in numbers for start, end in parts])
+
+
+def pack_scales(op: str, scales: np.ndarray) -> np.ndarray:
+    """[panels, 32] of the scales [D, G H] of the columns of panels, zeros behind them."""
+    found, hidden = [], scales.shape[1] // CELLS[op].gates
+    for one in scales:
+        for start, end in _columns(op, hidden):
+            padded = np.zeros(-(-(end - start) // PANEL) * PANEL, np.float32)
+            padded[: end - start] = one[start:end]
+            found.append(padded)
+    return np.concatenate(found).reshape(-1, PANEL)
+
+
+def real_of_bytes(
+    op: str, panels: np.ndarray, scales: np.ndarray, directions: int, hidden: int
+) -> np.ndarray:
+    """float64 [D, G H, H] of panels of bytes and their scales."""
+    numbers = unpack_bytes(panels, len(panels) * PANEL, hidden) * scales.reshape(-1, 1).astype(np.float64)
+    each = len(panels) // directions * PANEL
+    starts = np.cumsum([0, *(-(-n // PANEL) * PANEL for n in _parts(op, hidden))])
+    kept = [np.arange(n) + start for n, start in zip(_parts(op, hidden), starts, strict=False)]
+    return numbers.reshape(directions, each, hidden)[:, np.concatenate(kept)]
+
+
+def state_in_bytes(h: np.ndarray) -> np.ndarray:
+    """The state of each row on the grid of 127 steps to each side of 0 that fits its greatest number."""
+    scale = (np.abs(h).max(axis=1, keepdims=True) / 127).astype(np.float32).astype(np.float64)
+    return np.rint(h / np.where(scale > 0, scale, 1)) * scale
+
+
+def _columns(op: str, hidden: int) -> list[tuple[int, int]]:
+    """(first, last + 1) of the columns of each part."""
+    ends = np.cumsum(_parts(op, hidden)).tolist()
+    return list(zip([0, *ends], ends, strict=False))
+
+
+# ---------------------------------------------------------------- on tt
+
+CELL_BYTES, CELL_ROWS = 655360, 32  # GR_TT_CELL_BYTES, GR_TT_CELL_ROWS of native/kernels/tt/recurrent.h
+
+
+def held_columns(
+    op: str, batch: int, hidden: int, flags: int, parts: tuple[int, int] = (1, 1)
+) -> tuple[int, int]:
+    """(columns of the weights that a tt core has in its L1 at a time, bytes that the core then takes).
+    ``parts``: what the weights and the state are kept in (gr_passes_of)."""
+    rows, depth, columns = min(CELL_ROWS, batch), round_up(hidden), round_up(CELLS[op].gates * hidden)
+    states = 1 + (op == "lstm") + parts[1]
+    floats = rows * (states * depth + columns) + 32 * depth
+    floats += rows * (depth + 32) if op == "gru" else 0
+    floats += (depth if flags & 8 else 0) + (3 * depth if flags & 1 else 0) + (32 if flags & 2 else 0)
+
+    def nbytes(held: int) -> int:
+        return -(-(floats + depth * held * parts[0]) * 4 // 64) * 64
+
+    held = columns
+    while held > 32 and nbytes(held) > CELL_BYTES:
+        held -= 32
+    return held, nbytes(held)
+
+
+def round_up(n: int) -> int:
+    return -(-n // 32) * 32

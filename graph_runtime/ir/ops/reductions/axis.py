@@ -1,0 +1,254 @@
+"""Ops that go along one axis: argmax argmin cumsum topk.
+
+C contract (args are x, then the outputs). Attribute words:
+    argmax, argmin   [0] axis (non-negative) [1] select_last_index; keepdims shows in the output's shape only
+    cumsum           [0] axis [1] exclusive [2] reverse
+    topk             [0] axis [1] largest [2] total, of floats; args x, values, indices; k is the size of
+                     the outputs along axis
+Indices are int64, or int32 where the attribute dtype says so; tt knows only those.
+NaN is the greatest and the least of all for argmax and argmin (as numpy), the greatest for topk, unless it is
+total: then floats are in IEEE 754's total order, -NaN before all, -0 before 0. Of equal elements the first
+one counts, with select_last_index the last one; topk puts the one of the lower index first. cumsum of floats
+adds in a wider type; integers wrap.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ...graph import TensorType
+from .. import indices, rules
+from ..registry import REQUIRED, Attr, Body, Case, Op, register
+from ..work import Passes
+
+_AXIS = Attr("axis", "int", 0, "the axis to go along")
+
+
+def _axis(op, inputs, attrs):
+    rules.one_dtype(op, inputs, rules.NUMBERS)
+    return rules.axis_of(op, attrs["axis"], len(inputs[0].shape))
+
+
+# ---------------------------------------------------------------- argmax argmin
+
+
+def _arg_cases():
+    for name, shape, attrs in (
+        ("last", (3, 65, 97), {"axis": -1}),
+        ("rows", (3, 65, 40), {"axis": 1, "keepdims": False}),
+        ("first", (33, 5), {}),
+        ("ties", (3, 65, 40), {"axis": 1, "select_last_index": True}),
+        ("last_ties", (3, 65), {"axis": 1, "select_last_index": True}),
+        ("vector", (1000,), {"keepdims": False}),
+        ("empty", (0, 4), {"axis": 1}),
+    ):
+        for dtype in ("int64", "int32"):
+            attrs_of = attrs | {"dtype": dtype}
+            yield Case(f"{name}_{dtype}", (("float32", shape),), attrs_of, make=("digits",), nmse=rules.EXACT)
+    for t in rules.NUMBERS:
+        yield Case(t, ((t, (3, 33, 5)),), {"axis": 1, "dtype": "int32"}, nmse=rules.EXACT)
+
+
+def _arg(op: str, doc: str, compute) -> None:
+    def infer(inputs, attrs):
+        (x,) = inputs
+        axis = _axis(op, inputs, attrs)
+        if not x.shape[axis]:
+            rules.fail(op, f"axis {axis} of {x} has no elements", got=x.shape)
+        kept = (1,) if attrs["keepdims"] else ()
+        return [TensorType(attrs["dtype"], x.shape[:axis] + kept + x.shape[axis + 1 :])]
+
+    def reference(arrays, attrs):
+        x, axis = arrays[0], attrs["axis"] % arrays[0].ndim
+        x = rules.wide_floats(x)
+        if attrs["select_last_index"]:
+            found = x.shape[axis] - 1 - compute(np.flip(x, axis), axis=axis, keepdims=attrs["keepdims"])
+        else:
+            found = compute(x, axis=axis, keepdims=attrs["keepdims"])
+        return [np.asarray(found, attrs["dtype"])]
+
+    register(
+        Op(
+            op,
+            doc,
+            (1, 1),
+            infer,
+            reference,
+            lambda i, o, a: i[0].size,
+            attrs=(
+                _AXIS,
+                Attr("keepdims", "bool", True, "keep the axis with size 1"),
+                Attr("select_last_index", "bool", False, "of several such elements name the last one"),
+                indices.INDEX,
+            ),
+            words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["select_last_index"])],
+            bodies={
+                "cpu": Body(op, rules.NUMBERS, rules.by_dtype),
+                "tt": Body(op, rules.TT_NUMBERS, accepts=indices.narrow_found),
+            },
+            kind="reduction",
+            parts="arg",
+            walk="arg",
+            cases=tuple(_arg_cases()),
+        )
+    )
+
+
+_arg("argmax", "where the greatest element along an axis is", np.argmax)
+_arg("argmin", "where the least element along an axis is", np.argmin)
+
+
+# ---------------------------------------------------------------- cumsum
+
+
+def _cumsum_infer(inputs, attrs):
+    _axis("cumsum", inputs, attrs)
+    return [inputs[0]]
+
+
+def _cumsum(arrays, attrs):
+    x, axis = arrays[0], attrs["axis"] % arrays[0].ndim
+    wide = rules.wide_floats(x)
+    wide = np.flip(wide, axis) if attrs["reverse"] else wide
+    y = np.cumsum(wide, axis=axis, dtype=wide.dtype)
+    if attrs["exclusive"]:
+        first = np.zeros((*x.shape[:axis], min(x.shape[axis], 1), *x.shape[axis + 1 :]), y.dtype)
+        y = np.concatenate([first, np.delete(y, -1, axis) if x.shape[axis] else y], axis=axis)
+    return [rules.narrow(np.flip(y, axis) if attrs["reverse"] else y, x.dtype.name)]
+
+
+register(
+    Op(
+        "cumsum",
+        "running sum along an axis",
+        (1, 1),
+        _cumsum_infer,
+        _cumsum,
+        lambda i, o, a: o[0].size,
+        attrs=(
+            _AXIS,
+            Attr("exclusive", "bool", False, "without the element itself"),
+            Attr("reverse", "bool", False, "from the end"),
+        ),
+        words=lambda i, o, a: [a["axis"] % len(i[0].shape), int(a["exclusive"]), int(a["reverse"])],
+        bodies={
+            "cpu": Body("cumsum", rules.NUMBERS, rules.by_dtype),
+            "tt": Body("cumsum", rules.TT_NUMBERS),
+        },
+        pace={"cpu": "simple"},
+        work=Passes(("matmul",)),  # with a triangle of ones
+        parts="lines",
+        cases=(
+            *(
+                Case(name, (("float32", shape),), attrs, nmse=rules.ROUNDED)
+                for name, shape, attrs in (
+                    ("last", (3, 33, 97), {"axis": -1}),
+                    ("rows", (3, 65, 40), {"axis": 1}),
+                    ("exclusive", (33, 40), {"exclusive": True}),
+                    ("reverse", (33, 40), {"axis": 1, "reverse": True}),
+                    ("both", (5, 33), {"axis": 1, "reverse": True, "exclusive": True}),
+                    ("empty", (4, 0), {"axis": 1, "exclusive": True}),
+                )
+            ),
+            *(
+                Case(t, ((t, (3, 33, 5)),), {"axis": 1}, nmse=rules.SUMMED.get(t, rules.EXACT))
+                for t in rules.NUMBERS[1:]
+            ),
+        ),
+    )
+)
+
+
+# ---------------------------------------------------------------- topk
+
+# with the indices, in a core's L1: of 32 rows or columns, and of 32 x 32 elements where the axis is of planes
+_MOST_KEPT, _MOST_OF_PLANES = 1024, 128
+
+
+def _topk_tt(inputs, outputs, attrs):
+    ndim = len(inputs[0].shape)
+    most = _MOST_KEPT if attrs["axis"] % ndim >= ndim - 2 else _MOST_OF_PLANES
+    if attrs["k"] > most:
+        return f"it keeps at most {most} elements along that axis"
+    return indices.narrow_found(inputs, outputs, attrs)
+
+
+def _topk_infer(inputs, attrs):
+    (x,) = inputs
+    axis = _axis("topk", inputs, attrs)
+    if not 0 <= attrs["k"] <= x.shape[axis]:
+        rules.fail("topk", f"k is {attrs['k']}, but axis {axis} of {x} has {x.shape[axis]}", got=attrs["k"])
+    shape = (*x.shape[:axis], attrs["k"], *x.shape[axis + 1 :])
+    return [TensorType(x.dtype, shape), TensorType(attrs["dtype"], shape)]
+
+
+def _topk(arrays, attrs):
+    x, axis = arrays[0], attrs["axis"] % arrays[0].ndim
+    wide, n = rules.wide_floats(x), x.shape[attrs["axis"]]
+    if attrs["total"] and wide.dtype.kind == "f":
+        bits = wide.astype(np.float64).view(np.int64)
+        wide = np.where(bits < 0, bits ^ np.iinfo(np.int64).max, bits)
+    if attrs["largest"]:  # reversed twice, so that of equal elements the lower index comes first
+        order = n - 1 - np.flip(np.argsort(np.flip(wide, axis), axis=axis, kind="stable"), axis)
+    else:
+        order = np.argsort(wide, axis=axis, kind="stable")
+    order = np.take(order, np.arange(attrs["k"]), axis=axis)
+    return [np.take_along_axis(x, order, axis), order.astype(attrs["dtype"])]
+
+
+register(
+    Op(
+        "topk",
+        "the k greatest or least elements along an axis, best first, and their indices",
+        (1, 1),
+        _topk_infer,
+        _topk,
+        lambda i, o, a: 2 * i[0].size,
+        attrs=(
+            Attr("k", "int", REQUIRED, "how many"),
+            Attr("axis", "int", -1, "the axis to go along"),
+            Attr("largest", "bool", True, "the greatest ones; else the least"),
+            Attr(
+                "total",
+                "bool",
+                False,
+                "floats in total order: -NaN before all, -0 before 0; else NaN is last",
+            ),
+            Attr("sorted", "bool", True, "best first; they are in any case"),
+            indices.INDEX,
+        ),
+        words=lambda i, o, a: [
+            a["axis"] % len(i[0].shape),
+            int(a["largest"]),
+            int(a["total"] and i[0].dtype in rules.FLOATS),
+        ],
+        bodies={
+            "cpu": Body("topk", rules.NUMBERS, rules.by_dtype),
+            "tt": Body("topk", rules.TT_NUMBERS, accepts=_topk_tt),
+        },
+        kind="reduction",
+        parts="moved",
+        cases=(
+            *(
+                Case(name + more, (("float32", shape),), attrs | dtype, make=(make,), nmse=rules.MOVED)
+                for more, dtype in (("", {}), ("_int32", {"dtype": "int32"}))
+                for name, shape, attrs, make in (
+                    ("last", (3, 65, 97), {"k": 5}, "normal"),
+                    ("rows", (3, 65, 33), {"k": 33, "axis": 1}, "normal"),
+                    ("long", (70, 40), {"k": 66, "axis": 0, "largest": False}, "digits"),
+                    ("planes", (5, 2, 33, 40), {"k": 3, "axis": 0}, "digits"),
+                    ("channels", (2, 5, 3, 33), {"k": 5, "axis": 1, "largest": False}, "normal"),
+                    ("ties", (40, 65), {"k": 40}, "digits"),
+                    ("least", (40, 65), {"k": 3, "largest": False}, "digits"),
+                    ("all", (33,), {"k": 33, "largest": False, "sorted": False}, "normal"),
+                    ("none", (33,), {"k": 0}, "normal"),
+                    ("total", (40, 65), {"k": 40, "total": True}, "digits"),
+                )
+            ),
+            *(
+                Case(t, ((t, (3, 33)),), {"k": 7, "dtype": "int32"}, nmse=rules.MOVED)
+                for t in rules.NUMBERS[1:]
+            ),
+        ),
+    )
+)
