@@ -33,7 +33,7 @@ Fields are keyword arguments and become attributes: raise GraphError("...", path
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never
@@ -276,12 +276,13 @@ def no_such(what: str, name: object, known: Iterable[str]) -> str:
     return f"there is no {what} {name!r}{all_there_are(name, known)}"
 
 
-def refuse_words(unknown: Mapping[str, object], function: Callable[..., Any]) -> None:
+def refuse_words(unknown: Iterable[str], function: Callable[..., Any]) -> None:
     """Raise InputError for keywords that a function does not have: Python's own error lists none. They come
     as its ``**unknown: Never``, which type checkers refuse."""
     for name in unknown:
-        code = function.__code__
-        known = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        code, listed = function.__code__, getattr(function, "__signature__", None)
+        own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        known = own if listed is None else tuple(listed.parameters)
         raise InputError(
             no_such(f"keyword of {function.__name__}()", name, known), got=name, wanted=list(known)
         )

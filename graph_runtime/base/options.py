@@ -7,30 +7,65 @@ keeps it, and ``graph-runtime plan`` prints it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
-from types import MappingProxyType
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from .errors import InputError, no_such
+from .option_fields import (
+    COMPILING,
+    NONE,
+    PLACING,
+    READING,
+    REWRITING,
+    RUNNING,
+    STORING,
+    Flag,
+    checked,
+    json_form,
+    option,
+    require_mapping,
+)
 
-__all__ = ["MAX_IN_FLIGHT", "Options"]
+__all__ = ["MAX_IN_FLIGHT", "Options", "Words"]
 
 MAX_IN_FLIGHT = 8
-_EXAMPLES = {
-    "place": "{'conv*': 'tt:0'}",
-    "device_map": "{'2': 'tt:0'}",
-    "formats": "{'tt': 'bf16'}",
-    "layouts": "{'conv*': 'l1'}",
-    "numerics": "{'tt': {'fidelity': 'HiFi2'}}",
-    "dims": "{'batch': 4}",
-    "values": "{'sr': 16000}",
-    "bound_inputs": "{'x': array}",
-}
-_NONE: Mapping[Any, Any] = MappingProxyType({})
 
+if TYPE_CHECKING:  # what type checkers and editors see; help() sees option_words.py's
 
-def _mapping() -> Any:
-    return field(default_factory=lambda: _NONE)
+    class Words(TypedDict, total=False):
+        """The fields of Options as keywords; one that is None stays as it was. A test says each line."""
+
+        dims: Mapping[str, int | tuple[int, ...]] | None
+        batch: int | None
+        values: Mapping[str, Any] | None
+        fuse: bool | None
+        compile: bool | None
+        rules: Sequence[str | Callable[..., Any]] | None
+        place: Mapping[str, Any] | None
+        placement: str | Callable[..., Any] | None
+        objective: str | None
+        fallback: str | None
+        costs: Any
+        topology: Any
+        interconnect: Any
+        stream: Sequence[str] | None
+        error_bound: str | None
+        bound_inputs: Mapping[str, Any] | None
+        device_map: Mapping[str, Any] | None
+        strict: bool | None
+        formats: Mapping[str, str] | None
+        layouts: Mapping[str, str] | None
+        numerics: Mapping[str, Mapping[str, str]] | None
+        policy: str | None
+        reuse: str | None
+        order: str | Callable[..., Any] | None
+        packer: str | Callable[..., Any] | None
+        threads: int | None
+        queues: str | None
+        max_in_flight: int | None
+        unset_inputs: str | None
+        programs: int | None
+        most_steps: int | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,37 +121,232 @@ class Options:
     whose end a run finds.
     """
 
-    dims: Mapping[str, int | tuple[int, ...]] = _mapping()
-    batch: int | None = None
-    values: Mapping[str, Any] = _mapping()
-    fuse: bool | None = None
-    compile: bool | None = None
-    rules: tuple[str | Callable[..., Any], ...] = ()
-    place: Mapping[str, Any] = _mapping()
-    device_map: Mapping[str, Any] = _mapping()
-    strict: bool = False
-    placement: str | Callable[..., Any] | None = None
-    objective: str = "serial"
-    fallback: str = "error"
-    costs: Any = None
-    topology: Any = None
-    interconnect: Any = None
-    stream: tuple[str, ...] = ()
-    error_bound: str | None = None
-    bound_inputs: Mapping[str, Any] = _mapping()
-    formats: Mapping[str, str] = _mapping()
-    layouts: Mapping[str, str] = _mapping()
-    numerics: Mapping[str, Mapping[str, str]] = _mapping()
-    policy: str | None = None
-    reuse: str | None = None
-    order: str | Callable[..., Any] | None = None
-    packer: str | Callable[..., Any] | None = None
-    threads: int | None = None
-    queues: str = "inline"
-    max_in_flight: int = MAX_IN_FLIGHT
-    unset_inputs: str = "refuse"
-    programs: int = 64
-    most_steps: int = 1_000_000
+    dims: Mapping[str, int | tuple[int, ...]] = option(
+        NONE,
+        READING,
+        Flag(
+            "dim",
+            "Bind a symbolic dimension of an ONNX file: batch=4; of an input without a shape all of them: "
+            "x=1x3x224x224; several sizes are buckets of programs: batch=1,8,32; repeatable.",
+            form="sizes",
+            shown="batch=4",
+        ),
+        example="{'batch': 4}",
+    )
+    batch: int | None = option(
+        None,
+        READING,
+        Flag(
+            "batch", "The first dimension of the inputs of an ONNX file, open or not.", form="number", least=1
+        ),
+    )
+    values: Mapping[str, Any] = option(
+        NONE,
+        READING,
+        Flag(
+            "value",
+            "Make an input of an ONNX file a constant: sr=16000, sizes=1,80 or a .npy file; repeatable.",
+            form="constants",
+            shown="sr=16000",
+        ),
+        example="{'sr': 16000}",
+    )
+    fuse: bool | None = option(
+        None,
+        REWRITING,
+        Flag(
+            "fuse",
+            "Whether nodes are fused and rewritten. Without either: those of an ONNX file "
+            "are, those of a graph.json are run as they are written.",
+            form="choice",
+        ),
+    )
+    compile: bool | None = option(
+        None,
+        COMPILING,
+        Flag(
+            "compile",
+            "Whether C is generated and compiled for kernels that the installed ones do more slowly. "
+            "Without either: those of an ONNX file, and where nodes are rewritten.",
+            form="choice",
+        ),
+    )
+    rules: tuple[str | Callable[..., Any], ...] = option(
+        (),
+        REWRITING,
+        Flag(
+            "rule",
+            "A rewrite rule of your own, before nodes are fused: package.module:function; repeatable.",
+            form="texts",
+        ),
+        example="functions, or of names as 'package.module:function'",
+    )
+    place: Mapping[str, Any] = option(
+        NONE,
+        PLACING,
+        Flag(
+            "place",
+            "Pin nodes: 'conv*=tt:0' (a glob over node, op and function names); repeatable.",
+            form="pairs",
+            shown="'conv*=tt:0'",
+        ),
+        example="{'conv*': 'tt:0'}",
+    )
+    placement: str | Callable[..., Any] | None = option(
+        None,
+        PLACING,
+        Flag(
+            "placement",
+            "The placement policy: what places nodes that neither --place nor the file places: single, "
+            "greedy, mincut, heft, optimal, or package.module:function; without it mincut where nodes may be "
+            "rewritten, else the first device.",
+        ),
+    )
+    objective: str = option(
+        "serial", PLACING, Flag("objective", "What --placement makes least: serial, makespan or throughput.")
+    )
+    fallback: str = option(
+        "error",
+        PLACING,
+        Flag("fallback", "A node that cannot run where it is asked to: error, or host with a warning."),
+    )
+    costs: Any = option(
+        None,
+        PLACING,
+        Flag("costs", "A cost model of your own, for placing and simulating: package.module:Name."),
+    )
+    topology: Any = option(
+        None,
+        PLACING,
+        Flag(
+            "topology",
+            "How chips are cabled, for placing and simulating: n300, t3000, galaxy, or a file of your own.",
+        ),
+    )
+    interconnect: Any = option(
+        None,
+        PLACING,
+        Flag(
+            "interconnect", "How machines are connected, for devices as node1/tt:0: a file (docs/devices.md)."
+        ),
+    )
+    stream: tuple[str, ...] = option(
+        (),
+        PLACING,
+        Flag(
+            "stream",
+            "Inputs that stay on the host and that every run copies: a glob over their names, or auto for "
+            "as many weights as have no room; repeatable.",
+            form="texts",
+        ),
+        example="globs over inputs, as ['w*'] or ['auto']",
+    )
+    error_bound: str | None = option(
+        None,
+        REWRITING,
+        Flag(
+            "error-bound",
+            "Choose devices and formats of nodes so that the predicted time is least while every output "
+            "reaches pcc=0.999 (or cosine, nmse, max_abs, max_rel, max_ulp, p99_ulp), proved by runs.",
+        ),
+    )
+    bound_inputs: Mapping[str, Any] = option(
+        NONE,
+        REWRITING,
+        Flag(
+            "bound-input",
+            "A value of an input for the runs of --error-bound: x=x.npy; repeatable; others are random.",
+            form="pairs",
+            shown="x=x.npy",
+        ),
+        example="{'x': array}",
+    )
+    device_map: Mapping[str, Any] = option(
+        NONE,
+        PLACING,
+        Flag("map", "Use a device for a device type of the file: opencl=tt:0; repeatable.", form="pairs"),
+        example="{'2': 'tt:0'}",
+    )
+    strict: bool = option(
+        False,
+        PLACING,
+        Flag("strict", "No fallback: a device type that no --device has is an error.", form="yes"),
+    )
+    formats: Mapping[str, str] = option(
+        NONE,
+        (PLACING, STORING),
+        Flag(
+            "format",
+            "How a device stores floats: tt=bf16, or tt:1=bfp8_b; repeatable.",
+            form="pairs",
+            shown="tt=bf16",
+        ),
+        example="{'tt': 'bf16'}",
+    )
+    layouts: Mapping[str, str] = option(
+        NONE,
+        (PLACING, STORING),
+        Flag(
+            "layout",
+            "Where and how nodes' values lie on a device: 'conv*=l1/block[4x8]', 'h=dram/row_major' "
+            "(a glob as of --place); repeatable.",
+            form="pairs",
+            shown="'conv1=l1'",
+        ),
+        example="{'conv*': 'l1'}",
+    )
+    numerics: Mapping[str, Mapping[str, str]] = option(
+        NONE,
+        (PLACING, STORING),
+        Flag(
+            "fidelity",
+            "Math fidelity of a device: tt=LoFi, HiFi2, HiFi3 or HiFi4; repeatable.",
+            form="words",
+            shown="tt=HiFi2",
+        ),
+        Flag(
+            "dst",
+            "What a device keeps sums in: tt=fp32 or tt=bf16; repeatable.",
+            form="words",
+            shown="tt=bf16",
+        ),
+        Flag(
+            "numerics",
+            "Arithmetic of a device: tt=fast, exact (slow), or ttnn's functions; repeatable.",
+            form="words",
+            shown="tt=exact",
+        ),
+        example="{'tt': {'fidelity': 'HiFi2'}}",
+    )
+    policy: str | None = option(
+        None,
+        STORING,
+        Flag(
+            "policy",
+            "The balancer policy: how ops are cut onto the cores of a buda board: nlp, ribbon, cnn, "
+            "optimal, ...; without it each kernel cuts its own. Also takes what --placement takes, but for "
+            "optimal.",
+        ),
+    )
+    reuse: str | None = option(
+        None,
+        STORING,
+        Flag("reuse", "Which values may share memory: serial (least), safe (no waits between queues), off."),
+    )
+    order: str | Callable[..., Any] | None = option(
+        None, STORING, Flag("order", "An order of nodes of your own: package.module:function.")
+    )
+    packer: str | Callable[..., Any] | None = option(
+        None, STORING, Flag("packer", "A memory packer of your own: package.module:function.")
+    )
+    threads: int | None = option(
+        None, RUNNING, Flag("threads", "Threads that one kernel may use.", form="number", least=1, most=256)
+    )
+    queues: str = option("inline", RUNNING)
+    max_in_flight: int = option(MAX_IN_FLIGHT, RUNNING)
+    unset_inputs: str = option("refuse", RUNNING)
+    programs: int = option(64, RUNNING)
+    most_steps: int = option(1_000_000, RUNNING)
 
     def __new__(cls, *args: Any, **words: Any) -> Options:
         """Refuses names that are no fields, as of() does."""
@@ -125,25 +355,10 @@ class Options:
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        for name in _EXAMPLES:
-            value = getattr(self, name)
-            _require_mapping(name, value, _EXAMPLES[name])
-            object.__setattr__(self, name, MappingProxyType(dict(value)))
-        for name in ("values", "bound_inputs"):
-            plain = {key: _listed(value) for key, value in getattr(self, name).items()}
-            object.__setattr__(self, name, MappingProxyType(plain))
-        if isinstance(self.rules, str) or not isinstance(self.rules, Sequence):
-            text = (
-                f"rules is a list of functions, or of names as 'package.module:function'; got {self.rules!r}"
-            )
-            raise InputError(text, got=type(self.rules).__name__)
-        object.__setattr__(self, "rules", tuple(self.rules))
-        if isinstance(self.stream, str) or not all(isinstance(glob, str) for glob in self.stream):
-            text = f"stream is a list of globs over inputs, as ['w*'] or ['auto']; got {self.stream!r}"
-            raise InputError(text, got=type(self.stream).__name__)
-        object.__setattr__(self, "stream", tuple(self.stream))
+        for name, example in _EXAMPLES.items():
+            object.__setattr__(self, name, checked(name, getattr(self, name), example))
         for device, words in self.numerics.items():
-            _require_mapping(f"numerics of {device}", words, "{'fidelity': 'HiFi2'}")
+            require_mapping(f"numerics of {device}", words, "{'fidelity': 'HiFi2'}")
 
     @classmethod
     def of(cls, options: Options | None = None, /, **words: Any) -> Options:
@@ -168,36 +383,11 @@ class Options:
         """The fields that are not the default, as JSON has them. A function is named "module:function"."""
         default = Options()
         return {
-            name: _plain(getattr(self, name))
+            name: json_form(getattr(self, name))
             for name in _FIELDS
             if getattr(self, name) != getattr(default, name)
         }
 
 
 _FIELDS = tuple(one.name for one in fields(Options))
-
-
-def _listed(value: Any) -> Any:
-    """An array as lists, which compare and are JSON."""
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(inner) for inner in value]
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}:{named.__qualname__}" if callable(value) or _is_model(value) else str(value)
-
-
-def _is_model(value: Any) -> bool:
-    """Whether it is an object of the field ``costs``, named by its class."""
-    return hasattr(value, "dispatch") and hasattr(value, "copy")
-
-
-def _require_mapping(name: str, value: object, example: str) -> None:
-    if not isinstance(value, Mapping):
-        raise InputError(f"{name} is a mapping, as {example}; got {value!r}", got=type(value).__name__)
+_EXAMPLES = {one.name: one.metadata["example"] for one in fields(Options) if one.metadata["example"]}

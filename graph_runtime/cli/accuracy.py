@@ -14,6 +14,7 @@ import typer
 
 from ..base.errors import InputError
 from ..base.machine.devices import parse, parse_list
+from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..base.writing import write_whole
 from ..ir.documents.params import save_params
@@ -82,7 +83,7 @@ Html = Annotated[Path | None, typer.Option("--html", help="Write all of it as on
 _MODELS = (".onnx", ".mlir", ".json", ".bundle")
 
 
-@opt.with_options("compile", "threads")
+@opt.with_options(but=(COMPILING, RUNNING))
 def accuracy(
     what: What,
     options: Options,

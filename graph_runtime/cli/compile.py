@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["compile_"]
 
 
-@opt.with_options("threads")
+@opt.with_options(but=("threads",))
 def compile_(
     graph: Annotated[
         Path, typer.Argument(metavar="MODEL", help="An ONNX file, .mlir (StableHLO), or graph.json.")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from ..base.errors import InputError
+from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..simulation.estimate import bounds
 from ..simulation.simulation import IN_FLIGHT, simulate
@@ -62,7 +63,7 @@ HostTurn = Annotated[
 _SLOWEST = 15
 
 
-@opt.with_options("compile", "threads")
+@opt.with_options(but=(COMPILING, RUNNING))
 def estimate(
     graph: opt.Source,
     options: Options,

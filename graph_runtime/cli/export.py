@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..base.options import Options
 from ..compat.artifacts.export import export as write_files
 from . import options as opt
 from .sources import open_program
@@ -14,20 +15,22 @@ from .sources import open_program
 __all__ = ["export"]
 
 
+@opt.with_options("dims")
 def export(
     graph: opt.Source,
     output: Annotated[Path, typer.Option("--output", "-o", help="The folder to write.")],
     dialect: Annotated[str, typer.Option("--dialect", help="tvm: what TVM 0.7 to 0.19 loads.")] = "tvm",
     library: opt.LibraryFiles = None,
     params: opt.Params = None,
-    dim: opt.Dims = None,
+    *,
+    options: Options,
     json: opt.Json = False,
 ) -> None:
     """Write a graph for another runtime: graph.json without what only this one knows, params.bin, libraries.
 
     Example: graph-runtime export net.bundle --dialect tvm -o deploy
     """
-    program = open_program(graph, None, library, params, opt.read_options(dim=dim))
+    program = open_program(graph, None, library, params, options)
     files = write_files(
         program.graph, output, dialect=dialect, params=program.arrays(), libraries=program.libraries
     )

@@ -10,6 +10,7 @@ import typer
 
 from ..base.errors import DocumentError, GraphRuntimeError
 from ..base.mapped import open_file
+from ..base.option_fields import READING
 from ..base.options import Options
 from ..build.bundles.bundle import Bundle, read_bundle
 from ..build.libraries.manifest import find_manifest
@@ -26,6 +27,7 @@ from .sources import OpenedProgram, is_bundle, open_program, open_programs
 __all__ = ["inspect"]
 
 
+@opt.with_options(READING)
 def inspect(
     file: Annotated[
         Path,
@@ -34,9 +36,8 @@ def inspect(
         ),
     ],
     device: opt.Devices = None,
-    dim: opt.Dims = None,
-    batch: opt.Batch = None,
-    value: opt.Values = None,
+    *,
+    options: Options,
     json: opt.Json = False,
 ) -> None:
     """Show what a file holds: inputs, outputs and pool map of a model; parts and pool map of a bundle;
@@ -51,7 +52,6 @@ def inspect(
     elif file.suffix != ".json" and bundle_of(file) is not None:  # raw values may begin as anything does
         found, text = _params(file)
     elif _head(file).lstrip().startswith(b"{") or is_model_file(file):
-        options = opt.read_options(dim=dim, batch=batch, value=value)
         try:
             found, text = _open_model(file, options) or _graph(file, device, options)
         except GraphRuntimeError as error:

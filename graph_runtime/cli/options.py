@@ -5,15 +5,17 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import Field, fields
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import orjson
 import typer
 
 from ..base.errors import InputError, all_there_are
+from ..base.option_fields import Flag
 from ..base.options import Options
 from .values import constants, pairs, sizes
 
@@ -53,173 +55,7 @@ Rebuild = Annotated[
     bool,
     typer.Option("--rebuild", help="Compile the kernels anew from the graph: no library of a bundle runs."),
 ]
-Dims = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--dim",
-        help="Bind a symbolic dimension of an ONNX file: batch=4; of an input without a shape all of them: "
-        "x=1x3x224x224; several sizes are buckets of programs: batch=1,8,32; repeatable.",
-    ),
-]
-Batch = Annotated[
-    int | None,
-    typer.Option("--batch", min=1, help="The first dimension of the inputs of an ONNX file, open or not."),
-]
-Values = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--value",
-        help="Make an input of an ONNX file a constant: sr=16000, sizes=1,80 or a .npy file; repeatable.",
-    ),
-]
-Fuse = Annotated[
-    bool | None,
-    typer.Option(
-        "--fuse/--no-fuse",
-        help="Whether nodes are fused and rewritten. Without either: those of an ONNX file "
-        "are, those of a graph.json are run as they are written.",
-    ),
-]
-Compile = Annotated[
-    bool | None,
-    typer.Option(
-        "--compile/--no-compile",
-        help="Whether C is generated and compiled for kernels that the installed ones do more slowly. "
-        "Without either: those of an ONNX file, and where nodes are rewritten.",
-    ),
-]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say what import and rewrites did, and why.")]
-Rules = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--rule",
-        help="A rewrite rule of your own, before nodes are fused: package.module:function; repeatable.",
-    ),
-]
-Costs = Annotated[
-    str | None,
-    typer.Option(
-        "--costs", help="A cost model of your own, for placing and simulating: package.module:Name."
-    ),
-]
-Cabled = Annotated[
-    str | None,
-    typer.Option(
-        "--topology",
-        help="How chips are cabled, for placing and simulating: n300, t3000, galaxy, or a file of your own.",
-    ),
-]
-Connected = Annotated[
-    str | None,
-    typer.Option(
-        "--interconnect",
-        help="How machines are connected, for devices as node1/tt:0: a file (docs/devices.md).",
-    ),
-]
-Stream = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--stream",
-        help="Inputs that stay on the host and that every run copies: a glob over their names, or auto for "
-        "as many weights as have no room; repeatable.",
-    ),
-]
-Bound = Annotated[
-    str | None,
-    typer.Option(
-        "--error-bound",
-        help="Choose devices and formats of nodes so that the predicted time is least while every output "
-        "reaches pcc=0.999 (or cosine, nmse, max_abs, max_rel, max_ulp, p99_ulp), proved by runs.",
-    ),
-]
-BoundInputs = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--bound-input",
-        help="A value of an input for the runs of --error-bound: x=x.npy; repeatable; others are random.",
-    ),
-]
-Order = Annotated[
-    str | None, typer.Option("--order", help="An order of nodes of your own: package.module:function.")
-]
-Packer = Annotated[
-    str | None, typer.Option("--packer", help="A memory packer of your own: package.module:function.")
-]
-Place = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--place", help="Pin nodes: 'conv*=tt:0' (a glob over node, op and function names); repeatable."
-    ),
-]
-Placement = Annotated[
-    str | None,
-    typer.Option(
-        "--placement",
-        help="The placement policy: what places nodes that neither --place nor the file places: single, "
-        "greedy, mincut, heft, optimal, or package.module:function; without it mincut where nodes may be "
-        "rewritten, else the first device.",
-    ),
-]
-Objective = Annotated[
-    str, typer.Option("--objective", help="What --placement makes least: serial, makespan or throughput.")
-]
-Fallback = Annotated[
-    str,
-    typer.Option(
-        "--fallback", help="A node that cannot run where it is asked to: error, or host with a warning."
-    ),
-]
-Map = Annotated[
-    list[str] | None,
-    typer.Option("--map", help="Use a device for a device type of the file: opencl=tt:0; repeatable."),
-]
-Formats = Annotated[
-    list[str] | None,
-    typer.Option("--format", help="How a device stores floats: tt=bf16, or tt:1=bfp8_b; repeatable."),
-]
-Fidelity = Annotated[
-    list[str] | None,
-    typer.Option("--fidelity", help="Math fidelity of a device: tt=LoFi, HiFi2, HiFi3 or HiFi4; repeatable."),
-]
-Dst = Annotated[
-    list[str] | None,
-    typer.Option("--dst", help="What a device keeps sums in: tt=fp32 or tt=bf16; repeatable."),
-]
-NumericsOf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--numerics", help="Arithmetic of a device: tt=fast, exact (slow), or ttnn's functions; repeatable."
-    ),
-]
-Layouts = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--layout",
-        help="Where and how nodes' values lie on a device: 'conv*=l1/block[4x8]', 'h=dram/row_major' "
-        "(a glob as of --place); repeatable.",
-    ),
-]
-Policy = Annotated[
-    str | None,
-    typer.Option(
-        "--policy",
-        help="The balancer policy: how ops are cut onto the cores of a buda board: nlp, ribbon, cnn, "
-        "optimal, ...; without it each kernel cuts its own. Also takes what --placement takes, but for "
-        "optimal.",
-    ),
-]
-Reuse = Annotated[
-    str | None,
-    typer.Option(
-        "--reuse", help="Which values may share memory: serial (least), safe (no waits between queues), off."
-    ),
-]
-Strict = Annotated[
-    bool, typer.Option("--strict", help="No fallback: a device type that no --device has is an error.")
-]
-Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, max=256, help="Threads that one kernel may use.")
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 Whole = Annotated[
     bool,
@@ -233,57 +69,27 @@ Inputs = Annotated[
 Seed = Annotated[int, typer.Option("--seed", help="Seed of random inputs.")]
 
 
-# every flag that says something of Options: parameter of the command -> (its type, its default)
-_FLAGS: dict[str, tuple[Any, Any]] = {
-    "dim": (Dims, None),
-    "batch": (Batch, None),
-    "value": (Values, None),
-    "fuse": (Fuse, None),
-    "compile": (Compile, None),
-    "rule": (Rules, None),
-    "place": (Place, None),
-    "placement": (Placement, None),
-    "objective": (Objective, "serial"),
-    "fallback": (Fallback, "error"),
-    "costs": (Costs, None),
-    "topology": (Cabled, None),
-    "interconnect": (Connected, None),
-    "stream": (Stream, None),
-    "error_bound": (Bound, None),
-    "bound_input": (BoundInputs, None),
-    "map": (Map, None),
-    "strict": (Strict, False),
-    "format": (Formats, None),
-    "layout": (Layouts, None),
-    "fidelity": (Fidelity, None),
-    "dst": (Dst, None),
-    "numerics": (NumericsOf, None),
-    "policy": (Policy, None),
-    "reuse": (Reuse, None),
-    "order": (Order, None),
-    "packer": (Packer, None),
-    "threads": (Threads, None),
-}
+# **************** options ****************
 
 
-def with_options(*but: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Gives a command all flags of _FLAGS ``but`` some, in the place of its parameter ``options``, which it
-    gets as one Options. Raises InputError, when it is called, for a flag that says nothing."""
-    flags = {name: flag for name, flag in _FLAGS.items() if name not in but}
+def with_options(*only: str, but: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a command the flags of Options in the place of its parameter ``options``, which it gets as one
+    value: those of all fields, or of ``only`` some, without ``but`` some, by name or by where they apply
+    (base/option_fields.py). Raises InputError, when it is called, for a flag that says nothing."""
+    flags = flags_of(fields_of(only, but))
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         parameters = []
         for own in signature(command, eval_str=True).parameters.values():
-            shown = {own.name: (own.annotation, own.default)} if own.name != "options" else flags
-            parameters += [
-                Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
-                for name, (annotation, default) in shown.items()
-            ]
+            if own.name == "options":
+                parameters += [parameter(name, *said) for name, said in flags.items()]
+            else:
+                parameters.append(own.replace(kind=Parameter.KEYWORD_ONLY))
 
         @wraps(command)
         def told(**given: Any) -> Any:
             said = {name: given.pop(name) for name in flags}
-            return command(options=read_options(**said), **given)
+            return command(options=read_options(flags, said), **given)
 
         vars(told)["__signature__"] = Signature(parameters)  # what typer reads
         told.__annotations__ = {one.name: one.annotation for one in parameters}
@@ -292,54 +98,80 @@ def with_options(*but: str) -> Callable[[Callable[..., Any]], Callable[..., Any]
     return decorate
 
 
-def read_options(
-    *,
-    dim: Sequence[str] | None = None,
-    value: Sequence[str] | None = None,
-    rule: Sequence[str] | None = None,
-    map: Sequence[str] | None = None,
-    place: Sequence[str] | None = None,
-    format: Sequence[str] | None = None,
-    layout: Sequence[str] | None = None,
-    fidelity: Sequence[str] | None = None,
-    dst: Sequence[str] | None = None,
-    numerics: Sequence[str] | None = None,
-    stream: Sequence[str] | None = None,
-    bound_input: Sequence[str] | None = None,
-    policy: str | None = None,
-    placement: str | None = None,
-    **others: Any,
-) -> Options:
-    """The Options that flags say; ``others`` have the name and the form of their field already."""
-    policy, placement = policies(policy, placement)
-    words: dict[str, dict[str, str]] = {}
-    for name, items in (("fidelity", fidelity), ("dst", dst), ("numerics", numerics)):
-        for device, word in pairs(items, f"--{name}").items():
-            words.setdefault(device, {})[name] = word
-    return Options.of(
-        dims=sizes(dim),
-        values=constants(pairs(value, "--value")),
-        rules=tuple(rule or ()),
-        device_map=pairs(map, "--map"),
-        place=pairs(place, "--place"),
-        formats=pairs(format, "--format"),
-        layouts=pairs(layout, "--layout"),
-        numerics=words,
-        stream=tuple(stream or ()),
-        bound_inputs=pairs(bound_input, "--bound-input"),
-        policy=policy,
-        placement=placement,
-        **others,
-    )
+class FlagForm(NamedTuple):
+    """``kind``: the type that typer reads. ``read``: what that becomes as the value of a field, of a flag."""
+
+    kind: Any
+    read: Callable[[Any, Flag], Any] = lambda given, flag: given
 
 
-def policies(policy: str | None, placement: str | None) -> tuple[str | None, str | None]:
+def _pairs(given: Sequence[str] | None, flag: Flag) -> dict[str, str]:
+    return pairs(given, f"--{flag.name}", flag.shown)
+
+
+FORMS = {
+    "text": FlagForm(str | None),
+    "number": FlagForm(int | None),
+    "choice": FlagForm(bool | None),  # --name, --no-name or neither
+    "yes": FlagForm(bool),
+    "texts": FlagForm(list[str] | None, lambda given, flag: tuple(given or ())),
+    "pairs": FlagForm(list[str] | None, _pairs),
+    "words": FlagForm(  # device=word
+        list[str] | None,
+        lambda given, flag: {device: {flag.name: word} for device, word in _pairs(given, flag).items()},
+    ),
+    "sizes": FlagForm(list[str] | None, lambda given, flag: sizes(given)),
+    "constants": FlagForm(list[str] | None, lambda given, flag: constants(_pairs(given, flag))),
+}
+
+
+def fields_of(only: Sequence[str], but: Sequence[str]) -> list[Field[Any]]:
+    """The fields of Options that a command takes: those that ``only`` names, by name or by where they apply,
+    else all, without those that ``but`` names so."""
+    said = {one.name: {one.name, *one.metadata["at"]} for one in fields(Options)}
+    unknown = {*only, *but}.difference(*said.values())
+    assert not unknown, f"no option is called, or applies at, {unknown}"
+    chosen = [one for one in fields(Options) if not only or said[one.name] & {*only}]
+    return [one for one in chosen if not said[one.name] & {*but}]
+
+
+def flags_of(chosen: Sequence[Field[Any]]) -> dict[str, tuple[Field[Any], Flag]]:
+    """{parameter of a command: the field and the flag that it is}"""
+    return {flag.name.replace("-", "_"): (one, flag) for one in chosen for flag in one.metadata["flags"]}
+
+
+def parameter(name: str, one: Field[Any], flag: Flag) -> Parameter:
+    """What typer makes a flag of."""
+    kind, form = FORMS[flag.form].kind, f"--{flag.name}"
+    spelled = f"{form}/--no-{flag.name}" if flag.form == "choice" else form
+    shown = typer.Option(spelled, min=flag.least, max=flag.most, help=flag.help)
+    default = one.default if isinstance(one.default, (str, bool)) else None
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, shown])
+
+
+def read_options(flags: Mapping[str, tuple[Field[Any], Flag]], given: Mapping[str, Any]) -> Options:
+    """The Options that a command's parameters mean. Raises InputError for a text that means nothing."""
+    words: dict[str, Any] = {}
+    for name, (one, flag) in flags.items():
+        value = FORMS[flag.form].read(given[name], flag)
+        words[one.name] = _merged(words.get(one.name, {}), value) if flag.form == "words" else value
+    if words.get("policy") is not None:
+        words["policy"], words["placement"] = policies(words["policy"], words["placement"])
+    return Options.of(**words)
+
+
+def _merged(
+    words: Mapping[str, Mapping[str, str]], more: Mapping[str, Mapping[str, str]]
+) -> dict[str, dict[str, str]]:
+    """Both, device by device."""
+    return {device: {**words.get(device, {}), **more.get(device, {})} for device in {**words, **more}}
+
+
+def policies(policy: str, placement: str | None) -> tuple[str | None, str | None]:
     """(--policy, --placement), where --policy may also have been given a placement policy.
 
     Raises InputError for an unknown policy, and for two placement policies.
     """
-    if policy is None:
-        return policy, placement
     from ..plan.balance.types import BALANCER_POLICIES  # loaded where one is asked for only
     from ..plan.placing.policies import PLACEMENT_POLICIES
 
@@ -357,6 +189,9 @@ def policies(policy: str | None, placement: str | None) -> tuple[str | None, str
             f"--policy {policy} and --placement {placement} both place nodes: give one", got=policy
         )
     return None, policy
+
+
+# **************** output ****************
 
 
 def notes_json(notes: Sequence[Note]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from ..base.errors import PlanError, afresh
+from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..base.writing import write_whole
 from ..build.libraries.offered import inplace_rules
@@ -55,7 +56,7 @@ Explain = Annotated[
 ]
 
 
-@opt.with_options("compile", "threads")
+@opt.with_options(but=(COMPILING, RUNNING))
 def plan(
     graph: opt.Source,
     options: Options,

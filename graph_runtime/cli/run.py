@@ -82,7 +82,7 @@ Against = Annotated[
 _PROFILED = 10  # runs of --profile, node by node
 
 
-@opt.with_options("reuse")
+@opt.with_options(but=("reuse",))
 def run(
     graph: opt.Source,
     options: Options,

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from ..base.options import Options
 from ..views import report
 from . import options as opt
 from .progress import progress
@@ -16,6 +17,7 @@ __all__ = ["study"]
 _SHOWN = ("policy", "models", "failed", "over_best", "worst", "best_of", "place_s")
 
 
+@opt.with_options("costs", "topology")
 def study(
     out: Annotated[Path, typer.Argument(help="The CSV file: rows that it has are not computed again.")],
     model: Annotated[
@@ -35,8 +37,8 @@ def study(
         typer.Option("--objective", help="serial, makespan or throughput; repeatable."),
     ] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="Runs of a policy that takes a seed.")] = 1,
-    costs: opt.Costs = None,
-    topology: opt.Cabled = None,
+    *,
+    options: Options,
     chart: Annotated[Path | None, typer.Option("--chart", help="Write an SVG of the comparison.")] = None,
     json: opt.Json = False,
 ) -> None:
@@ -50,7 +52,9 @@ def study(
     from ..costs import find_costs
 
     given = {"models": model, "devices": devices, "policies": placement, "objectives": objective}
-    model_of = costs if topology is None else find_costs(costs, topology)
+    model_of = options.costs
+    if options.topology is not None:
+        model_of = find_costs(model_of, options.topology)
     asked = studies.Study(
         **{name: tuple(value) for name, value in given.items() if value}, seeds=range(seeds), costs=model_of
     )

@@ -21,28 +21,16 @@ from ..ir.graph import TensorType
 __all__ = ["constants", "pairs", "random_array", "read_input", "read_texts", "sizes"]
 
 _INPUT = "--input takes a .npy file or the word random"
-_SHOWN = {
-    "--fidelity": "tt=HiFi2",
-    "--dst": "tt=bf16",
-    "--numerics": "tt=exact",
-    "--format": "tt=bf16",
-    "--layout": "'conv1=l1'",
-    "--place": "'conv*=tt:0'",
-    "--dim": "batch=4",
-    "--value": "sr=16000",
-    "--bound-input": "x=x.npy",
-}
 
 
-def pairs(items: Sequence[str] | None, option: str) -> dict[str, str]:
-    """{left: right} of left=right texts. Raises InputError for one without an equals sign."""
+def pairs(items: Sequence[str] | None, option: str, shown: str = "NAME=VALUE") -> dict[str, str]:
+    """{left: right} of left=right texts. Raises InputError, with the example ``shown``, for one without
+    an equals sign."""
     found = {}
     for item in items or ():
         left, equals, right = item.partition("=")
         if not (left and equals and right):
-            raise InputError(
-                f"{option} {brief(item)!r}: write {option} {_SHOWN.get(option, 'NAME=VALUE')}", got=item
-            )
+            raise InputError(f"{option} {brief(item)!r}: write {option} {shown}", got=item)
         found[left] = right
     return found
 
@@ -51,7 +39,7 @@ def sizes(dims: Sequence[str] | None) -> dict[str, int | tuple[int, ...]]:
     """{dimension: size, input: sizes, dimension: buckets} of --dim batch=4, x=1x3x224, batch=1,8,32. Raises
     InputError for a size that is no positive number."""
     found: dict[str, int | tuple[int, ...]] = {}
-    for name, text in pairs(dims, "--dim").items():
+    for name, text in pairs(dims, "--dim", "batch=4").items():
         parts = text.split("," if "," in text else "x")
         if not all(part.isdecimal() and len(part) < 11 and 0 < int(part) < 1 << 31 for part in parts):
             raise InputError(

@@ -8,6 +8,7 @@ from typing import Any
 
 import typer
 
+from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..build.bundles.bundle import read_bundle
 from ..run import kernels
@@ -20,7 +21,7 @@ from .sources import OpenedProgram, is_bundle, open_programs
 __all__ = ["verify"]
 
 
-@opt.with_options("fuse", "compile", "threads")
+@opt.with_options(but=("fuse", COMPILING, RUNNING))
 def verify(
     graph: opt.Source,
     options: Options,

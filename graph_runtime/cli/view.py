@@ -10,6 +10,7 @@ import typer
 
 from ..base.errors import InputError
 from ..base.json_text import parse_json
+from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..base.progress import Tell
 from ..base.writing import write_whole
@@ -58,7 +59,7 @@ _OF_RUNS = {
 }
 
 
-@opt.with_options("compile", "threads")
+@opt.with_options(but=(COMPILING, RUNNING))
 def view(
     x: Shows,
     y: Beside = None,

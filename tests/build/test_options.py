@@ -1,7 +1,10 @@
 """Options: one value of what a caller may choose, the same for create(), prepare(), bundles and commands."""
 
+import ast
 import inspect
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import orjson
@@ -13,13 +16,15 @@ from graph_runtime.base.machine.devices import parse
 from graph_runtime.base.options import Options
 from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.build.prepare import prepare
-from graph_runtime.cli import options as flags
 from graph_runtime.cli.app import program
+from graph_runtime.cli.bench import bench
+from graph_runtime.cli.options import FORMS
 from graph_runtime.ir.model import Model
 from graph_runtime.views import report
 
 NAMES = {one.name for one in fields(Options)}
 DEVICES = ["cpu:0", "tt:0"]
+PLACES = {"reading", "rewriting", "compiling", "placing", "storing", "running"}
 
 
 def mlp() -> gr.GraphBuilder:
@@ -42,18 +47,32 @@ def test_the_keywords_of_create_are_the_fields_and_none_of_them_has_a_default_of
     assert all(parameters[name].default is None for name in NAMES)
 
 
-def test_every_flag_of_the_commands_says_a_field():
-    renamed = {"dim": "dims", "map": "device_map", "format": "formats", "layout": "layouts"}
-    renamed |= {"fidelity": "numerics", "dst": "numerics", "rule": "rules", "value": "values"}
-    renamed |= {"bound_input": "bound_inputs"}
-    shown = {renamed.get(name, name) for name in flags._FLAGS}
-    assert shown == NAMES - {
-        "queues",
-        "max_in_flight",
-        "unset_inputs",
-        "programs",
-        "most_steps",
-    }  # of a session
+def said_to_callers(annotation: str) -> str:
+    """The type of a field as a caller may give it."""
+    if annotation.startswith("tuple["):
+        annotation = f"Sequence[{annotation[6:].removesuffix(', ...]')}]"
+    return annotation if annotation == "Any" or annotation.endswith("| None") else f"{annotation} | None"
+
+
+def test_the_keywords_that_type_checkers_see_are_the_fields():
+    source = Path(inspect.getsourcefile(Options)).read_text("utf-8")
+    (words,) = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.ClassDef) and n.name == "Words")
+    lines = [ast.unparse(node) for node in words.body if isinstance(node, ast.AnnAssign)]
+    assert lines == [f"{one.name}: {said_to_callers(one.type)}" for one in fields(Options)]
+
+
+def test_the_docstring_says_what_each_field_is():
+    assert NAMES == set(re.findall(r"``(\w+)``", Options.__doc__))
+
+
+def test_a_field_says_where_it_applies_and_a_flag_that_is_not_given_says_nothing():
+    parameters = inspect.signature(bench).parameters  # of a command with all flags
+    for one in fields(Options):
+        assert set(one.metadata["at"]) <= PLACES, one.name
+        for flag in one.metadata["flags"]:
+            shown = parameters[flag.name.replace("-", "_")]
+            assert shown.annotation.__metadata__[0].help == flag.help
+            assert Options.of(**{one.name: FORMS[flag.form].read(shown.default, flag)}) == Options()
 
 
 @pytest.mark.parametrize(
