@@ -37,7 +37,7 @@ from .render import KernelSpec, render
 from .shared_library import compile_library, every_body
 
 if TYPE_CHECKING:
-    from ..rewrite.choose_kernels import Measure
+    from ..rewrite.host.choose_kernels import Measure
 
 __all__ = [
     "build_bundle",

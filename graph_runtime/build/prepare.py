@@ -36,7 +36,7 @@ from .libraries.offered import inplace_rules, library_kernels
 
 if TYPE_CHECKING:
     from ..frontends.onnx.begun import Begun
-    from ..rewrite.choose_kernels import Measure
+    from ..rewrite.host.choose_kernels import Measure
 
 __all__ = ["Prepared", "begin_onnx", "prepare", "read_model"]
 
@@ -113,7 +113,7 @@ def prepare(
     }
     model, asked = imported, options
     if options.fuse:
-        from ..rewrite.store_weights import split_formats, split_layouts
+        from ..rewrite.formats.store_weights import split_formats, split_layouts
         from ..rewrite.target import target
 
         weights, tensors = split_formats(parse_list(devices), options.formats)

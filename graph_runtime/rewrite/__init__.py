@@ -5,7 +5,8 @@
 
 A rule is a function of a Net (net.py) in a module here, listed below in the order in which they run. Each
 change leaves a Note. None takes away a device that could run the nodes before, joins nodes that were asked
-onto different devices, or computes a value twice.
+onto different devices, or computes a value twice. What one kind of device wants comes after placement, by
+target.py: integers/, host/ and formats/ have its rules.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from .epilogues import epilogues
 from .folding import fold
 from .groups import fused_groups
 from .indices import narrow_indices
+from .integers.quantized import scaled_integers
 from .margins import margins
 from .net import Net
 from .neutral import casts, equal_nodes, neutral, reshapes, transposes
@@ -31,7 +33,6 @@ from .norms import layer_norms, softmaxes
 from .pins import pinned
 from .powers import powers
 from .products import absorb_transposes, affine
-from .quantized import scaled_integers
 from .recurrent import unroll
 from .sinking import sink_reshapes, sink_transposes
 from .sums import summed_convolutions

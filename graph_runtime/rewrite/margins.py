@@ -9,9 +9,9 @@ dimension: a reshape between puts a dimension of 1 in or takes it out.
 from __future__ import annotations
 
 from ..ir.ops.moving.slicing import slices_of
+from .formats.pack_weights import without_defaults
 from .net import Net, NetNode, NetValue
 from .neutral import reshaped
-from .pack_weights import without_defaults
 
 __all__ = ["margins"]
 

@@ -15,18 +15,18 @@ import numpy as np
 from ..ir.model import Model
 from ..ir.ops.products.winograd import windows_in_pairs
 from ..plan.types import Placement
-from .channels_last import channels_last
-from .choose_kernels import Measure, choose_kernels
-from .convolutions import lean_convolutions, pair_channels
-from .heads import heads_beside
+from .formats.pack_weights import pack_recurrent_weights, pack_weights
+from .formats.store_activations import store_activations
+from .formats.store_weights import HOST_FORMATS, store_weights
+from .formats.widening import compute_wide
+from .host.channels_last import channels_last
+from .host.choose_kernels import Measure, choose_kernels
+from .host.convolutions import lean_convolutions, pair_channels
+from .host.heads import heads_beside
+from .host.resampling import resampling
+from .host.transposed import transposed_convolutions
+from .integers.quantized import quantized_graphs
 from .net import Net, NetNode
-from .pack_weights import pack_recurrent_weights, pack_weights
-from .quantized import quantized_graphs
-from .resampling import resampling
-from .store_activations import store_activations
-from .store_weights import HOST_FORMATS, store_weights
-from .transposed import transposed_convolutions
-from .widening import compute_wide
 
 __all__ = ["target"]
 

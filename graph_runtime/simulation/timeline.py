@@ -1,5 +1,5 @@
 """Timeline: what ran or would run when, on which queue, and what follows from it. Made by simulation.py from
-costs, by views/measured.py from a real run; drawn by views/trace.py and views/page.py.
+costs, by views/measured.py from a real run; drawn by views/trace.py and views/page/.
 
 All times are whole ns from the beginning of the first run.
 """

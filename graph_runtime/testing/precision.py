@@ -11,7 +11,7 @@ from ..base.errors import InputError, all_there_are
 from ..base.machine.devices import Device
 from ..base.options import Options
 from ..ir.ops import numerics
-from ..rewrite.store_weights import HOST_FORMATS
+from ..rewrite.formats.store_weights import HOST_FORMATS
 
 __all__ = ["AS_GIVEN", "Precision"]
 

@@ -23,7 +23,7 @@ from ..plan.globs import EXACTLY
 from ..plan.placing.policies import decide
 from ..plan.placing.problem import UNSUPPORTED, PlacementProblem
 from ..plan.types import Placement
-from ..rewrite.store_weights import HOST_FORMATS
+from ..rewrite.formats.store_weights import HOST_FORMATS
 from ..run import factory
 from .compare import compare_prepared
 from .differences import EntryDifference

@@ -36,7 +36,6 @@ CROWDED = {
     "cluster": 37,
     "compat/ttnn": 90,
     "frontends/onnx/families": 31,
-    "rewrite": 40,
     "torch": 56,
 }
 # modules that are allowed to be longer, and why

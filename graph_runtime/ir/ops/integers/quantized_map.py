@@ -1,4 +1,5 @@
-"""quantized_map: elementwise ops with broadcasting on numbers of integer grids, made by rewrite/quantized.py.
+"""quantized_map: elementwise ops with broadcasting on numbers of integer grids, made by
+rewrite/integers/quantized.py.
 
 Inputs of bytes become (x - zero) * scale, those of float32 are as they are; the steps run in float32, and
 the result goes to its grid as quantize does.

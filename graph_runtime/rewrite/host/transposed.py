@@ -22,14 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import TensorType
-from ..ir.model import Constant
-from ..ir.ops.moving.shape import exactly
-from .groups import is_step
-from .matching import only_reader
-from .net import Net, NetNode, NetValue
-from .neutral import reshaped
-from .pack_weights import is_host
+from ...ir.graph import TensorType
+from ...ir.model import Constant
+from ...ir.ops.moving.shape import exactly
+from ..formats.pack_weights import is_host
+from ..groups import is_step
+from ..matching import only_reader
+from ..net import Net, NetNode, NetValue
+from ..neutral import reshaped
 
 __all__ = ["transposed_convolutions"]
 

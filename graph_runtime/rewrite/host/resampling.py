@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..base.errors import MissingDataError
-from ..ir.model import Constant
-from .matching import only_reader
-from .net import Net, NetNode, NetValue
-from .neutral import permutation
-from .pack_weights import is_host
+from ...base.errors import MissingDataError
+from ...ir.model import Constant
+from ..formats.pack_weights import is_host
+from ..matching import only_reader
+from ..net import Net, NetNode, NetValue
+from ..neutral import permutation
 
 __all__ = ["resampling"]
 

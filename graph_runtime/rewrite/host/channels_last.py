@@ -12,16 +12,16 @@ from collections.abc import Callable, Collection
 
 import numpy as np
 
-from ..ir.model import Constant
-from ..ir.ops import registry, steps
-from ..ir.ops.integers.quantized_products import BYTES
-from ..ir.ops.targets import by_tiles, panel_columns
+from ...ir.model import Constant
+from ...ir.ops import registry, steps
+from ...ir.ops.integers.quantized_products import BYTES
+from ...ir.ops.targets import by_tiles, panel_columns
+from ..formats.pack_bytes import packed_bytes_convolution
+from ..formats.pack_weights import is_host, packed_convolution, without_defaults
+from ..matching import only_reader
+from ..net import Net, NetNode, NetValue
+from ..neutral import permutation
 from .images import Images, axis, before, turned_shape
-from .matching import only_reader
-from .net import Net, NetNode, NetValue
-from .neutral import permutation
-from .pack_bytes import packed_bytes_convolution
-from .pack_weights import is_host, packed_convolution, without_defaults
 from .volumes import pool_of_planes, pool_of_volumes, volume_as_planes
 
 __all__ = ["channels_last"]

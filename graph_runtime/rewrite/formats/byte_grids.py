@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir.ops import registry
-from ..ir.ops.integers.quantized import table_of
-from ..ir.ops.integers.quantized_products import BYTES
-from .net import NetNode, NetValue
+from ...ir.ops import registry
+from ...ir.ops.integers.quantized import table_of
+from ...ir.ops.integers.quantized_products import BYTES
+from ..net import NetNode, NetValue
 from .pack_weights import is_host
 
 __all__ = ["ByteGrid", "on_bytes", "to_bytes"]

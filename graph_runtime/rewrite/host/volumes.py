@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import TensorType
-from ..ir.model import Constant
-from .groups import Group, grow
+from ...ir.graph import TensorType
+from ...ir.model import Constant
+from ..formats.pack_weights import is_host, without_defaults
+from ..groups import Group, grow
+from ..matching import only_reader
+from ..net import Net, NetNode, NetValue
 from .images import Images, before, behind
-from .matching import only_reader
-from .net import Net, NetNode, NetValue
-from .pack_weights import is_host, without_defaults
 
 __all__ = ["pool_of_planes", "pool_of_volumes", "volume_as_planes"]
 

@@ -15,16 +15,16 @@ from functools import partial
 
 import numpy as np
 
-from ..ir.graph import TensorType
-from ..ir.model import Constant
-from ..ir.ops import steps
-from ..ir.ops.moving.shape import exactly
-from ..ir.ops.products.halves import IN_REGISTERS
-from ..ir.ops.products.packed import refuse_panels
-from .net import Net, NetNode, NetValue
-from .neutral import reshaped
-from .pack_weights import is_host, without_defaults
-from .store_weights import HOST_FORMATS
+from ...ir.graph import TensorType
+from ...ir.model import Constant
+from ...ir.ops import steps
+from ...ir.ops.moving.shape import exactly
+from ...ir.ops.products.halves import IN_REGISTERS
+from ...ir.ops.products.packed import refuse_panels
+from ..formats.pack_weights import is_host, without_defaults
+from ..formats.store_weights import HOST_FORMATS
+from ..net import Net, NetNode, NetValue
+from ..neutral import reshaped
 
 __all__ = ["lean_convolutions", "pair_channels"]
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from ..ir.ops.moving.shape import exactly
-from .net import Net, NetNode, NetValue
-from .neutral import source_of_channels
+from ...ir.ops.moving.shape import exactly
+from ..net import Net, NetNode, NetValue
+from ..neutral import source_of_channels
 
 __all__ = ["Images", "axis", "before", "behind", "in_order", "turned_shape"]
 

@@ -7,12 +7,12 @@ from functools import partial
 
 import numpy as np
 
-from ..ir.model import Constant
-from ..ir.ops.integers.quantized_products import BYTES
-from ..ir.ops.products.byte_panels import MOST_K
-from ..ir.ops.products.cells import byte_panels_of, pack_recurrent_bytes, pack_scales
-from .net import Net, NetNode, NetValue
-from .pack_weights import is_host, without_defaults
+from ...ir.model import Constant
+from ...ir.ops.integers.quantized_products import BYTES
+from ...ir.ops.products.byte_panels import MOST_K
+from ...ir.ops.products.cells import byte_panels_of, pack_recurrent_bytes, pack_scales
+from ..formats.pack_weights import is_host, without_defaults
+from ..net import Net, NetNode, NetValue
 
 __all__ = ["integer_cell"]
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .matching import only_reader
-from .net import Net, NetNode, NetValue
-from .neutral import permutation
-from .pack_weights import is_host
+from ..formats.pack_weights import is_host
+from ..matching import only_reader
+from ..net import Net, NetNode, NetValue
+from ..neutral import permutation
 
 __all__ = ["heads_beside"]
 

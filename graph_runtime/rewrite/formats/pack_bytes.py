@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..ir.model import Constant
-from ..ir.ops.integers.quantized_products import is_depthwise
-from ..ir.ops.products.byte_panels import bytes_type, depthwise_k, pack_bytes, pack_convolution
-from .net import Net, NetNode, NetValue
+from ...ir.model import Constant
+from ...ir.ops.integers.quantized_products import is_depthwise
+from ...ir.ops.products.byte_panels import bytes_type, depthwise_k, pack_bytes, pack_convolution
+from ..net import Net, NetNode, NetValue
 
 __all__ = ["integer_dense", "packed_bytes_convolution"]
 

@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ..ir.graph import TensorType
-from ..ir.model import Constant
-from ..ir.ops import registry, steps
-from ..ir.ops.integers.quantized_products import BYTES, panels_fit
-from ..ir.ops.products.byte_panels import MOST_K
-from .byte_grids import ByteGrid, on_bytes, to_bytes
-from .net import Net, NetNode, NetValue
-from .neutral import permutation
-from .pack_bytes import integer_dense
-from .pack_weights import without_defaults
-from .ranges import keeps_range
+from ...ir.graph import TensorType
+from ...ir.model import Constant
+from ...ir.ops import registry, steps
+from ...ir.ops.integers.quantized_products import BYTES, panels_fit
+from ...ir.ops.products.byte_panels import MOST_K
+from ..formats.byte_grids import ByteGrid, on_bytes, to_bytes
+from ..formats.pack_bytes import integer_dense
+from ..formats.pack_weights import without_defaults
+from ..net import Net, NetNode, NetValue
+from ..neutral import permutation
+from ..ranges import keeps_range
 
 __all__ = ["integer_product", "origins_of"]
 

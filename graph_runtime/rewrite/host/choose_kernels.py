@@ -6,12 +6,12 @@ holds: what packs an operand first is worth it when enough rows use it (ir/ops/t
 
 from __future__ import annotations
 
-from ..base.machine.devices import HOST_KERNELS
-from ..ir.ops import registry
-from ..ir.ops.select import able
-from ..ir.ops.targets import kernel_by_rule
-from .net import Net, NetNode
-from .pack_weights import Measure, is_host
+from ...base.machine.devices import HOST_KERNELS
+from ...ir.ops import registry
+from ...ir.ops.select import able
+from ...ir.ops.targets import kernel_by_rule
+from ..formats.pack_weights import Measure, is_host
+from ..net import Net, NetNode
 
 __all__ = ["Measure", "choose_kernels"]
 

@@ -12,12 +12,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..base.errors import GraphError, UnsupportedOpError
-from ..ir.graph import TensorType
-from ..ir.model import Constant
-from ..ir.ops import registry, rules
-from ..ir.ops.products.packed import PAIRED
-from .net import Net, NetNode, NetValue
+from ...base.errors import GraphError, UnsupportedOpError
+from ...ir.graph import TensorType
+from ...ir.model import Constant
+from ...ir.ops import registry, rules
+from ...ir.ops.products.packed import PAIRED
+from ..net import Net, NetNode, NetValue
 from .pack_weights import is_host
 
 __all__ = ["compute_wide", "constant_in"]

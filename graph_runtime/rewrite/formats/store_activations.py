@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..base.errors import GraphError, UnsupportedOpError
-from ..ir.ops import registry
-from ..ir.ops.epilogue import own_inputs
-from ..ir.ops.products.halves import IN_REGISTERS, SUMMED_IN, takes_halves
-from ..ir.ops.products.packed import PAIRED
-from .net import Net, NetNode, NetValue
+from ...base.errors import GraphError, UnsupportedOpError
+from ...ir.ops import registry
+from ...ir.ops.epilogue import own_inputs
+from ...ir.ops.products.halves import IN_REGISTERS, SUMMED_IN, takes_halves
+from ...ir.ops.products.packed import PAIRED
+from ..net import Net, NetNode, NetValue
 from .pack_weights import is_host
 from .store_weights import HOST_FORMATS
 from .widening import constant_in

@@ -20,23 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import GraphError
-from ..base.machine.devices import HOST_KERNELS
-from ..ir.documents.draft import op_call
-from ..ir.model import Constant
-from ..ir.ops import registry, steps
-from ..ir.ops.integers.quantized import table_of
-from ..ir.ops.moving.shape import exactly
-from .byte_grids import ByteGrid, on_bytes, to_bytes
-from .folding import folded
-from .groups import is_step
+from ...base.errors import GraphError
+from ...base.machine.devices import HOST_KERNELS
+from ...ir.documents.draft import op_call
+from ...ir.model import Constant
+from ...ir.ops import registry, steps
+from ...ir.ops.integers.quantized import table_of
+from ...ir.ops.moving.shape import exactly
+from ..folding import folded
+from ..formats.byte_grids import ByteGrid, on_bytes, to_bytes
+from ..formats.pack_bytes import integer_dense
+from ..formats.pack_weights import is_host
+from ..groups import is_step
+from ..matching import only_reader, other
+from ..net import Net, NetNode, NetValue
+from ..values import supports
 from .integer_cells import integer_cell
 from .integer_products import integer_product, origins_of
-from .matching import only_reader, other
-from .net import Net, NetNode, NetValue
-from .pack_bytes import integer_dense
-from .pack_weights import is_host
-from .values import supports
 
 __all__ = ["quantized_graphs", "scaled_integers"]
 

@@ -17,15 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from ..base.machine.devices import HOST_KERNELS, kernels_of
-from ..ir.graph import TensorType
-from ..ir.model import Constant
-from ..ir.ops import registry
-from ..ir.ops.products.cells import CELLS, pack_recurrent, panels_of
-from ..ir.ops.products.packed import grouped_panel_type, is_narrow, pack_grouped, panel_type
-from ..ir.ops.products.winograd import pack_winograd, winograd_type
-from ..ir.ops.targets import panel_columns
-from .net import Net, NetNode, NetValue
+from ...base.machine.devices import HOST_KERNELS, kernels_of
+from ...ir.graph import TensorType
+from ...ir.model import Constant
+from ...ir.ops import registry
+from ...ir.ops.products.cells import CELLS, pack_recurrent, panels_of
+from ...ir.ops.products.packed import grouped_panel_type, is_narrow, pack_grouped, panel_type
+from ...ir.ops.products.winograd import pack_winograd, winograd_type
+from ...ir.ops.targets import panel_columns
+from ..net import Net, NetNode, NetValue
 
 __all__ = [
     "Measure",

@@ -18,17 +18,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from ..base.errors import PlanError, did_you_mean
-from ..base.machine.devices import HOST_KERNELS, Device, kernels_of
-from ..ir.model import Constant
-from ..ir.ops import registry
-from ..ir.ops.products.cells import CELLS
-from ..ir.ops.products.packed import PAIRED, pair, paired_type
-from ..ir.ops.targets import pairs_to_come, rounding_kernel
-from ..plan.globs import matching
-from ..plan.types import Placement
-from ..plan.wish import read_wishes
-from .net import Net, NetNode, NetValue
+from ...base.errors import PlanError, did_you_mean
+from ...base.machine.devices import HOST_KERNELS, Device, kernels_of
+from ...ir.model import Constant
+from ...ir.ops import registry
+from ...ir.ops.products.cells import CELLS
+from ...ir.ops.products.packed import PAIRED, pair, paired_type
+from ...ir.ops.targets import pairs_to_come, rounding_kernel
+from ...plan.globs import matching
+from ...plan.types import Placement
+from ...plan.wish import read_wishes
+from ..net import Net, NetNode, NetValue
 
 __all__ = ["HOST_FORMATS", "split_formats", "split_layouts", "store_weights"]
 
