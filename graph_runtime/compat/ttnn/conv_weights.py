@@ -16,11 +16,12 @@ from . import kernels
 from .errors import check
 from .memory import DRAM_MEMORY_CONFIG, up
 from .operation import Operation
+from .planes import placed_on
 from .results import Target
 from .tensor import Tensor
 from .values import TILE_SIZE, DataType, Layout
 from .wide import Wide
-from .windows import Conv2dConfig, pair, placed_on
+from .windows import Conv2dConfig, pair
 
 __all__ = ["Kernel", "bias_row", "kernel_of", "prepared_bias", "prepared_weight", "weight_of", "weights_type"]
 

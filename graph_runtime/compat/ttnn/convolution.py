@@ -22,11 +22,12 @@ from .errors import check
 from .kernel_configs import numerics
 from .memory import DRAM_MEMORY_CONFIG, MemoryConfig
 from .operation import operation
+from .planes import flat, goal_of, placed_on, planes
 from .tensor import Tensor
 from .unary import chain
 from .values import DataType, Layout, MathFidelity, PaddingMode
 from .wide import Wide
-from .windows import Conv2dConfig, Op2DSliceConfig, flat, goal_of, pair, placed_on, planes, sides
+from .windows import Conv2dConfig, Op2DSliceConfig, pair, sides
 
 __all__: list[str] = []
 

@@ -10,11 +10,12 @@ from . import kernels
 from .errors import check
 from .memory import MemoryConfig
 from .operation import Operation, operation
+from .planes import flat, goal_of, placed_on, planes
 from .results import device_tensor, target
 from .tensor import Tensor
 from .values import DataType, Layout, TensorMemoryLayout
 from .wide import Wide
-from .windows import Op2DSliceConfig, flat, goal_of, pair, placed_on, planes, sides
+from .windows import Op2DSliceConfig, pair, sides
 
 __all__: list[str] = []
 
