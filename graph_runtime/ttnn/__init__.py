@@ -1,22 +1,22 @@
-"""tt-metal's scripts and tests without tt-metal: ``import ttnn`` is graph_runtime.compat.ttnn.
+"""tt-metal's scripts and tests without tt-metal: ``import ttnn`` is a simulated board's (docs/ttnn.md).
+
+    from graph_runtime.compat import ttnn            # this package's interface, by its documented name
+    device = ttnn.open_device(device_id=0)
+    x = ttnn.from_torch(values, dtype=ttnn.bfloat16, layout=ttnn.TILE_LAYOUT, device=device)
+    ttnn.to_torch(ttnn.softmax(x + x, dim=-1))
 
     python -m graph_runtime.ttnn [--board p150] script.py [arguments]
     python -m pytest -p graph_runtime.ttnn --noconftest tests/ttnn/unit_tests/operations/eltwise
 
-Read: install (what is put under which name), plugin (pytest's fixtures and reports), helpers (what their
-tests import besides, where tt-metal's own files are not there).
+Read: interface (the names), registry, errors, settings; memory (plain values), devices (the one door to the
+device), tensors; programs (what the card would run), operations (the functions, by family), golden (for
+comparison); graphs and parameters (ttnn's tools), submodules (ttnn.NAME); runner and plugin (scripts, tests).
 """
 
 from __future__ import annotations
 
-import sys
-
-from .install import install
+from .runner.install import install
 
 __all__ = ["install"]
 
-if "pytest" in sys.modules:  # loaded by -p
-    from . import plugin
-
-    globals().update({name: getattr(plugin, name) for name in plugin.__all__})
-    install()
+pytest_plugins = ("graph_runtime.ttnn.plugin",)  # for: pytest -p graph_runtime.ttnn

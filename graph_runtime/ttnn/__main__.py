@@ -7,7 +7,7 @@ import runpy
 import sys
 from pathlib import Path
 
-from .install import install
+from .runner.install import install
 
 
 def main() -> None:

@@ -12,10 +12,11 @@ from typing import Any
 
 import pytest
 
-from ..compat import ttnn
-from ..compat.ttnn.errors import Unsupported
-from . import meshes
-from .meshes import *  # noqa: F403  (pytest looks for fixtures here)
+from . import interface as ttnn
+from .errors import Unsupported
+from .runner import meshes
+from .runner.install import install
+from .runner.meshes import *  # noqa: F403  (pytest looks for fixtures here)
 
 __all__ = [
     "device",
@@ -210,3 +211,6 @@ def silicon_arch_wormhole_b0(silicon_arch_name: str) -> str:
     if silicon_arch_name != "wormhole_b0":
         pytest.skip("needs wormhole_b0")
     return silicon_arch_name
+
+
+install()  # conftests and tests import ttnn

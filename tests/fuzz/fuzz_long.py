@@ -42,7 +42,6 @@ from graph_runtime.cluster.messages import read_message
 from graph_runtime.cluster.ports import Port, Served
 from graph_runtime.cluster.requests import parse_request
 from graph_runtime.compat.artifacts.blob import parse_blob
-from graph_runtime.compat.ttnn.tensorbin import read_tensor, write_tensor
 from graph_runtime.frontends.onnx import load_model as load_onnx
 from graph_runtime.frontends.stablehlo import load_model as load_stablehlo
 from graph_runtime.frontends.stablehlo.op_stages import stays_open
@@ -51,6 +50,7 @@ from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.params import read_params
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.study.experiment import COLUMNS, read_rows
+from graph_runtime.ttnn.tensors.tensorbin import read_tensor, write_tensor
 from graph_runtime.views.page.comparisons import read_comparison
 from graph_runtime.views.profile import Report
 

@@ -25,9 +25,9 @@ MOST_LINES, MOST_IN_FUNCTION = 400, 50  # of a function: behind its docstring
 COMPILED = "graph_runtime._core"  # only run/core.py imports it
 PLUGINS = {
     "graph_runtime.testing.plugin",
-    "graph_runtime.ttnn.meshes",
+    "graph_runtime.ttnn.runner.meshes",
     "graph_runtime.ttnn.plugin",
-    "graph_runtime.ttnn.helpers.utility_functions",
+    "graph_runtime.ttnn.runner.helpers.utility_functions",
 }
 MOST_FILES = 30  # in a folder
 # folders that still have more, and how many they may have

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from graph_runtime.compat import ttnn
-from graph_runtime.ttnn.helpers import emitted_utils as utils
-from graph_runtime.ttnn.helpers.plain_logger import Logger
+from graph_runtime.ttnn.runner.helpers import emitted_utils as utils
+from graph_runtime.ttnn.runner.helpers.plain_logger import Logger
 
 
 def test_a_logger_has_lines_levels_and_sinks(capsys):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from graph_runtime.base.errors import DeviceMemoryError
-from graph_runtime.compat.ttnn.errors import Unsupported
 from graph_runtime.ttnn import plugin
+from graph_runtime.ttnn.errors import Unsupported
 
 ROOT = Path(__file__).parents[2]
 CASES = """

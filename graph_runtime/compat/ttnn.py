@@ -1,0 +1,15 @@
+"""ttnn's interface under its documented name: this module is graph_runtime.ttnn.interface."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from ..ttnn import interface
+
+if TYPE_CHECKING:  # operations are made when it is imported
+
+    def __getattr__(name: str) -> Any: ...
+
+
+sys.modules[__name__] = interface

@@ -1,0 +1,120 @@
+"""Traces, events and queues. What two queues of ttnn would do at once comes in the order in which it was
+asked for."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from ...base.errors import HandleError
+from ..errors import check, fatal
+from . import kernels
+from .mesh_device import CLOSING, MeshDevice, synchronize_device
+from .recorder import Recorder
+
+__all__ = [
+    "begin_trace_capture",
+    "end_trace_capture",
+    "event_synchronize",
+    "execute_trace",
+    "record_event",
+    "release_trace",
+    "wait_for_event",
+]
+
+_numbers = itertools.count()
+_traces: dict[tuple[MeshDevice, int], Recorder] = {}
+_open: dict[MeshDevice, int] = {}
+
+
+def begin_trace_capture(device: MeshDevice, *, cq_id: int | None = None, queue_id: int | None = None) -> int:
+    """Record what runs on the device from now on; it runs, too. A trace lies in the trace region, or without
+    one in DRAM. Raises RuntimeError inside of another capture."""
+    name = "ttnn.begin_trace_capture"
+    device.queue(_chosen(queue_id, cq_id))
+    check(device.is_open, name, "the device is closed")
+    check(device not in _open, name, "a trace is being captured already")
+    number = next(_numbers)
+    _traces[device, number] = Recorder()
+    _open[device] = number
+    kernels.recording(device.chip, _traces[device, number])
+    return number
+
+
+def _chosen(queue_id: int | None, cq_id: int | None) -> int | None:
+    return cq_id if queue_id is None else queue_id
+
+
+def end_trace_capture(
+    device: MeshDevice, trace_id: int, *, cq_id: int | None = None, queue_id: int | None = None
+) -> None:
+    """The end of what is recorded."""
+    device.queue(_chosen(queue_id, cq_id))
+    check(_open.get(device) == trace_id, "ttnn.end_trace_capture", f"trace {trace_id} is not being captured")
+    kernels.recording(device.chip, None)
+    _traces[device, trace_id].finish()
+    del _open[device]
+
+
+def execute_trace(
+    device: MeshDevice,
+    trace_id: int,
+    *,
+    cq_id: int | None = None,
+    queue_id: int | None = None,
+    blocking: bool = True,
+) -> None:
+    """Do again what was recorded: on the same inputs, into the same outputs."""
+    device.queue(_chosen(queue_id, cq_id))
+    check((device, trace_id) in _traces, "ttnn.execute_trace", f"Trace with tid {trace_id} not found")
+    check(device not in _open, "ttnn.execute_trace", "a trace is being captured")
+    try:
+        _traces[device, trace_id].replay()
+    except HandleError as error:
+        raise fatal("ttnn.execute_trace", f"a tensor that the trace reads has gone: {error}") from error
+    if blocking:
+        synchronize_device(device)
+
+
+def release_trace(device: MeshDevice, trace_id: int) -> None:
+    """Forget a trace."""
+    if _open.get(device) == trace_id:
+        kernels.recording(device.chip, None)
+        del _open[device]
+    _traces.pop((device, trace_id), None)
+
+
+def forget_traces(device: MeshDevice) -> None:
+    """All traces of a device that closes."""
+    for number in [number for known, number in _traces if known is device]:
+        release_trace(device, number)
+
+
+CLOSING.append(forget_traces)
+
+
+class Event:
+    """A place in the work of a device."""
+
+    def __init__(self, device: MeshDevice, queue: int):
+        self.device, self.queue = device, queue
+
+
+def record_event(
+    device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = (), device_range: Any = None
+) -> Event:
+    return Event(device, device.queue(cq_id))
+
+
+def wait_for_event(cq_id: int | None = None, event: Event | None = None, mesh_event: Any = None) -> None:
+    """Nothing overtakes: what both queues do comes in the order in which it was asked for. ``mesh_event``:
+    an older name."""
+    found = event if event is not None else mesh_event
+    check(isinstance(found, Event), "ttnn.wait_for_event", f"an event is needed, got {type(found).__name__}")
+    assert found is not None
+    found.device.queue(cq_id)
+
+
+def event_synchronize(event: Event) -> None:
+    """Wait for what was asked for before the event."""
+    synchronize_device(event.device)

@@ -1,0 +1,91 @@
+"""What lies where: the pages of the tensors of a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...base.machine.layout import DRAM, pages, unit_bytes, unit_places
+from ..devices.mesh_device import MeshDevice
+from ..memory.values import BufferType
+from ..tensors.tensor import Tensor
+
+__all__ = ["BufferPage", "buffer_size", "get_buffer_pages"]
+
+
+@dataclass(frozen=True)
+class BufferPage:
+    """A page of a tensor: its bank, its address there and its bytes."""
+
+    device_id: int
+    address: int
+    core_y: int
+    core_x: int
+    bank_id: int
+    page_index: int
+    page_address: int
+    page_size: int
+    buffer_type: BufferType
+
+
+def get_buffer_pages(device: MeshDevice) -> list[BufferPage]:
+    """The pages of all tensors that programs hold on a device; not those of constants and of intermediate
+    values."""
+    found: list[BufferPage] = []
+    seen = set()
+    for tensor in list(device.tensors.values()):
+        key = tensor._handle.is_allocated and (tensor._handle.layout.memory, tensor.buffer_address())
+        if key and key not in seen:
+            seen.add(key)
+            found += _pages(device, tensor)
+    return found
+
+
+def buffer_size(tensor: Tensor) -> dict[str, Any]:
+    """Of a tensor on a device: bytes in all, of a page, of the fullest bank; cores, 0 where interleaved."""
+    assert tensor._device is not None
+    layout, shape = tensor._handle.layout, tensor._handle.shape
+    page, cores = pages(layout, shape), 0
+    if layout.is_sharded:
+        banks, _, room = unit_places(layout, shape, tensor._device.core_grid.x)
+        cores, most = len(set(banks.tolist())), room * unit_bytes(layout)
+    else:
+        count = tensor._device.chip.descriptor.memory(layout.memory).banks
+        most = -(-page.count // count) * page.nbytes
+    return {
+        "size": page.count * page.nbytes,
+        "type": "DRAM" if layout.memory == DRAM else "L1",
+        "layout": tensor.memory_config().memory_layout.name,
+        "page_size": page.nbytes,
+        "num_cores": cores,
+        "max_size_per_bank": most,
+    }
+
+
+def _pages(device: MeshDevice, tensor: Tensor) -> list[BufferPage]:
+    handle, address = tensor._handle, tensor.buffer_address()
+    layout, shape, cols = handle.layout, handle.shape, device.core_grid.x
+    memory = device.chip.descriptor.memory(layout.memory)
+    kind = BufferType.DRAM if layout.memory == DRAM else BufferType.L1
+    if layout.is_sharded:
+        banks, places, _ = unit_places(layout, shape, cols)
+        size = unit_bytes(layout)
+    else:
+        page = pages(layout, shape)
+        size = page.nbytes
+        banks, places = zip(*(divmod(at, memory.banks)[::-1] for at in range(page.count)), strict=True)
+    stride = -(-size // memory.alignment) * memory.alignment
+    return [
+        BufferPage(
+            device.number,
+            address,
+            0 if kind is BufferType.DRAM else int(bank) // cols,
+            int(bank) if kind is BufferType.DRAM else int(bank) % cols,
+            int(bank),
+            at,
+            address + int(place) * stride,
+            size,
+            kind,
+        )
+        for at, (bank, place) in enumerate(zip(banks, places, strict=True))
+    ]

@@ -1,0 +1,376 @@
+"""ttnn.tracer: the graph of what torch and ttnn compute inside of ``with trace()``.
+
+A graph is a networkx.MultiDiGraph whose nodes (Node) have ``operation``, ``shapes`` and ``dtypes`` of
+results, for ttnn's ``layouts`` and ``memory_configs`` too, and ``duration`` in seconds; an edge says which
+result (``source_output_index``) is which operand (``sink_input_index``). A call of a torch module is one
+node, whose operation has a graph of its own. Tensors stay what they are: torch's are watched by a
+TorchFunctionMode, and each traced one gets the attributes ``graph``, ``node`` and ``output_index``. networkx
+comes with torch.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+from ..operations.operation import OBSERVERS, Operation
+from ..tensors.tensor import Tensor
+
+__all__ = [
+    "InputTensorIndex",
+    "Node",
+    "PositionalArgumentName",
+    "TTNNOperation",
+    "TTNNTensor",
+    "TorchFunction",
+    "TorchModule",
+    "TorchModuleInput",
+    "TorchParameter",
+    "TorchTensor",
+    "disable_tracing",
+    "enable_tracing",
+    "is_tracing_enabled",
+    "trace",
+    "traced_tensors",
+]
+
+_numbers = itertools.count()
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """A node's key: its name and number."""
+
+    name: str
+    unique_id: int
+
+    def __lt__(self, other: Node) -> bool:
+        return self.unique_id < other.unique_id
+
+
+@dataclasses.dataclass(frozen=True)
+class PositionalArgumentName:
+    """The name of an argument that has only a place."""
+
+    index: int
+
+    def __repr__(self) -> str:
+        return str(self.index)
+
+
+@dataclasses.dataclass(frozen=True)
+class InputTensorIndex:
+    """An operand among arguments."""
+
+    index: int
+
+    def __repr__(self) -> str:
+        return f"${self.index}"
+
+
+class _Shown:
+    """What a node is, as text; ``verbose``: with arguments."""
+
+    def to_string(self, verbose: bool = False) -> str:
+        pairs = getattr(self, "arg_name_value_pairs", ())
+        said = ", ".join(f"{v}" if isinstance(k, PositionalArgumentName) else f"{k}={v}" for k, v in pairs)
+        return f"{self._name()}({said})" if verbose and pairs else self._name()
+
+    def _name(self) -> str:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return self.to_string()
+
+
+@dataclasses.dataclass(repr=False)
+class TorchTensor(_Shown):
+    tensor: Any
+
+    def _name(self) -> str:
+        return "torch.Tensor"
+
+
+@dataclasses.dataclass(repr=False)
+class TorchParameter(_Shown):
+    parameter: Any
+
+    def _name(self) -> str:
+        own = getattr(self.parameter, "__ttnn_tracer_name__", "")
+        return f"torch.nn.Parameter\n{own}" if own else "torch.nn.Parameter"
+
+
+@dataclasses.dataclass(repr=False)
+class TorchFunction(_Shown):
+    function: Any
+    arg_name_value_pairs: list[Any]
+
+    def _name(self) -> str:
+        function = self.function
+        holder = getattr(function, "__objclass__", None)
+        name = getattr(function, "__name__", str(function))
+        if holder is not None:
+            return f"torch.Tensor.{name}" if holder.__module__.startswith("torch") else f"{holder}.{name}"
+        module = getattr(function, "__module__", None) or "torch"
+        for inner, shown in (("torch._tensor", "torch.Tensor"), ("torch._C._nn", "torch.nn.functional")):
+            module = module.replace(inner, shown)
+        return f"{module.replace('torch._C', 'torch')}.{name}"
+
+
+@dataclasses.dataclass(repr=False)
+class TorchModuleInput(_Shown):
+    name: str
+
+    def _name(self) -> str:
+        return self.name
+
+
+@dataclasses.dataclass(repr=False)
+class TorchModule(_Shown):
+    """``inputs`` and ``outputs``: (node of ``graph``, which of its results)."""
+
+    module: Any
+    graph: Any
+    inputs: list[tuple[Node, int]]
+    outputs: list[tuple[Node, int]]
+    arg_name_value_pairs: list[Any]
+
+    def _name(self) -> str:
+        own = getattr(self.module, "__ttnn_tracer_name__", "")
+        kind = f"{type(self.module).__module__}.{type(self.module).__name__}"
+        return f"{kind}\n{own}" if own else kind
+
+
+@dataclasses.dataclass(repr=False)
+class TTNNTensor(_Shown):
+    def _name(self) -> str:
+        return "ttnn.Tensor"
+
+
+@dataclasses.dataclass(repr=False)
+class TTNNOperation(_Shown):
+    pretty_name: str
+    operation: Any
+    arg_name_value_pairs: list[Any]
+
+    def _name(self) -> str:
+        return self.pretty_name
+
+
+def traced_tensors(value: Any) -> Iterator[Any]:
+    """The tensors of torch and ttnn in a value, its lists, dicts and dataclasses."""
+    import torch
+
+    if isinstance(value, (torch.Tensor, Tensor)):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from traced_tensors(one)
+    elif isinstance(value, dict):
+        yield from traced_tensors(list(value.values()))
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        for field in dataclasses.fields(value):
+            yield from traced_tensors(getattr(value, field.name))
+
+
+def _pairs(args: Any, kwargs: Any) -> list[Any]:
+    """(name, value) of arguments, with numbers in place of tensors."""
+    count = itertools.count()
+
+    def shown(value: Any) -> Any:
+        if next(traced_tensors(value), None) is value:
+            return InputTensorIndex(next(count))
+        if isinstance(value, (list, tuple)) and next(traced_tensors(value), None) is not None:
+            return [shown(one) for one in value]
+        return value
+
+    found = [(PositionalArgumentName(at), shown(value)) for at, value in enumerate(args)]
+    return found + [(name, shown(value)) for name, value in kwargs.items()]
+
+
+class _Frame:
+    """The graph of one call, and where in it tensors come from."""
+
+    def __init__(self) -> None:
+        import networkx  # type: ignore[import-untyped]
+
+        self.graph = networkx.MultiDiGraph()
+        self._places: dict[int, tuple[Any, Node, int]] = {}
+
+    def place(self, tensor: Any) -> tuple[Node, int]:
+        """Where a tensor comes from: a new node of an input where nothing here made it."""
+        reference, node, index = self._places.get(id(tensor), (None, None, 0))
+        if reference is None or reference() is not tensor:
+            node, index = self.add(*_input(tensor), [], [tensor]), 0
+        assert node is not None
+        return node, index
+
+    def add(self, name: str, operation: Any, inputs: list[Any], made: list[Any], **more: Any) -> Node:
+        """A node with its edges; ``made`` comes from it from now on."""
+        sources = [self.place(tensor) for tensor in inputs]
+        number = next(_numbers)
+        node = Node(f"{name}_{number}", number)
+        attributes = {
+            "operation": operation,
+            "shapes": tuple(x.shape if isinstance(x, Tensor) else tuple(x.shape) for x in made),
+            "dtypes": tuple(x.dtype for x in made),
+        }
+        if any(isinstance(x, Tensor) for x in made):
+            attributes["layouts"] = tuple(getattr(x, "layout", None) for x in made)
+            attributes["memory_configs"] = tuple(
+                x.memory_config() if isinstance(x, Tensor) else None for x in made
+            )
+        self.graph.add_node(node, **attributes, **more)
+        for at, (source, index) in enumerate(sources):
+            self.graph.add_edge(source, node, source_output_index=index, sink_input_index=at)
+        for index, tensor in enumerate(made):
+            self._places[id(tensor)] = weakref.ref(tensor), node, index
+            self.tag(tensor)
+        return node
+
+    def tag(self, tensor: Any) -> None:
+        """Say on a tensor where in this graph it comes from."""
+        _, node, index = self._places[id(tensor)]
+        tensor.graph, tensor.node, tensor.output_index = self.graph, node, index
+
+
+def _input(tensor: Any) -> tuple[str, Any]:
+    import torch
+
+    if isinstance(tensor, Tensor):
+        return "ttnn_input", TTNNTensor()
+    if isinstance(tensor, torch.nn.Parameter):
+        return "torch_parameter", TorchParameter(tensor)
+    return "torch_input", TorchTensor(tensor)
+
+
+class _Tracer:
+    """The tracing that is under way. ``quiet``: calls of torch inside of an operation of ttnn's."""
+
+    def __init__(self) -> None:
+        import torch
+        from torch.overrides import TorchFunctionMode
+
+        tracer = self
+
+        class Mode(TorchFunctionMode):
+            def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                start = time.perf_counter()
+                made = func(*args, **(kwargs or {}))
+                tracer.function(func, args, kwargs or {}, made, time.perf_counter() - start)
+                return made
+
+        self.frames, self.quiet, self.calls = [_Frame()], 0, itertools.count()
+        self.mode, self.module_call = Mode(), torch.nn.Module.__call__
+        self.mode.__enter__()
+        plain = self.module_call
+        torch.nn.Module.__call__ = lambda module, *a, **k: tracer.module(plain, module, a, k)  # type: ignore
+        OBSERVERS.append(self.operation)
+
+    def close(self) -> None:
+        import torch
+
+        OBSERVERS.remove(self.operation)
+        torch.nn.Module.__call__ = self.module_call  # type: ignore[method-assign]
+        self.mode.__exit__(None, None, None)
+
+    def function(self, function: Any, args: Any, kwargs: Any, made: Any, seconds: float) -> None:
+        """A call of torch's that made tensors."""
+        found = [] if self.quiet else list(traced_tensors(made))
+        if found and getattr(function, "__name__", "") not in ("__get__", "__set__"):
+            operation = TorchFunction(function, _pairs(args, kwargs))
+            name = getattr(function, "__name__", "function")
+            inputs = list(traced_tensors([args, kwargs]))
+            self.frames[-1].add(name, operation, inputs, found, duration=seconds)
+
+    @contextlib.contextmanager
+    def operation(self, operation: Operation, args: Any, kwargs: Any) -> Iterator[Any]:
+        """A call of ttnn's (operation.OBSERVERS)."""
+        inputs = list(traced_tensors([args, kwargs]))
+        for tensor in inputs:
+            self.frames[-1].place(tensor)  # before it is freed or written
+        self.quiet += 1
+        start = time.perf_counter()
+        results: list[Any] = []
+        try:
+            yield lambda made: results.extend(traced_tensors(made))
+        finally:
+            self.quiet -= 1
+        if results:
+            name = operation.python_fully_qualified_name
+            node = TTNNOperation(name, operation, _pairs(args, kwargs))
+            more = {"operation_id": next(self.calls), "duration": time.perf_counter() - start}
+            self.frames[-1].add(name, node, inputs, results, **more)
+
+    def module(self, call: Any, module: Any, args: Any, kwargs: Any) -> Any:
+        """A call of a module: a node whose graph is what the module did."""
+        if self.quiet:
+            return call(module, *args, **kwargs)
+        _name_parts(module)
+        inputs, outer = list(traced_tensors([args, kwargs])), self.frames[-1]
+        for tensor in inputs:
+            outer.place(tensor)
+        inner = _Frame()
+        taken = [
+            (inner.add("module_input", TorchModuleInput(f"input_{at}"), [], [x]), 0)
+            for at, x in enumerate(inputs)
+        ]
+        self.frames.append(inner)
+        start = time.perf_counter()
+        try:
+            made = call(module, *args, **kwargs)
+        finally:
+            self.frames.pop()
+            for tensor in inputs:
+                outer.tag(tensor)
+        seconds, results = time.perf_counter() - start, list(traced_tensors(made))
+        given = [inner.place(tensor) for tensor in results]
+        operation = TorchModule(module, inner.graph, taken, given, _pairs(args, kwargs))
+        name = module.__ttnn_tracer_name__ or type(module).__name__
+        outer.add(name, operation, inputs, results, duration=seconds)
+        return made
+
+
+def _name_parts(module: Any) -> None:
+    """Give a module, its parts and parameters their names from the first module that is called."""
+    if hasattr(module, "__ttnn_tracer_name__"):
+        return
+    for name, part in module.named_modules():
+        part.__ttnn_tracer_name__ = name
+    for name, parameter in module.named_parameters():
+        parameter.__ttnn_tracer_name__ = name
+
+
+_current: list[_Tracer] = []
+
+
+def enable_tracing() -> None:
+    """Trace from now on. Raises RuntimeError where tracing is enabled already."""
+    if _current:
+        raise RuntimeError("Cannot nest trace calls")
+    _current.append(_Tracer())
+
+
+def disable_tracing() -> None:
+    """Trace no more."""
+    while _current:
+        _current.pop().close()
+
+
+def is_tracing_enabled() -> bool:
+    return bool(_current)
+
+
+@contextlib.contextmanager
+def trace() -> Iterator[None]:
+    """Trace a with block."""
+    enable_tracing()
+    try:
+        yield
+    finally:
+        disable_tracing()

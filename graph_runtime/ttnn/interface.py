@@ -1,0 +1,125 @@
+"""The names of ttnn's own interface: what ``import ttnn`` means here, and graph_runtime.compat.ttnn.
+
+A module says in ``__all__`` which of its names are ttnn's; operations come by their names in the registry.
+"""
+
+# ruff: noqa: F403
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from ..base.errors import did_you_mean
+from . import submodules
+from .devices.chips import *
+from .devices.memory_views import *
+from .devices.mesh_device import *
+from .devices.mesh_device import MeshDevice
+from .devices.traces import *
+from .errors import Unsupported as Unsupported
+from .golden.functions import *
+from .memory.configs import *
+from .memory.cores import *
+from .memory.values import *
+from .memory.values import DataType, Layout, NewerType, StorageType
+from .operations import (  # noqa: F401  (each makes its operations)
+    attention,
+    complex_tensors,
+    creation,
+    elementwise,
+    gradients,
+    images,
+    indexing,
+    model_kernels,
+    moreh,
+    movement,
+    norms,
+    products,
+    reduction,
+)
+from .operations.complex_tensors import ComplexTensor as ComplexTensor
+from .operations.declined import ABSENT, Absent, decline_the_rest
+from .operations.elementwise.activations import *
+from .operations.fallback import *
+from .operations.operation import Operation as Operation
+from .operations.operation import register_post_operation_hook as register_post_operation_hook
+from .operations.operation import register_pre_operation_hook as register_pre_operation_hook
+from .operations.operators import *
+from .operations.products.minimal import *
+from .programs.configs import *
+from .programs.windows import *
+from .registry import OPERATIONS, SEAMS
+from .settings import *
+from .settings import SETTINGS
+from .tensors.distributed import *
+from .tensors.specs import *
+from .tensors.tensor import Tensor as Tensor
+from .tensors.text import *
+
+Device = MeshDevice
+CONFIG = SETTINGS
+CONFIG_PATH = CONFIG_OVERRIDES = None
+bfloat16, float32 = DataType.BFLOAT16, DataType.FLOAT32
+bfloat8_b, bfloat4_b = DataType.BFLOAT8_B, DataType.BFLOAT4_B
+uint8, uint16, uint32, int32 = DataType.UINT8, DataType.UINT16, DataType.UINT32, DataType.INT32
+int8, fp8_e4m3 = NewerType.INT8, NewerType.FP8_E4M3
+ROW_MAJOR_LAYOUT, TILE_LAYOUT = Layout.ROW_MAJOR, Layout.TILE
+DEVICE_STORAGE_TYPE = StorageType.DEVICE
+
+
+def _compared(*call: Any) -> Any:
+    from .graphs.compared_calls import compared  # loaded when CONFIG asks for it
+
+    return compared(*call)
+
+
+def _logged(*call: Any) -> Any:
+    from .graphs.logged_calls import logged  # it brings a database along
+
+    return logged(*call)
+
+
+decline_the_rest()
+SEAMS |= {"compared": _compared, "logged": _logged}
+SUBMODULES = submodules.submodules()
+globals().update({name: module for name, module in SUBMODULES.items() if "." not in name})
+_ALIASES = {
+    "mul": "multiply",
+    "sub": "subtract",
+    "divide": "div",
+    "sub_": "subtract_",
+    "mul_": "multiply_",
+    "div_": "divide_",
+}
+
+
+def __getattr__(name: str) -> Any:
+    key = _ALIASES.get(name, name)
+    if key in OPERATIONS:
+        return OPERATIONS[key]
+    if name in ABSENT:
+        return Absent(f"ttnn.{name}")
+    raise AttributeError(f"module 'ttnn' has no attribute {name!r}{did_you_mean(name, OPERATIONS)}")
+
+
+def install() -> None:
+    """Let ``import ttnn`` mean this module from now on. Raises RuntimeError where another is loaded."""
+    submodules.install(sys.modules[__name__])
+
+
+_OURS = {"ABSENT", "Absent", "Any", "ModuleType", "OPERATIONS", "SEAMS", "annotations"}
+_OURS |= {"decline_the_rest", "did_you_mean"}
+_NAMES = {
+    name
+    for name, value in globals().items()
+    if not name.startswith("_")
+    and name not in _OURS
+    and (name in SUBMODULES or not isinstance(value, ModuleType))
+}
+__path__: list[str] = []  # a package without files of its own: ttnn.NAME is among SUBMODULES
+__all__ = sorted({*_NAMES, *_ALIASES, *(name for name in OPERATIONS if "." not in name)})
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,303 @@
+"""Plain values of ttnn's interface: element types, layouts, memories, shapes and places of cores."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...base.dtypes import FORMATS
+from ..errors import check
+
+__all__ = [
+    "DEFAULT_TILE",
+    "TILE_SIZE",
+    "BcastOpDim",
+    "BcastOpMath",
+    "BufferType",
+    "DataType",
+    "EmbeddingsType",
+    "Layout",
+    "LossReductionMode",
+    "MathFidelity",
+    "NewerType",
+    "PaddingMode",
+    "Shape",
+    "ShardDistributionStrategy",
+    "ShardMode",
+    "ShardOrientation",
+    "ShardShapeAlignment",
+    "ShardStrategy",
+    "SigmoidMode",
+    "StorageType",
+    "TensorMemoryLayout",
+    "ThrottleLevel",
+    "Tile",
+    "element_size",
+    "tile_size",
+    "tiled",
+]
+
+TILE_SIZE = 32
+
+
+class DataType(enum.Enum):
+    """Element types. ``stored``: dtype and storage format of this package, None: not held here."""
+
+    BFLOAT16 = 0
+    FLOAT32 = 1
+    UINT32 = 2
+    BFLOAT8_B = 3
+    BFLOAT4_B = 4
+    UINT8 = 5
+    UINT16 = 6
+    INT32 = 7
+    INVALID = 8
+
+    @property
+    def stored(self) -> tuple[str, str]:
+        return _STORED[self.name]
+
+    @property
+    def is_float(self) -> bool:
+        return self.name in ("BFLOAT16", "FLOAT32", "BFLOAT8_B", "BFLOAT4_B")
+
+    @property
+    def is_block(self) -> bool:
+        """Whether 16 elements share an exponent: such a tensor exists in tiles only."""
+        return self.name in ("BFLOAT8_B", "BFLOAT4_B")
+
+    def __str__(self) -> str:
+        return f"DataType.{self.name}"
+
+    __repr__ = __str__
+
+
+class NewerType(enum.Enum):
+    """Types that later versions of ttnn have: named, so that what mentions them loads, and declined."""
+
+    INT8 = 9
+    FP8_E4M3 = 10
+
+
+_STORED = {
+    "BFLOAT16": ("float32", "bf16"),
+    "FLOAT32": ("float32", "f32"),
+    "BFLOAT8_B": ("float32", "bfp8_b"),
+    "BFLOAT4_B": ("float32", "bfp4_b"),
+    "UINT32": ("uint32", "uint32"),
+    "INT32": ("int32", "int32"),
+    "UINT16": ("uint16", "uint16"),
+    "UINT8": ("uint8", "uint8"),
+}
+
+
+def tile_size(dtype: DataType) -> int:
+    """Bytes of a tile of 32x32 elements."""
+    return FORMATS[dtype.stored[1]].tile_bytes
+
+
+def element_size(dtype: DataType) -> int:
+    """Bytes of an element; 1 of a block format."""
+    return FORMATS[dtype.stored[1]].itemsize or 1
+
+
+class Layout(enum.Enum):
+    ROW_MAJOR = 0
+    TILE = 1
+
+    def __str__(self) -> str:
+        return f"Layout.{self.name}"
+
+    __repr__ = __str__
+
+
+class StorageType(enum.Enum):
+    HOST = 0
+    DEVICE = 1
+
+
+class BufferType(enum.Enum):
+    DRAM = 0
+    L1 = 1
+    SYSTEM_MEMORY = 2
+    L1_SMALL = 3
+    TRACE = 4
+
+
+class TensorMemoryLayout(enum.Enum):
+    INTERLEAVED = 0
+    HEIGHT_SHARDED = 2
+    WIDTH_SHARDED = 3
+    BLOCK_SHARDED = 4
+    ND_SHARDED = 5
+
+
+class ShardOrientation(enum.Enum):
+    ROW_MAJOR = 0
+    COL_MAJOR = 1
+
+
+class ShardStrategy(enum.Enum):
+    HEIGHT = 1
+    WIDTH = 2
+    BLOCK = 3
+
+
+class ShardDistributionStrategy(enum.Enum):
+    ROUND_ROBIN_1D = 0
+    GRID_2D = 1
+
+
+class ShardShapeAlignment(enum.Enum):
+    NONE = 0
+    REQUIRED = 1
+    RECOMMENDED = 2
+
+
+class ShardMode(enum.Enum):
+    PHYSICAL = 0
+    LOGICAL = 1
+
+
+class MathFidelity(enum.Enum):
+    LoFi = 0
+    HiFi2 = 2
+    HiFi3 = 3
+    HiFi4 = 4
+    Invalid = 255
+
+
+class EmbeddingsType(enum.Enum):
+    GENERIC = 0
+    PADDED = 1
+    BINARY = 2
+
+
+class BcastOpMath(enum.Enum):
+    ADD = 0
+    SUB = 1
+    MUL = 2
+
+
+class BcastOpDim(enum.Enum):
+    H = 0
+    W = 1
+    HW = 2
+
+
+class SigmoidMode(enum.Enum):
+    Accurate = 0
+    AccurateWithFastExp = 1
+    FastApproximate = 2
+    ACCURATE = 0
+    FAST_APPROXIMATE = 2
+
+
+class PaddingMode(enum.Enum):
+    Zeros = 0
+    Replicate = 1
+
+
+class LossReductionMode(enum.Enum):
+    NONE = 0
+    MEAN = 1
+    SUM = 2
+
+
+class ThrottleLevel(enum.Enum):
+    """How much silicon slows its products down. No effect here."""
+
+    NO_THROTTLE = 0
+    LEVEL_1 = 1
+    LEVEL_2 = 2
+    LEVEL_3 = 3
+    LEVEL_4 = 4
+    LEVEL_5 = 5
+
+
+class Shape(Sequence[int]):
+    """Sizes of the dimensions. It is equal to lists and tuples of the same numbers."""
+
+    __slots__ = ("_sizes",)
+
+    def __init__(self, sizes: Iterable[int]):
+        self._sizes = tuple(int(size) for size in sizes)
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._sizes[at]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._sizes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, (Shape, list, tuple)) and self._sizes == tuple(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"Shape({list(self._sizes)})"
+
+    @property
+    def rank(self) -> int:
+        return len(self._sizes)
+
+    def to_rank(self, rank: int) -> Shape:
+        """With dimensions of size 1 in front added or dropped. Raises RuntimeError where others would go."""
+        extra = rank - len(self._sizes)
+        if extra >= 0:
+            return Shape((1,) * extra + self._sizes)
+        dropped = self._sizes[:-extra]
+        check(all(size == 1 for size in dropped), "Shape.to_rank", "Can't convert shape rank")
+        return Shape(self._sizes[-extra:])
+
+    def volume(self) -> int:
+        return math.prod(self._sizes)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A tile's (rows, columns): it decides padding and what shards are cut into. Memory here holds tiles of
+    32x32, whatever a tensor's own are."""
+
+    tile_shape: Sequence[int] = (TILE_SIZE, TILE_SIZE)
+    transpose_tile: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tile_shape", tuple(self.tile_shape))
+        fits = len(self.tile_shape) == 2 and self.tile_shape in _TILES
+        check(fits, "ttnn.Tile", f"Tile shape {self.tile_shape} is not supported by the hardware")
+
+    @property
+    def face_shape(self) -> tuple[int, int]:
+        return min(16, self.tile_shape[0]), 16
+
+    @property
+    def num_faces(self) -> int:
+        return math.prod(self.tile_shape) // math.prod(self.face_shape)
+
+    def get_tile_size(self, dtype: DataType) -> int:
+        """Bytes of such a tile: of a block format a byte for the exponent of each row of a face, too."""
+        elements = math.prod(self.tile_shape)
+        if dtype.is_block:
+            bits = 8 if dtype is DataType.BFLOAT8_B else 4
+            return elements * bits // 8 + elements // 16
+        return elements * element_size(dtype)
+
+
+_TILES = [(rows, cols) for rows in (1, 2, 4, 8, 16, 32) for cols in (16, 32)]
+DEFAULT_TILE = Tile()
+
+
+def tiled(shape: Sequence[int], tile: Tile = DEFAULT_TILE) -> Shape:
+    """The shape with the last two dimensions rounded up to whole tiles."""
+    sizes = list(shape)
+    for at in range(1, 1 + min(2, len(sizes))):
+        step = tile.tile_shape[-at]
+        sizes[-at] = -(-sizes[-at] // step) * step
+    return Shape(sizes)

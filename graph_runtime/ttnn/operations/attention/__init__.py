@@ -1,0 +1,6 @@
+"""Attention, the heads of it, and caches of keys and values.
+
+Read: heads, transformer, caches, decoding.
+"""
+
+from . import caches, decoding, heads, transformer  # noqa: F401  (each makes its operations)

@@ -1,0 +1,262 @@
+"""From torch or numpy and back, files, and tensors from their parts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ....base import dtypes
+from ...errors import Unsupported, check, fatal
+from ...memory.configs import MemoryConfig
+from ...memory.values import DEFAULT_TILE, DataType, Layout, NewerType, Tile
+from ...registry import OPERATIONS, SEAMS
+from ...tensors.tensor import Tensor, on_device, on_host
+from ...tensors.tensorbin import read_tensor, write_tensor
+from ..operation import operation
+
+__all__ = ["OF_NUMPY", "as_numpy", "as_torch", "build", "to_torch"]
+
+# what a tensor becomes whose type is not said
+OF_NUMPY = {
+    "float32": DataType.FLOAT32,
+    "bfloat16": DataType.BFLOAT16,
+    "float16": DataType.BFLOAT16,
+    "int32": DataType.INT32,
+    "uint32": DataType.UINT32,
+    "int64": DataType.UINT32,
+    "uint16": DataType.UINT16,
+    "int16": DataType.UINT16,
+    "uint8": DataType.UINT8,
+    "bool": DataType.UINT8,
+}
+
+
+def as_numpy(value: Any) -> np.ndarray:
+    """An array of a torch tensor (bfloat16 by ml_dtypes), or of anything numpy takes."""
+    if isinstance(value, np.ndarray) or not hasattr(value, "detach"):
+        return np.asarray(value)
+    value = value.detach().cpu().contiguous()
+    if str(value.dtype) == "torch.bfloat16":
+        import torch
+
+        return value.view(torch.int16).numpy().view(dtypes.to_numpy("bfloat16"))
+    return value.numpy()
+
+
+def as_torch(values: np.ndarray, dtype: DataType) -> Any:
+    """A torch tensor of the values of a tensor of ``dtype``: bfloat16 of bfloat16, float32 of the other
+    floats, integers as they are."""
+    import torch
+
+    made = torch.from_numpy(np.ascontiguousarray(values)).reshape(values.shape)
+    return made.to(torch.bfloat16) if dtype is DataType.BFLOAT16 else made
+
+
+def _cast(values: np.ndarray, dtype: DataType) -> np.ndarray:
+    """As C casts: integers wrap."""
+    to = dtypes.to_numpy(dtype.stored[0])
+    if dtype.is_float:
+        if dtype.is_block:  # through bfloat16, as ttnn's
+            values = values.astype(dtypes.to_numpy("bfloat16"))
+        return values.astype(to)
+    if values.dtype.kind not in "iub":
+        values = values.astype(np.float64).astype(np.int64)
+    return values.astype(to)
+
+
+def build(
+    op: str,
+    values: np.ndarray,
+    dtype: DataType | None,
+    layout: Layout | None,
+    device: Any = None,
+    config: MemoryConfig | None = None,
+    padding: float | None = None,
+    tile: Tile | None = None,
+) -> Tensor:
+    """A tensor of an array, on a device if one is given. Raises RuntimeError for types that do not fit."""
+    if dtype is None:
+        found = OF_NUMPY.get(values.dtype.name)
+        check(found is not None, op, f"Unsupported data type {values.dtype.name}: give dtype=")
+        dtype = found
+    if not isinstance(dtype, (DataType, NewerType)):
+        raise TypeError(f"{op}(): incompatible function arguments: {dtype!r} is no ttnn.DataType")
+    if isinstance(dtype, NewerType):
+        raise Unsupported(f"{op}: {dtype} is not supported", op=op)
+    check(dtype is not DataType.INVALID, op, "DataType.INVALID is no data type")
+    if layout is None:
+        layout = Layout.TILE if dtype.is_block else Layout.ROW_MAJOR
+    if dtype.is_block and layout is Layout.ROW_MAJOR:
+        raise fatal(op, "Layout must be Layout::TILE for bfloat8_b or bfloat4_b!")
+    values = _cast(values, dtype)
+    padding, tile = 0 if padding is None else padding, tile or DEFAULT_TILE
+    if device is None:
+        made = on_host(values, dtype, layout, padding, tile=tile)
+        made._config = config
+        return made
+    return on_device(op, values, dtype, layout, device, config, padding, tile)
+
+
+def _check_columns(tensor: Any, dtype: DataType | None, layout: Layout | None, spec: Any) -> None:
+    """Raise RuntimeError for what cannot be packed by columns."""
+    for held, text in (
+        (spec is None, "is not supported with spec"),
+        (dtype is not None and dtype.is_block, "requires BFP dtype (bfloat8_b or bfloat4_b)"),
+        (tensor.ndim >= 2, "requires tensor.ndim >= 2"),
+        (layout in (None, Layout.TILE), "requires layout to be None or ttnn.TILE_LAYOUT"),
+    ):
+        if not held:
+            raise RuntimeError(f"ttnn.from_torch: col_tilize=True {text}")
+
+
+@operation("from_torch")
+def from_torch(
+    tensor: Any,
+    dtype: DataType | None = None,
+    *,
+    spec: Any = None,
+    tile: Tile | None = None,
+    pad_value: float | None = None,
+    layout: Layout | None = None,
+    device: Any = None,
+    memory_config: MemoryConfig | None = None,
+    mesh_mapper: Any = None,
+    preserve_nan_values: bool = False,
+    col_tilize: bool = False,
+    enable_bfloat_opt: bool = False,
+) -> Tensor | None:
+    """A tensor of a torch tensor or an array, on the host unless ``device`` is given."""
+    if tensor is None:
+        return None
+    if col_tilize:
+        _check_columns(tensor, dtype, layout, spec)
+        tensor = tensor.swapaxes(-1, -2)
+    if spec is not None:
+        given = (dtype, layout, memory_config, tile)
+        check(
+            not any(x is not None for x in given),
+            "from_torch",
+            "spec excludes dtype, layout, memory_config and tile",
+        )
+        check(
+            spec.shape == list(tensor.shape),
+            "from_torch",
+            f"the shape of spec is {spec.shape}, of the tensor {list(tensor.shape)}",
+        )
+        dtype, layout, memory_config, tile = spec.dtype, spec.layout, spec.memory_config, spec.tile
+    if memory_config is not None and memory_config.is_sharded():
+        named = memory_config.shard_spec is not None or memory_config.nd_shard_spec is not None
+        if not named:
+            raise RuntimeError("ttnn.from_torch: Shard spec must not be None for sharded tensors")
+    values = as_numpy(tensor)
+    return build("ttnn.from_torch", values, dtype, layout, device, memory_config, pad_value, tile)
+
+
+@operation("to_torch")
+def to_torch(
+    tensor: Tensor,
+    dtype: Any = None,
+    *,
+    torch_rank: int | None = None,
+    mesh_composer: Any = None,
+    device: Any = None,
+) -> Any:
+    """A torch tensor of the logical shape."""
+    made = as_torch(tensor._values(), tensor.dtype)
+    if torch_rank is not None:
+        while made.dim() > torch_rank:
+            if made.shape[0] != 1:
+                raise RuntimeError("ttnn: Unable to squeeze to desired rank!")
+            made = made.squeeze(0)
+    return made if dtype is None else made.to(dtype)
+
+
+def _cached(name: str, tensor: Any, made: Callable[[Any], Tensor], device: Any, config: Any) -> Tensor:
+    if not Path(name).exists():
+        dump_tensor.function(name, made(tensor))
+    read: Tensor = load_tensor.function(name)
+    if device is None:
+        return read
+    moved: Tensor = OPERATIONS["to_device"].function(read, device, memory_config=config)
+    return moved
+
+
+@operation("as_tensor")
+def as_tensor(
+    tensor: Any,
+    dtype: DataType | None = None,
+    *,
+    layout: Layout | None = Layout.ROW_MAJOR,
+    device: Any = None,
+    memory_config: MemoryConfig | None = None,
+    cache_file_name: Any = None,
+    preprocess: Callable[[Any], Any] | None = None,
+    mesh_mapper: Any = None,
+) -> Tensor:
+    """from_torch after ``preprocess``, kept in a file where ``cache_file_name`` is given."""
+    if device is not None and memory_config is None:
+        raise RuntimeError("memory_config must be specified when device is specified")
+
+    def made(value: Any) -> Tensor:
+        value = value if preprocess is None else preprocess(value)
+        how = layout
+        return from_torch.function(value, dtype, layout=how, device=device, memory_config=memory_config)
+
+    if cache_file_name is None:
+        return made(tensor)
+    kind = "None" if dtype is None else dtype.name
+    name = f"{cache_file_name}_dtype_{kind}_layout_{layout.name if layout else None}.tensorbin"
+    return _cached(name, tensor, made, device, memory_config)
+
+
+_SUFFIX = ".tensorbin"
+
+
+def _named(file_name: Any) -> Path:
+    if not str(file_name).endswith(_SUFFIX):
+        raise RuntimeError(f"file name {file_name} must have {_SUFFIX} extension")
+    return Path(file_name)
+
+
+@operation("dump_tensor", limits="a sharded tensor is written as an interleaved one")
+def dump_tensor(file_name: Any, tensor: Tensor, mode: Any = None) -> None:
+    """Write a tensor to a .tensorbin file, as tt-metal does. ``mode`` concerns several hosts, and there is
+    one."""
+    write_tensor(_named(file_name), tensor)
+
+
+@operation("load_tensor", limits="no parts of several chips, ND shards")
+def load_tensor(file_name: Any, *, device: Any = None) -> Tensor:
+    """A tensor of a .tensorbin file, on the host or in the memory of ``device`` that the file names."""
+    path = _named(file_name)
+    if not path.exists():
+        raise RuntimeError(f"Unable to load the tensor from {file_name}. The file does not exist.")
+    if not path.is_file():
+        raise RuntimeError(f"Unable to load the tensor from {file_name}. The path is not a file.")
+    read = read_tensor(path)
+    config = None if device is None else read.config
+    return build("ttnn.load_tensor", read.values, read.dtype, read.layout, device, config, tile=read.tile)
+
+
+@operation("from_buffer")
+def from_buffer(
+    buffer: Sequence[Any],
+    shape: Sequence[int],
+    dtype: DataType,
+    device: Any = None,
+    layout: Layout | None = None,
+    memory_config: MemoryConfig | None = None,
+) -> Tensor:
+    """A tensor of a list of numbers."""
+    text = f"the buffer has {len(buffer)} elements, the shape {list(shape)} {math.prod(shape)}"
+    check(len(buffer) == math.prod(shape), "from_buffer", text)
+    kind = np.float32 if dtype.is_float else np.int64
+    values = np.asarray(buffer, kind).reshape(tuple(shape))
+    return build("ttnn.from_buffer", values, dtype, layout, device, memory_config)
+
+
+SEAMS["as_torch"] = as_torch

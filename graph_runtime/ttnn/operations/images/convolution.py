@@ -1,0 +1,262 @@
+"""Convolutions: conv1d, conv2d, conv_transpose2d."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ....run.tensors.tensor import Tensor as Handle
+from ...devices import kernels
+from ...errors import check
+from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
+from ...memory.values import DataType, Layout, MathFidelity, PaddingMode
+from ...programs.configs import numerics
+from ...programs.windows import Conv2dConfig, Op2DSliceConfig, pair, sides
+from ...tensors.tensor import Tensor
+from ..elementwise.unary import chain
+from ..operation import operation
+from ..wide import Wide
+from .conv_weights import (
+    Kernel,
+    bias_row,
+    kernel_of,
+    prepared_bias,
+    prepared_weight,
+    weight_of,
+    weights_type,
+)
+from .planes import flat, goal_of, placed_on, planes
+
+__all__: list[str] = []
+
+
+class Convolution:
+    """One call: the operands on the device, checked. ``stretch``: zeros between the elements of the image, of
+    a transposed convolution; ``pads``: (top, left, bottom, right)."""
+
+    def __init__(
+        self,
+        op: str,
+        image: Any,
+        weight: Any,
+        bias: Any,
+        kernel: Kernel,
+        device: Any,
+        config: Conv2dConfig | None,
+        mirrored: bool = True,
+    ):
+        self.op, self.kernel, self.config = op, kernel, config or Conv2dConfig()
+        mode = self.config.padding_mode  # type: ignore[attr-defined]
+        self.replicates = mode is PaddingMode.Replicate
+        self.x = placed_on(op, image, device)
+        kind = weights_type(config)
+        self.weight = prepared_weight(op, kernel, weight, self.x._device, kind, mirrored)
+        outputs = kernel.outputs
+        self.bias = None if bias is None else prepared_bias(op, bias, outputs, self.x._device, kind)
+        self.w = Wide(self.x._handle.device)
+
+    def result(
+        self,
+        size: Sequence[int],
+        stride: Sequence[int],
+        pads: Sequence[int],
+        dilation: Sequence[int],
+        compute_config: Any,
+        stretch: Sequence[int] = (1, 1),
+    ) -> Handle:
+        """[N, O, OH, OW] of an image of ``size`` (N, H, W)."""
+        w, kernel = self.w, self.kernel
+        text = f"stride {list(stride)} and dilation {list(dilation)} must be greater than 0"
+        check(min(*stride, *dilation) > 0, self.op, text)
+        image = planes(self.op, w, self.x, size, kernel.inputs)
+        image = _stretched(w, image, stretch)
+        if self.replicates:
+            image, pads = _with_edges(w, image, pads), (0, 0, 0, 0)
+        elif min(pads) < 0:
+            image = kernels.run("pad", [image], {"pads": (0, 0, *pads[:2], 0, 0, *pads[2:])})
+            pads = (0, 0, 0, 0)
+        room = [n + a + b for n, a, b in zip(image.shape[2:], pads[:2], pads[2:], strict=True)]
+        reach = [(k - 1) * d + 1 for k, d in zip(kernel.size, dilation, strict=True)]
+        text = f"the window of {reach} is larger than the padded image of {room}"
+        check(all(a <= b for a, b in zip(reach, room, strict=True)), self.op, text)
+        inputs = [image, weight_of(w, kernel, self.weight._handle)]
+        if self.bias is not None:
+            inputs.append(bias_row(w, self.bias, kernel.outputs))
+        attrs = {
+            "strides": tuple(stride),
+            "pads": tuple(pads),
+            "dilations": tuple(dilation),
+            "group": kernel.groups,
+        }
+        made = kernels.run("conv2d", inputs, attrs | self._words(compute_config), kernels.WIDE)
+        return made
+
+    def _words(self, compute_config: Any) -> dict[str, str]:
+        """By default HiFi4, with sums in 32 bits where image and weight are float32."""
+        both = self.x.dtype is DataType.FLOAT32 and self.weight.dtype is DataType.FLOAT32
+        words = numerics(compute_config, MathFidelity.HiFi4)
+        return words if compute_config is not None or both else words | {"dst": "bf16"}
+
+    def placed(
+        self,
+        made: Handle,
+        dtype: DataType | None,
+        memory_config: MemoryConfig | None,
+        slices: Op2DSliceConfig | None,
+    ) -> Tensor:
+        """The result after its activation, [1, 1, N OH OW, O]."""
+        config: Any = self.config
+        kind = dtype or config.dtype or self.x.dtype
+        layout, scheme = config.output_layout, config.shard_layout
+        goal = goal_of(self.op, self.x, kind, layout, memory_config, scheme, slices)
+        if config.activation is not None:
+            wide = Tensor.of(made, DataType.FLOAT32, Layout.TILE, DRAM_MEMORY_CONFIG, goal.device)
+            made = chain(wide, [config.activation])._handle
+        done = goal.wrap(flat(self.w, made))
+        if config.deallocate_activation and self.x.is_sharded():
+            self.x.deallocate(True)
+        return done
+
+    def answer(self, made: Tensor, size: Any, with_size: bool, with_weights: bool) -> Any:
+        """The result alone, or with what was asked for besides."""
+        more = [size] if with_size else []
+        if with_weights:
+            more.append((self.weight, self.bias))
+        return (made, *more) if more else made
+
+
+def _stretched(w: Wide, image: Handle, by: Sequence[int]) -> Handle:
+    """``by`` - 1 zeros between elements."""
+    if tuple(by) == (1, 1):
+        return image
+    n, channels, height, width = image.shape
+    cut = w.reshape(w.rows(image), (n, channels, height, 1, width, 1))
+    padded = kernels.run("pad", [cut], {"pads": (*(0,) * 9, by[0] - 1, 0, by[1] - 1)})
+    made = w.reshape(w.rows(padded), (n, channels, height * by[0], width * by[1]))
+    ends = ((height - 1) * by[0] + 1, (width - 1) * by[1] + 1)
+    return w("slice", made, starts=(0, 0), ends=ends, axes=(2, 3))
+
+
+def _with_edges(w: Wide, image: Handle, pads: Sequence[int]) -> Handle:
+    """The image with its outer rows and columns repeated around it."""
+    for axis, before, after in ((2, pads[0], pads[2]), (3, pads[1], pads[3])):
+        if before or after:
+            size = image.shape[axis]
+            places = np.clip(np.arange(-before, size + after), 0, size - 1).astype(np.int32)
+            image = kernels.run("take", [image, w.number(places, "int32")], {"axis": axis})
+    return image
+
+
+@operation("conv2d", "conv2d, transpose, reshape")
+def conv2d(
+    *,
+    input_tensor: Any,
+    weight_tensor: Any,
+    device: Any = None,
+    in_channels: int,
+    out_channels: int,
+    batch_size: int,
+    input_height: int,
+    input_width: int,
+    kernel_size: Any,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
+    dtype: DataType | None = None,
+    bias_tensor: Any = None,
+    conv_config: Conv2dConfig | None = None,
+    compute_config: Any = None,
+    memory_config: MemoryConfig | None = None,
+    slice_config: Op2DSliceConfig | None = None,
+    return_output_dim: bool = False,
+    return_weights_and_bias: bool = False,
+) -> Any:
+    """[N, H, W, I], or flat [1, 1, N H W, I], convolved by [O, I / groups, kh, kw]: [1, 1, N OH OW, O]."""
+    op = "ttnn.conv2d"
+    kernel = kernel_of(op, kernel_size, in_channels, out_channels, groups)
+    call = Convolution(op, input_tensor, weight_tensor, bias_tensor, kernel, device, conv_config)
+    size = (batch_size, input_height, input_width)
+    made = call.result(size, pair(stride), sides(op, padding), pair(dilation), compute_config)
+    done = call.placed(made, dtype, memory_config, slice_config)
+    return call.answer(done, tuple(made.shape[2:]), return_output_dim, return_weights_and_bias)
+
+
+@operation("conv1d", "conv2d, transpose, reshape")
+def conv1d(
+    *,
+    input_tensor: Any,
+    weight_tensor: Any,
+    device: Any = None,
+    in_channels: int,
+    out_channels: int,
+    batch_size: int,
+    input_length: int,
+    kernel_size: int,
+    stride: int = 1,
+    padding: Any = 0,
+    dilation: int = 1,
+    groups: int = 1,
+    dtype: DataType | None = None,
+    bias_tensor: Any = None,
+    conv_config: Conv2dConfig | None = None,
+    compute_config: Any = None,
+    memory_config: MemoryConfig | None = None,
+    slice_config: Op2DSliceConfig | None = None,
+    return_output_dim: bool = False,
+    return_weights_and_bias: bool = False,
+) -> Any:
+    """[N, L, I] convolved by [O, I / groups, k]: [1, 1, N OL, O]."""
+    op = "ttnn.conv1d"
+    kernel = kernel_of(op, (1, kernel_size), in_channels, out_channels, groups)
+    call = Convolution(op, input_tensor, weight_tensor, bias_tensor, kernel, device, conv_config)
+    before, after = (padding, padding) if isinstance(padding, int) else (padding[0], padding[-1])
+    size, pads = (batch_size, 1, input_length), (0, before, 0, after)
+    made = call.result(size, (1, stride), pads, (1, dilation), compute_config)
+    done = call.placed(made, dtype, memory_config, slice_config)
+    return call.answer(done, made.shape[3], return_output_dim, return_weights_and_bias)
+
+
+@operation("conv_transpose2d", "pad, conv2d, take, transpose, reshape")
+def conv_transpose2d(
+    *,
+    input_tensor: Any,
+    weight_tensor: Any,
+    device: Any = None,
+    in_channels: int,
+    out_channels: int,
+    batch_size: int,
+    input_height: int,
+    input_width: int,
+    kernel_size: Any,
+    stride: Any = (1, 1),
+    padding: Any = (0, 0),
+    output_padding: Any = (0, 0),
+    dilation: Any = (1, 1),
+    groups: int = 1,
+    dtype: DataType | None = None,
+    bias_tensor: Any = None,
+    conv_config: Conv2dConfig | None = None,
+    compute_config: Any = None,
+    memory_config: MemoryConfig | None = None,
+    dram_slice_config: Op2DSliceConfig | None = None,
+    mirror_kernel: bool = True,
+    return_output_dim: bool = False,
+    return_weights_and_bias: bool = False,
+) -> Any:
+    """The gradient of conv2d by its input, as a convolution of the image with zeros between its elements by
+    the weight [I, O / groups, kh, kw] turned about (``mirror_kernel`` False: the caller did that)."""
+    op = "ttnn.conv_transpose2d"
+    kernel = kernel_of(op, kernel_size, in_channels, out_channels, groups, transposed=True)
+    given = (input_tensor, weight_tensor, bias_tensor, kernel, device, conv_config, mirror_kernel)
+    call = Convolution(op, *given)
+    top, left, bottom, right = sides(op, padding)
+    (kh, kw), (dh, dw), (oh, ow) = kernel.size, pair(dilation), pair(output_padding)
+    high, wide = dh * (kh - 1), dw * (kw - 1)
+    pads = (high - top, wide - left, high - bottom + oh, wide - right + ow)
+    size = (batch_size, input_height, input_width)
+    made = call.result(size, (1, 1), pads, (dh, dw), compute_config, pair(stride))
+    done = call.placed(made, dtype, memory_config, dram_slice_config)
+    return call.answer(done, tuple(made.shape[2:]), return_output_dim, return_weights_and_bias)

@@ -1,0 +1,6 @@
+"""The moreh functions and their gradients.
+
+Read: sums, products, norms, softmaxes, steps.
+"""
+
+from . import norms, products, softmaxes, steps, sums  # noqa: F401  (each makes its operations)

@@ -1,0 +1,6 @@
+"""Values in another shape, order, layout or memory.
+
+Read: shapes, parts, padding; moves, layouts.
+"""
+
+from . import layouts, moves, padding, parts, shapes  # noqa: F401  (each makes its operations)

@@ -1,0 +1,6 @@
+"""Functions along rows: sums, extremes, running sums, draws.
+
+Read: reductions, draws.
+"""
+
+from . import draws, reductions  # noqa: F401  (each makes its operations)

@@ -1,0 +1,149 @@
+"""L1 as ttnn's programs would fill it: tensors, what an operation holds for itself, and circular buffers.
+
+The tensors are those that programs hold on the simulated board; circular buffers and an operation's own
+tensors those of ttnn's program factories (costs/factories). Our kernels open what they need when they run;
+this is what the card's would.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ...base.machine.layout import L1, footprint
+from ...costs.factories import CardStage, CircularBuffer, peak
+from ..devices.mesh_device import MeshDevice
+from ..errors import fatal
+from ..tensors.tensor import Tensor
+from .card_programs import Call, call_of, flat, programs_of
+
+__all__ = ["Use", "tensors_in_l1", "use_of_l1", "what_is_kept"]
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a core holds while an operation runs, at the worst of its programs, in bytes. ``tensors``: of
+    operands, the result and all else that is held; ``temporaries``: the operation's own; ``circular``: of its
+    program's ``buffers``. ``known``: whether ttnn's factory is."""
+
+    op: str
+    tensors: int
+    temporaries: int
+    circular: int
+    stages: tuple[CardStage, ...]
+    worst: CardStage | None
+    known: bool
+    device: MeshDevice
+
+    @property
+    def peak(self) -> int:
+        return self.tensors + self.temporaries + self.circular
+
+    @property
+    def buffers(self) -> tuple[CircularBuffer, ...]:
+        return () if self.worst is None else self.worst.program.buffers
+
+
+def tensors_in_l1(device: MeshDevice) -> list[tuple[Tensor, int]]:
+    """The tensors that programs hold in L1, each memory once, with its bytes of a core."""
+    memory, found, seen = device.chip.descriptor.memory(L1), [], set()
+    for tensor in list(device.tensors.values()):
+        handle = tensor._handle
+        if handle.layout.memory != L1 or not handle.is_allocated:
+            continue
+        key = id(handle if handle._owner is None else handle._owner)
+        if key not in seen:
+            seen.add(key)
+            found.append((tensor, footprint(handle.layout, handle.shape, memory)[0]))
+    return found
+
+
+def _use(call: Call) -> Use:
+    """What a core holds while a call runs that has returned, and holds what it held."""
+    stages = programs_of(call)
+    held = {id(tensor._handle): size for tensor, size in tensors_in_l1(call.device)}
+    results = sum(held.get(id(x._handle), 0) for x in call.results if not _among(x, call.inputs))
+    memory = call.device.chip.descriptor.memory(L1)
+    first, tensors = 0, sum(held.values()) - results
+    if call.inputs and call.inputs[0]._handle.layout.memory == L1:
+        handle = call.inputs[0]._handle
+        first = footprint(handle.layout, handle.shape, memory)[0]
+        if not handle.is_allocated:  # the call freed it: it was there before
+            tensors += first
+    total, worst = peak(stages or (), tensors, first, results)
+    circular = 0 if worst is None else worst.program.nbytes
+    temporaries = 0 if worst is None else worst.nbytes - circular
+    rest = total - circular - temporaries
+    return Use(
+        call.name, rest, temporaries, circular, tuple(stages or ()), worst, stages is not None, call.device
+    )
+
+
+def _among(x: Tensor, inputs: list[Tensor]) -> bool:
+    return any(x._handle is y._handle or x is y for y in inputs)
+
+
+_NO_PROGRAM = {"from_torch", "to_torch", "as_tensor", "from_device", "to_device", "deallocate"}
+
+
+def use_of_l1(operation: Any, args: Any, kwargs: Any, made: Any, always: bool) -> Use | None:
+    """What a core's L1 holds while the program of a call runs that was made; None where no device has it, and
+    unless ``always`` where its operands lie in DRAM and it has no program configuration: such a program
+    chooses blocks that fit. Raises RuntimeError where the card has no room for it."""
+    if operation.name in _NO_PROGRAM:
+        return None
+    tensors = flat((args, list(kwargs.values()), made))
+    device = next((x._device for x in tensors if x._device is not None), None)
+    if device is None:
+        return None
+    in_l1 = any(x._handle.layout.memory == L1 for x in tensors)
+    if not always and not in_l1 and kwargs.get("program_config") is None:
+        return None
+    use = _use(call_of(operation, args, kwargs, made, device))
+    memory = device.chip.descriptor.memory(L1)
+    if use.circular and use.peak > memory.usable:
+        text = _no_room(use, device, memory.base, memory.bank_bytes)
+        raise fatal(operation.python_fully_qualified_name, text)
+    return use
+
+
+def what_is_kept(text: str, given: list[Any]) -> str:
+    """After a text about a memory that is full: what open_device was asked to keep of it."""
+    found = [*given, *(x._device for x in flat(given))]
+    device = next((x for x in found if isinstance(x, MeshDevice)), None)
+    sizes = ("l1_small_size", "worker_l1_size") if "L1 buffer" in text else ("trace_region_size",)
+    kept = [f"{name}={getattr(device, name)}" for name in sizes if getattr(device, name, 0)]
+    return f". open_device was asked for {', '.join(kept)}" if kept else ""
+
+
+def _no_room(use: Use, device: MeshDevice, base: int, size: int) -> str:
+    """ttnn's text, then which buffers, and what would fit."""
+    assert use.worst is not None
+    grid, end = device.core_grid, base + use.circular
+    where = f"[(x=0,y=0) - (x={grid.x - 1},y={grid.y - 1})]"
+    if end > size:
+        text = (
+            f"Statically allocated circular buffers on core range {where} grow to {end} B "
+            f"which is beyond max L1 size of {size} B"
+        )
+    else:
+        text = (
+            f"Statically allocated circular buffers in program {use.worst.program.name} clash with L1 "
+            f"buffers on core range {where}. L1 buffer allocated at {size - use.tensors - use.temporaries} "
+            f"and static circular buffer region ends at {end}"
+        )
+    opened = sorted(use.buffers, key=lambda buffer: -buffer.nbytes)[:_MOST_NAMED]
+    named = ", ".join(f"{b.name} {b.nbytes} B" for b in opened if b.nbytes)
+    text += f". Circular buffers: {named}"
+    tensors = sorted(tensors_in_l1(device), key=lambda pair: -pair[1])[:_MOST_NAMED]
+    own = [f"{held.name} {held.nbytes} B" for held in use.worst.held]
+    others = [f"tensor {tuple(x.shape)} {x.dtype.name} {nbytes} B" for x, nbytes in tensors]
+    if own or others:
+        text += f". L1 tensors: {', '.join([*own, *others])}"
+    room = size - base - use.tensors - use.temporaries
+    beside = max(size - base - use.circular, 0)
+    text += f". {max(room, 0)} B of circular buffers, or {beside} B of tensors beside these, would fit"
+    small = device.l1_small_size
+    return text + (f"; l1_small_size={small} of open_device is not among them" if small else "")

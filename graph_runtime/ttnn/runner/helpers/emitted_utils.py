@@ -1,0 +1,99 @@
+"""``utils`` of a script that tt-mlir's EmitPy wrote: tt-alchemist lays such a file beside the script, and
+this is found where it did not. Both generations of const-eval wrappers are here: with the results of an
+earlier call, and with a dict and a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ... import interface as ttnn
+from ...errors import Unsupported
+
+__all__ = [
+    "DeviceGetter",
+    "constEvalFuncWrapper",
+    "constEvalFuncWrapperZeroArg",
+    "create_global_semaphore",
+    "execute_cpu_hoisted_function",
+    "get_scalar_from_tensor",
+    "load_tensor",
+]
+
+
+class DeviceGetter:
+    """The one device of a script: get_device opens it when it is first asked for."""
+
+    _instance: Any = None
+    _mesh_shape: Any = None
+    l1_small_size = 1 << 16
+
+    def __init__(self) -> None:
+        raise RuntimeError("This is Singleton, invoke get_device() instead.")
+
+    @classmethod
+    def get_device(cls, mesh_shape: Sequence[int], fabric_config: Any = None) -> Any:
+        """A mesh of ``mesh_shape``. Raises ValueError for another shape than the first, Unsupported for more
+        than one chip. ``fabric_config`` joins chips, and there is one."""
+        mesh_shape = tuple(mesh_shape)
+        if cls._instance is None or not cls._instance.is_open:
+            shape = ttnn.MeshShape(mesh_shape)
+            cls._instance = ttnn.open_mesh_device(mesh_shape=shape, l1_small_size=cls.l1_small_size)
+            cls._mesh_shape = mesh_shape
+        if cls._mesh_shape != mesh_shape:
+            text = f"mesh_shape={cls._mesh_shape}, but got mesh_shape={mesh_shape}"
+            raise ValueError(f"Device already initialized with {text}")
+        return cls._instance
+
+
+def constEvalFuncWrapper(
+    function: Callable[..., Any], inputs: Any, kept: Any, key: Any = None, device: Any = None
+) -> Any:
+    """What ``function(inputs)`` gave the first time. ``kept``: its results, or a dict that has them by
+    ``key``."""
+    arguments = [inputs] if device is None else [inputs, device]
+    return _once(function, arguments, kept, key)
+
+
+def constEvalFuncWrapperZeroArg(
+    function: Callable[..., Any], kept: Any, key: Any = None, device: Any = None
+) -> Any:
+    """The same of a function without tensors."""
+    return _once(function, [] if device is None else [device], kept, key)
+
+
+def _once(function: Callable[..., Any], arguments: list[Any], kept: Any, key: Any) -> Any:
+    if key is None:
+        return kept or function(*arguments)
+    if key not in kept:
+        kept[key] = function(*arguments)
+    return kept[key]
+
+
+def get_scalar_from_tensor(tensor: Any) -> int:
+    """The number of a uint32 tensor of one element."""
+    assert tensor.logical_volume() == 1, "expected scalar tensor"
+    assert tensor.dtype == ttnn.DataType.UINT32, "expected uint32 tensor"
+    return int(ttnn.from_device(tensor).item())
+
+
+def load_tensor(file_path: str, layout: Any, dtype: Any, device: Any, memory_config: Any) -> Any:
+    """A tensor of a file, in the given layout and type, on ``device`` if there is one."""
+    loaded = ttnn.load_tensor(file_path)
+    if loaded.layout != layout:
+        loaded = ttnn.to_layout(loaded, layout)
+    if loaded.dtype != dtype:
+        loaded = ttnn.to_dtype(loaded, dtype)
+    return loaded if device is None else ttnn.to_device(loaded, device, memory_config)
+
+
+def execute_cpu_hoisted_function(inputs: Any, function: Callable[..., Any], mesh_shape: Any = None) -> Any:
+    """``function`` of torch tensors, which the compiler left to the host; a tensor, or a tuple of them."""
+    found = function(*[ttnn.to_torch(tensor) for tensor in inputs])
+    made = [ttnn.from_torch(x) for x in (found if isinstance(found, (list, tuple)) else [found])]
+    return made[0] if len(made) == 1 else tuple(made)
+
+
+def create_global_semaphore(input_tensor: Any) -> Any:
+    """Declined."""
+    raise Unsupported("ttnn.create_global_semaphore is not supported", op="ttnn.create_global_semaphore")

@@ -1,0 +1,70 @@
+"""Put compat.ttnn under the name ttnn, and helpers under the names that tt-metal's tests import."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from .. import interface as ttnn
+from ..devices.mesh_device import use_board
+from ..operations.declined import Absent
+
+__all__ = ["install"]
+
+# names of tt-metal's tree, and of what scripts import besides -> modules here; "": a package that only holds
+# others
+_HELPERS = {
+    "loguru": "plain_logger",
+    "models": "",
+    "models.common": "",
+    "models.common.utility_functions": "utility_functions",
+    "tests": "",
+    "tests.ttnn": "",
+    "tests.ttnn.utils_for_testing": "utils_for_testing",
+    "tt_lib": "",
+    "tt_lib.utils": "tt_lib_utils",
+    "utils": "emitted_utils",
+    "tracy": "tracy_marks",
+}
+_RECORDS = "tracy."  # modules that read what a profiler on a card recorded: each name of theirs is absent
+
+
+class _Helpers(MetaPathFinder, Loader):
+    """The last finder: it gives a helper where nothing else has a module of that name."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if fullname not in _HELPERS and not fullname.startswith(_RECORDS):
+            return None
+        is_package = not _HELPERS.get(fullname, "") or fullname == "tracy"
+        return ModuleSpec(fullname, self, is_package=is_package)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        name = _HELPERS.get(spec.name, "")
+        return import_module(f"{__package__}.helpers.{name}") if name else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        """It is loaded already; of a record each name says that it is not there."""
+        name = module.__name__
+        if name.startswith(_RECORDS):
+            vars(module)["__getattr__"] = lambda one: _absent(name, one)
+
+
+def _absent(module: str, name: str) -> Absent:
+    if name.startswith("__"):
+        raise AttributeError(name)
+    return Absent(f"{module}.{name}")
+
+
+def install(board: str = "") -> None:
+    """From now on ``import ttnn`` is this package's, on ``board`` ("": n150). Raises RuntimeError where
+    another ttnn was imported, DeviceError for an unknown board."""
+    use_board(board)
+    ttnn.install()
+    if not any(isinstance(finder, _Helpers) for finder in sys.meta_path):
+        sys.meta_path.append(_Helpers())

@@ -1,0 +1,199 @@
+"""The submodules of ttnn that programs import by name, made of what is here; and ``install``."""
+
+from __future__ import annotations
+
+import sys
+from collections import namedtuple
+from types import ModuleType
+from typing import Any
+
+from .devices import chips, memory_views
+from .devices import mesh_device as devices
+from .errors import Unsupported
+from .golden import functions as golden
+from .graphs import (
+    captures as graphs,
+)
+from .graphs import (
+    pages as reports,
+)
+from .graphs import (
+    text as graph_text,
+)
+from .graphs import (
+    traced as traced_graphs,
+)
+from .graphs import (
+    tracer as call_tracer,
+)
+from .graphs import (
+    views as graph_views,
+)
+from .memory import configs as memory
+from .memory import cores, values
+from .operations.declined import Absent
+from .operations.moreh import softmaxes as moreh_softmaxes
+from .parameters import modules as model_parameters
+from .programs import configs as kernel_configs
+from .programs import windows
+from .registry import OPERATIONS
+
+__all__ = ["install", "submodules"]
+
+_BY_KIND = "binary binary_backward creation data_movement matmul normalization reduction ternary unary"
+# ttnn.graph's records of Python's own calls
+_RECORDS = (
+    "enable_python_stack_traces disable_python_stack_traces is_python_stack_trace_enabled "
+    "record_python_operation store_captured_graph store_output_tensor_ids _safe_arg_str"
+)
+_GROUPS = ("transformer", "experimental", "kv_cache", "global_semaphore")
+
+
+def _module(name: str, doc: str, **content: Any) -> ModuleType:
+    made = ModuleType(f"ttnn.{name}", doc)
+    vars(made).update(content)
+    return made
+
+
+def _declined(what: str) -> Any:
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise Unsupported(f"ttnn.{what} is not supported", op=f"ttnn.{what}")
+
+    return refuse
+
+
+def _public(*modules: ModuleType) -> dict[str, Any]:
+    return {name: getattr(m, name) for m in modules for name in m.__all__}
+
+
+def submodules() -> dict[str, ModuleType]:
+    """Name below "ttnn." -> module."""
+    made = {group: _module(group, f"ttnn.{group}") for group in _GROUPS}
+    for name, function in OPERATIONS.items():
+        group, _, last = name.rpartition(".")
+        if group in made:
+            setattr(made[group], last, function)
+    for name in ("deepseek", "deepseek_prefill"):  # modules of kernels of one model's
+        setattr(made["experimental"], name, Absent(f"ttnn.experimental.{name}"))
+    made["types"] = _module("types", "value classes", **_public(values, cores, memory, kernel_configs))
+    memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
+    named = _public(devices, chips, memory_views) | memory_reports
+    named |= {"DeallocateBuffers": _deallocate, "Device": devices.MeshDevice}
+    made["device"] = _module("device", "devices", **named)
+    made["cluster"] = _module(
+        "cluster",
+        "which machine this is",
+        ClusterType=chips.ClusterType,
+        get_cluster_type=lambda: chips.ClusterType.N150,
+    )
+    made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=devices.get_num_devices)
+    made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(memory))
+    made["model_preprocessing"] = _module(
+        "model_preprocessing", "parameters of torch modules", **_public(model_parameters)
+    )
+    return made | _database() | _tracing() | _graph() | _extension() | _operations()
+
+
+def _deallocate(device: devices.MeshDevice) -> None:
+    """Let go of the memory of all tensors on a device."""
+    for found in list(device.tensors.values()):
+        found.deallocate(True)
+
+
+def _database() -> dict[str, ModuleType]:
+    """The names of a report's files and tables (logged_calls.py)."""
+    paths = {"SQLITE_DB_PATH": "db.sqlite", "CONFIG_PATH": "config.json", "TENSORS_PATH": "tensors"}
+    rows = {kind: namedtuple(kind, fields) for kind, fields in _ROWS.items()}
+    return {"database": _module("database", "reports of calls", **paths, **rows, SQLITE_CONNECTION=None)}
+
+
+# ttnn.database's classes of rows -> the columns that they are made of
+_ROWS = {
+    "Operation": "operation_id name duration",
+    "Buffer": "operation_id device_id address max_size_per_bank buffer_type buffer_layout",
+    "BufferPage": (
+        "operation_id device_id address core_y core_x bank_id page_index page_address page_size buffer_type"
+    ),
+    "InputTensor": "operation_id input_index tensor_id",
+    "OutputTensor": "operation_id output_index tensor_id",
+    "OperationArgument": "operation_id name value",
+    "TensorComparisonRecord": "tensor_id golden_tensor_id matches desired_pcc actual_pcc",
+}
+
+
+_PARTS = "core fabric multi_device operations tensor"  # of ttnn's extension module, which nothing here has
+
+
+def _extension() -> dict[str, ModuleType]:
+    kept = _module("_ttnn.reports", "what lies where", get_buffer_pages=reports.get_buffer_pages)
+    operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
+    deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
+    parts: dict[str, Any] = {name: Absent(f"ttnn._ttnn.{name}") for name in _PARTS.split()}
+    parts |= {"reports": kept, "deprecated": deprecated}
+    whole = _module("_ttnn", "what the extension module has besides", **parts)
+    return {"_ttnn": whole, "_ttnn.deprecated": deprecated, "_ttnn.reports": kept}
+
+
+def _operations() -> dict[str, ModuleType]:
+    pool = _module("operations.pool", "golden functions of pools", **_golden_pools())
+    moreh = {k.removeprefix("moreh_"): v for k, v in OPERATIONS.items() if k.startswith("moreh_")}
+    moreh |= {name.removeprefix("Moreh"): getattr(moreh_softmaxes, name) for name in moreh_softmaxes.__all__}
+    older = _module("operations.moreh", "older forms", **moreh)
+    named = {k: v for k, v in OPERATIONS.items() if "." not in k}
+    kinds = {
+        f"operations.{kind}": _module(f"operations.{kind}", "operations", **named)
+        for kind in _BY_KIND.split()
+    }
+    named["__path__"] = []  # a package
+    return kinds | {
+        "operations": _module("operations", "the operations", **named, pool=pool, moreh=older),
+        "operations.pool": pool,
+        "operations.moreh": older,
+        "operations.conv2d": _module("operations.conv2d", "convolutions", **_public(windows)),
+        "operations.activations": _module(
+            "operations.activations",
+            "golden functions of activations",
+            get_golden_function_for_activation=golden.get_golden_function_for_activation,
+        ),
+    }
+
+
+def _golden_pools() -> dict[str, Any]:
+    names = "avg_pool2d global_avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d upsample".split()
+    made = {f"golden_{name}": golden.golden_of(name) for name in names}
+    return made | {
+        "golden_maxpool2d": golden.golden_of("max_pool2d"),
+        "golden_grid_sample": _declined("operations.pool.golden_grid_sample"),
+        "golden_rotate": golden.golden_of("rotate"),
+    }
+
+
+def _tracing() -> dict[str, ModuleType]:
+    """The tracer, under its two names, without the code that ttnn makes of graphs."""
+    said = _public(call_tracer, traced_graphs) | {"codegen": _declined("tracer.codegen")}
+    return {name: _module(name, "what torch and ttnn compute", **said) for name in ("tracer", "torch_tracer")}
+
+
+def _graph() -> dict[str, ModuleType]:
+    detailed = [False]
+    flags = {
+        "enable_detailed_buffer_tracing": lambda: detailed.__setitem__(0, True),
+        "disable_detailed_buffer_tracing": lambda: detailed.__setitem__(0, False),
+        "is_detailed_buffer_tracing_enabled": lambda: detailed[0],
+        **{name: Absent(f"ttnn.graph.{name}") for name in _RECORDS.split()},
+    }
+    read = type("GraphTracerUtils", (), {"serialize_graph": staticmethod(graph_text.serialize_graph)})
+    return {
+        "graph": _module("graph", "what was called", **_public(graphs, graph_views), **flags),
+        "graph_tracer_utils": _module("graph_tracer_utils", "text of graphs", GraphTracerUtils=read),
+    }
+
+
+def install(package: ModuleType) -> None:
+    """Let ``import ttnn`` and ``import ttnn.types`` mean this package, unless a real ttnn was imported."""
+    found = sys.modules.get("ttnn")
+    if found is not None and found is not package:
+        raise RuntimeError("another ttnn has been imported already")
+    sys.modules["ttnn"] = package
+    for name, module in package.SUBMODULES.items():
+        sys.modules[f"ttnn.{name}"] = module

@@ -1,0 +1,320 @@
+"""Tensor: ttnn's handle over a tensor of this package, on the host or on a device.
+
+A float tensor is a float32 of this package in the storage format of its ttnn dtype; what tiles are padded
+with is a number that the handle carries, and that ``to_torch_with_padded_shape`` shows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ...base import dtypes
+from ...base.machine.devices import cpu
+from ...base.machine.layout import DRAM, TILE
+from ...base.machine.layout import Layout as Placed
+from ...run.tensors.arrays import array, empty
+from ...run.tensors.tensor import Tensor as Handle
+from ..devices.mesh_device import MeshDevice
+from ..errors import Unsupported, check
+from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig, placed, with_spec
+from ..memory.values import DEFAULT_TILE, DataType, Layout, Shape, StorageType, Tile, element_size, tiled
+from ..registry import OPERATIONS, SEAMS
+from .specs import TensorSpec
+from .text import as_text
+
+__all__ = ["Tensor", "on_device", "on_host", "quantized", "tensors_within", "unfilled"]
+
+_numbers = itertools.count(1)
+
+
+class Tensor:
+    """``dtype``, ``layout``, ``tile``, ``shape`` (logical), ``padded_shape``. ``_handle`` the values,
+    ``_config`` and ``_device`` where they are (None: on the host), ``_padding`` what fills tiles up."""
+
+    _handle: Handle
+    dtype: DataType
+    layout: Layout
+    _config: MemoryConfig | None
+    _device: MeshDevice | None
+    _padding: float
+    tile: Tile = DEFAULT_TILE
+    _more: Shape | None = None  # a padded shape beyond whole tiles
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        made = SEAMS["construct"](*args, **kwargs)
+        self._set(made._handle, made.dtype, made.layout, made._config, made._device, made._padding)
+        self.tile = made.tile
+
+    @classmethod
+    def of(
+        cls,
+        handle: Handle,
+        dtype: DataType,
+        layout: Layout,
+        config: MemoryConfig | None = None,
+        device: MeshDevice | None = None,
+        padding: float = 0,
+    ) -> Tensor:
+        """A tensor over a handle that is there."""
+        made = cls.__new__(cls)
+        made._set(handle, dtype, layout, config, device, padding)
+        return made
+
+    def _set(self, handle: Any, dtype: Any, layout: Any, config: Any, device: Any, padding: Any) -> None:
+        self._handle, self.dtype, self.layout = handle, dtype, layout
+        self._config, self._device, self._padding = config, device, padding
+        self.tensor_id = next(_numbers)
+        if device is not None:
+            device.tensors[self.tensor_id] = self
+
+    # **************** what it is ****************
+
+    @property
+    def shape(self) -> Shape:
+        return Shape(self._handle.shape)
+
+    @property
+    def padded_shape(self) -> Shape:
+        if self._more is not None:
+            return self._more
+        if self.layout is not Layout.TILE:
+            return self.shape
+        one_row = (1,) * (2 - len(self._handle.shape))  # a vector
+        return tiled(one_row + self._handle.shape, self.tile)
+
+    @property
+    def spec(self) -> Any:
+        config = self.memory_config()
+        return TensorSpec(self.shape, self.dtype, self.layout, memory_config=config, tile=self.tile)
+
+    def memory_config(self) -> MemoryConfig:
+        return DRAM_MEMORY_CONFIG if self._config is None else self._config
+
+    def get_dtype(self) -> DataType:
+        return self.dtype
+
+    def get_layout(self) -> Layout:
+        return self.layout
+
+    def get_tile(self) -> Tile:
+        return self.tile
+
+    def storage_type(self) -> StorageType:
+        return StorageType.HOST if self._device is None else StorageType.DEVICE
+
+    def device(self) -> MeshDevice | None:
+        return self._device
+
+    def devices(self) -> list[MeshDevice]:
+        return [] if self._device is None else [self._device]
+
+    def is_allocated(self) -> bool:
+        return self._handle.is_allocated
+
+    def tensor_topology(self) -> Any:
+        raise Unsupported(
+            "Tensor.tensor_topology is not supported: there is one chip", op="Tensor.tensor_topology"
+        )
+
+    update_tensor_topology = tensor_topology
+
+    def is_sharded(self) -> bool:
+        return self.memory_config().is_sharded()
+
+    def volume(self) -> int:
+        return self.padded_shape.volume()
+
+    def logical_volume(self) -> int:
+        return self.shape.volume()
+
+    def element_size(self) -> int:
+        return element_size(self.dtype)
+
+    def buffer_address(self) -> int:
+        """The address in a bank."""
+        return self._handle.alive()._addr & ((1 << 48) - 1)
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    __hash__ = object.__hash__
+
+    # **************** values ****************
+
+    def to_torch(self, *args: Any, **kwargs: Any) -> Any:
+        return OPERATIONS["to_torch"](self, *args, **kwargs)
+
+    def to_torch_with_padded_shape(self) -> Any:
+        """The values with the padding of tiles."""
+        return SEAMS["as_torch"](self._padded_values(), self.dtype)
+
+    def _values(self) -> np.ndarray:
+        """A copy on the host in the logical shape: float32 of a float type."""
+        check(self.is_allocated(), "Tensor", "Tensor is not allocated.")
+        return self._handle.numpy()
+
+    def _padded_values(self) -> np.ndarray:
+        values, shape = self._values(), tuple(self.padded_shape)
+        values = values.reshape((1,) * (len(shape) - values.ndim) + values.shape)
+        more = [(0, there - here) for here, there in zip(values.shape, shape, strict=True)]
+        return np.pad(values, more, constant_values=self._padding) if more else values
+
+    def to_numpy(self) -> np.ndarray:
+        return self._values()
+
+    def to_list(self) -> Any:
+        return self._values().tolist()
+
+    def item(self) -> Any:
+        count = self.logical_volume()
+        text = f"tensor.item() requires tensor to have exactly one element, but got {count} elements"
+        check(count == 1, "Tensor.item", text)
+        return self._values().reshape(()).item()
+
+    # **************** moving ****************
+
+    def cpu(self, blocking: bool = True, cq_id: int | None = None) -> Tensor:
+        """A copy on the host, itself where it is there."""
+        if self._device is None:
+            return self
+        made = on_host(self._values(), self.dtype, self.layout, self._padding, exact=True, tile=self.tile)
+        made._more = self._more
+        return made
+
+    def to(self, target: Any, mem_config: MemoryConfig | None = None, cq_id: int | None = None) -> Tensor:
+        """On a device, or in another layout."""
+        if isinstance(target, MeshDevice):
+            return OPERATIONS["to_device"](self, target, memory_config=mem_config)
+        return OPERATIONS["to_layout"](self, target)
+
+    def reshape(self, *shape: Any) -> Tensor:
+        sizes = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        return OPERATIONS["reshape"](self, list(sizes))
+
+    def pad(self, output_shape: Any, input_start: Any, value: float) -> Tensor:
+        """On the host: the values at ``input_start`` of a tensor of ``output_shape``, the rest ``value``."""
+        self._on_host("Tensor.pad")
+        values = self._values()
+        made = np.full(tuple(output_shape), value, values.dtype)
+        ends = (start + size for start, size in zip(input_start, values.shape, strict=True))
+        made[tuple(slice(a, b) for a, b in zip(input_start, ends, strict=True))] = values
+        return on_host(made, self.dtype, self.layout, value)
+
+    def unpad(self, start: Any, end: Any) -> Tensor:
+        """On the host: the part from ``start`` to before ``end``."""
+        self._on_host("Tensor.unpad")
+        part = tuple(slice(a, b) for a, b in zip(start, end, strict=True))
+        return on_host(np.ascontiguousarray(self._values()[part]), self.dtype, self.layout)
+
+    def pad_to_tile(self, value: float) -> Tensor:
+        """On the host: the same values in whole tiles, with ``value`` as their padding."""
+        self._on_host("Tensor.pad_to_tile")
+        made = Tensor.of(self._handle, self.dtype, self.layout, padding=value)
+        made._more = tiled(self.shape)
+        return made
+
+    def unpad_from_tile(self, shape: Any) -> Tensor:
+        self._on_host("Tensor.unpad_from_tile")
+        part = tuple(slice(0, size) for size in shape)
+        return on_host(np.ascontiguousarray(self._padded_values()[part]), self.dtype, self.layout)
+
+    def _on_host(self, op: str) -> None:
+        check(self._device is None, op, "the tensor must be on the host")
+
+    def deallocate(self, force: bool = False) -> None:
+        if self._handle.is_allocated:
+            self._handle.deallocate(force)
+
+
+def quantized(values: np.ndarray, dtype: DataType) -> np.ndarray:
+    """The values as a tensor of ``dtype`` holds them: of a block format packed in tiles and unpacked."""
+    if dtype is DataType.BFLOAT16:
+        return values.astype(dtypes.to_numpy("bfloat16")).astype(np.float32)
+    if dtype.is_block and values.size:
+        return array(values, "tt:0", layout=Placed(DRAM, TILE, dtype.stored[1])).numpy()
+    return values
+
+
+def on_host(
+    values: np.ndarray,
+    dtype: DataType,
+    layout: Layout,
+    padding: float = 0,
+    exact: bool = False,
+    tile: Tile = DEFAULT_TILE,
+) -> Tensor:
+    """A host tensor of the values; ``exact``: they have been of that type before."""
+    values = np.asarray(values, dtypes.to_numpy(dtype.stored[0]), order="C")
+    if not exact:
+        values = quantized(values, dtype)
+    made = Tensor.of(array(values, cpu(0)), dtype, layout, padding=padding)
+    made.tile = tile
+    return made
+
+
+def on_device(
+    op: str,
+    values: np.ndarray,
+    dtype: DataType,
+    layout: Layout,
+    device: MeshDevice,
+    config: MemoryConfig | None = None,
+    padding: float = 0,
+    tile: Tile = DEFAULT_TILE,
+) -> Tensor:
+    """A tensor on a device with values from the host, in interleaved DRAM or as ``config`` says.
+
+    Raises RuntimeError for a configuration that does not fit, Unsupported, DeviceMemoryError.
+    """
+    config, to = _place(op, values.shape, dtype, layout, device, config, tile)
+    values = np.asarray(values, dtypes.to_numpy(dtype.stored[0]), order="C")
+    handle = array(values, device.chip, layout=to)
+    made = Tensor.of(handle, dtype, layout, config, device, padding)
+    made.tile = tile
+    return made
+
+
+def _place(
+    op: str,
+    shape: Any,
+    dtype: DataType,
+    layout: Layout,
+    device: MeshDevice,
+    config: MemoryConfig | None,
+    tile: Tile = DEFAULT_TILE,
+) -> tuple[MemoryConfig, Placed]:
+    check(device.is_open, op, f"{device} is closed")
+    config = with_spec(config or DRAM_MEMORY_CONFIG, shape, layout, None, device.core_grid, tile)
+    if not math.prod(shape) and config.is_sharded():
+        raise Unsupported(f"{op}: a sharded tensor without elements is not supported", op=op)
+    return config, placed(op, shape, dtype, layout, config, device.core_grid, tile)
+
+
+def tensors_within(value: Any) -> Iterator[Tensor]:
+    """The tensors among arguments or results, in order: of lists, tuples and dicts those within them."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from tensors_within(one)
+    elif isinstance(value, dict):
+        yield from tensors_within(list(value.values()))
+
+
+def unfilled(
+    op: str,
+    shape: tuple[int, ...],
+    dtype: DataType,
+    layout: Layout,
+    device: MeshDevice,
+    config: MemoryConfig | None = None,
+) -> Tensor:
+    """As on_device, a tensor whose values are not defined."""
+    config, to = _place(op, shape, dtype, layout, device, config)
+    handle = empty(shape, dtype.stored[0], device.chip, layout=to)
+    return Tensor.of(handle, dtype, layout, config, device)

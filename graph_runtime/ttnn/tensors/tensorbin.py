@@ -1,0 +1,248 @@
+""".tensorbin: ttnn's files of tensors, as tt-metal writes them: the length of a header, a FlatBuffer that
+says what the tensor is (ttnn/core/tensor/flatbuffer/*.fbs), and its elements in the order of memory.
+
+Elements of tiles are in the order of tiles and of their 16x16 faces; a block format has a tile's 64 exponents
+first, then the signs and magnitudes of its 1024 elements.
+"""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...base import dtypes
+from ..errors import Unsupported, fatal
+from ..memory.configs import MemoryConfig, ShardSpec
+from ..memory.cores import CoreCoord, CoreRange, CoreRangeSet
+from ..memory.values import (
+    DEFAULT_TILE,
+    BufferType,
+    DataType,
+    Layout,
+    ShardOrientation,
+    TensorMemoryLayout,
+    Tile,
+)
+from .flat_tables import Inline, Table, read_root, written
+from .tensor import Tensor
+
+__all__ = ["TensorFile", "read_tensor", "write_tensor"]
+
+_LENGTH = struct.Struct("<Q")
+_INLINE_STORAGE, _ROW_MAJOR_PAGES, _TILE_PAGES = 1, 1, 2  # members of the unions TensorBuffer and PageConfig
+_FACE, _ROW = 16, 16  # a face has 16 rows of 16 elements, each of which has an exponent in a block format
+_ELEMENTS = {
+    DataType.BFLOAT16: "bfloat16",
+    DataType.FLOAT32: "float32",
+    DataType.UINT32: "uint32",
+    DataType.UINT8: "uint8",
+    DataType.UINT16: "uint16",
+    DataType.INT32: "int32",
+}
+_MAGNITUDE_BITS = {DataType.BFLOAT8_B: 7, DataType.BFLOAT4_B: 3}
+
+
+class TensorFile(NamedTuple):
+    """What a file says: values in the logical shape, float32 of a float type."""
+
+    values: np.ndarray
+    dtype: DataType
+    layout: Layout
+    config: MemoryConfig
+    tile: Tile
+
+
+# **************** elements in the order of memory ****************
+
+
+def _faces(rows: int, cols: int) -> tuple[int, int]:
+    return min(rows, _FACE), min(cols, _FACE)
+
+
+def _tilized(values: np.ndarray, tile: tuple[int, int]) -> np.ndarray:
+    """(tiles, elements of a tile) of a matrix of whole tiles."""
+    (rows, cols), (high, wide) = values.shape, tile
+    tall, broad = _faces(high, wide)
+    cut = values.reshape(rows // high, high // tall, tall, cols // wide, wide // broad, broad)
+    return np.ascontiguousarray(cut.transpose(0, 3, 1, 4, 2, 5)).reshape(-1, high * wide)
+
+
+def _untilized(elements: np.ndarray, rows: int, cols: int, tile: tuple[int, int]) -> np.ndarray:
+    high, wide = tile
+    tall, broad = _faces(high, wide)
+    cut = elements.reshape(rows // high, cols // wide, high // tall, wide // broad, tall, broad)
+    return cut.transpose(0, 2, 4, 1, 3, 5).reshape(rows, cols)
+
+
+def _packed(tiles: np.ndarray, bits: int) -> bytes:
+    """Tiles of a block format, from values that it holds exactly."""
+    lines = tiles.reshape(-1, _ROW)
+    exponents = (lines.view(np.uint32) >> 23) & 0xFF
+    shared = exponents.max(1)
+    scale = np.ldexp(1.0, bits - 1 + 127 - shared.astype(np.int64))
+    magnitudes = np.minimum(np.rint(np.abs(lines.astype(np.float64)) * scale[:, None]), (1 << bits) - 1)
+    coded = magnitudes.astype(np.uint8) | (np.signbit(lines) & (magnitudes > 0)).astype(np.uint8) << bits
+    coded = coded.reshape(len(tiles), -1)
+    if bits == _MAGNITUDE_BITS[DataType.BFLOAT4_B]:
+        coded = coded[:, ::2] | coded[:, 1::2] << 4
+    heads = shared.astype(np.uint8).reshape(len(tiles), -1)
+    return np.concatenate([heads, coded], 1).tobytes()
+
+
+def _unpacked(data: bytes, count: int, elements: int, bits: int) -> np.ndarray:
+    """(count, elements) float32 of tiles of a block format."""
+    heads = elements // _ROW
+    body = elements * (bits + 1) // 8
+    raw = np.frombuffer(data, np.uint8).reshape(count, heads + body)
+    coded = raw[:, heads:]
+    if bits == _MAGNITUDE_BITS[DataType.BFLOAT4_B]:
+        coded = np.stack([coded & 0xF, coded >> 4], 2)
+    coded = coded.reshape(count, heads, _ROW)
+    shared = raw[:, :heads].astype(np.int64)
+    magnitudes = (coded & ((1 << bits) - 1)).astype(np.float64)
+    values = np.ldexp(magnitudes, (shared - 127 - (bits - 1))[:, :, None])
+    return np.where(coded >> bits, -values, values).astype(np.float32).reshape(count, elements)
+
+
+def _matrix(shape: tuple[int, ...], layout: Layout, tile: Tile) -> tuple[int, int, int]:
+    """(matrices, rows, columns) of a shape as it lies in memory."""
+    rows, cols = (1, 1, *shape)[-2:]
+    outer = int(np.prod(shape[:-2], dtype=np.int64))
+    if layout is Layout.TILE:
+        high, wide = tile.tile_shape
+        rows, cols = -(-rows // high) * high, -(-cols // wide) * wide
+    return outer, rows, cols
+
+
+def _elements_of(tensor: Tensor) -> bytes:
+    dtype, values = tensor.dtype, tensor._values()
+    kind = dtypes.to_numpy(_ELEMENTS.get(dtype, "float32"))
+    if tensor.layout is not Layout.TILE:
+        return np.ascontiguousarray(values, kind).tobytes()
+    outer, rows, cols = _matrix(values.shape, tensor.layout, tensor.tile)
+    own = (1, 1, *values.shape)[-2:]
+    whole = np.full((outer, rows, cols), tensor._padding, kind)
+    whole[:, : own[0], : own[1]] = values.reshape(outer, *own)
+    high, wide = tensor.tile.tile_shape
+    tiles = _tilized(whole.reshape(outer * rows, cols), (high, wide))
+    return _packed(tiles, _MAGNITUDE_BITS[dtype]) if dtype.is_block else tiles.tobytes()
+
+
+def _values_of(name: str, data: bytes, shape: tuple[int, ...], dtype: DataType, how: Any) -> np.ndarray:
+    layout, tile = how
+    outer, rows, cols = _matrix(shape, layout, tile)
+    high, wide = tile.tile_shape
+    count, elements = outer * rows * cols // (high * wide), high * wide
+    if dtype.is_block:
+        nbytes = count * (elements // _ROW + elements * (_MAGNITUDE_BITS[dtype] + 1) // 8)
+    else:
+        kind = np.dtype(dtypes.to_numpy(_ELEMENTS[dtype]))
+        nbytes = outer * rows * cols * kind.itemsize
+    if len(data) != nbytes:
+        text = (
+            f"{name}: a tensor {shape} of {len(data)} bytes instead of {nbytes}, as of shards that end early"
+        )
+        raise Unsupported(text, op="ttnn.load_tensor")
+    tiles = _unpacked(data, count, elements, _MAGNITUDE_BITS[dtype]) if dtype.is_block else None
+    values = np.frombuffer(data, kind) if tiles is None else tiles
+    if layout is Layout.TILE:
+        values = _untilized(values, outer * rows, cols, (high, wide))
+    own = (1, 1, *shape)[-2:]
+    values = values.reshape(outer, rows, cols)[:, : own[0], : own[1]].reshape(shape)
+    return values.astype(np.float32) if dtype.is_float else values
+
+
+# **************** the header ****************
+
+
+def _header(tensor: Tensor, nbytes: int) -> bytes:
+    """The FlatBuffer of a tensor of one chip. It is written as interleaved in its memory."""
+    high, wide = tensor.tile.tile_shape
+    tiled = tensor.layout is Layout.TILE
+    pages = Table({0: Table({0: ("I", high), 1: ("I", wide)})}) if tiled else Table({})
+    memory = {0: ("H", 0), 1: ("H", tensor.memory_config().buffer_type.value)}
+    layout = {
+        0: ("B", tensor.dtype.value),
+        1: ("B", _TILE_PAGES if tiled else _ROW_MAJOR_PAGES),
+        2: pages,
+        3: Table(memory),
+        4: [high, wide] if tiled else [1],
+    }
+    one, first = Table({0: [1, 1]}), Table({0: [0, 0]})
+    where = Inline(struct.pack("<QQ", 0, nbytes))
+    shard = Table({0: ("B", _INLINE_STORAGE), 1: where, 2: first})
+    replicated = Table({0: ("B", 0), 1: ("i", -1)})
+    topology = Table({0: one, 1: [replicated, replicated], 2: [first]})
+    spec = Table({0: list(tensor.shape), 1: Table(layout)})
+    return written(Table({0: spec, 1: one, 2: [shard], 3: topology}))
+
+
+def write_tensor(path: Path, tensor: Tensor) -> None:
+    """Write a tensor to a file that tt-metal reads, too."""
+    data = _elements_of(tensor)
+    if not data:
+        raise fatal("ttnn.dump_tensor", "Unexpected empty buffer during tensor serialization")
+    header = _header(tensor, len(data))
+    with open(path, "wb") as file:
+        file.write(_LENGTH.pack(len(header)) + header + data)
+
+
+def _shards(found: Any) -> ShardSpec | None:
+    if found is None:
+        return None
+    ranges = []
+    for one in found.child(0).children(0):
+        start, end = (CoreCoord(one.child(at).scalar(0, "i"), one.child(at).scalar(1, "i")) for at in (0, 1))
+        ranges.append(CoreRange(start, end))
+    shape = [found.scalar(1, "I"), found.scalar(2, "I")]
+    return ShardSpec(CoreRangeSet(ranges), shape, ShardOrientation(found.scalar(3, "B")))
+
+
+def _config(name: str, found: Any) -> MemoryConfig:
+    if found is None:
+        return MemoryConfig()
+    if found.child(3) is not None:
+        raise Unsupported(f"{name}: ND shards in a file are not supported", op="ttnn.load_tensor")
+    kind, memory = TensorMemoryLayout(found.scalar(0, "H")), BufferType(found.scalar(1, "H"))
+    return MemoryConfig(kind, memory, _shards(found.child(2)))
+
+
+def read_tensor(path: Path) -> TensorFile:
+    """What a file of ttnn's has. Raises RuntimeError for a damaged one, Unsupported for a tensor that lies on
+    several chips."""
+    whole, name = path.read_bytes(), str(path)
+    damaged = f'Tensor file "{name}" is truncated or corrupt: cannot validate tensor data'
+    if len(whole) < _LENGTH.size or _LENGTH.size + _LENGTH.unpack_from(whole)[0] > len(whole):
+        raise fatal("ttnn.load_tensor", damaged)
+    begin = _LENGTH.size + _LENGTH.unpack_from(whole)[0]
+    try:
+        return _read(name, whole[_LENGTH.size : begin], whole[begin:])
+    except (IndexError, ValueError, KeyError, AttributeError, struct.error, OverflowError) as error:
+        raise fatal("ttnn.load_tensor", damaged) from error
+
+
+def _read(name: str, header: bytes, data: bytes) -> TensorFile:
+    root = read_root(header)
+    spec, shards = root.child(0), root.children(2)
+    layout = spec.child(1)
+    places = {struct.unpack("<QQ", shard.inline(1, 16)) for shard in shards}
+    if len(places) != 1:
+        text = f"{name}: a tensor in {len(places)} parts, of several chips, is not supported"
+        raise Unsupported(text, op="ttnn.load_tensor")
+    ((offset, size),) = places
+    if offset + size > len(data):
+        raise ValueError("elements beyond the file")
+    dtype, tiled = DataType(layout.scalar(0, "B")), layout.scalar(1, "B") == _TILE_PAGES
+    tile = DEFAULT_TILE
+    if tiled:
+        found = layout.child(2).child(0)
+        tile = Tile((found.scalar(0, "I"), found.scalar(1, "I")))
+        if found.scalar(2, "?"):
+            raise Unsupported(f"{name}: transposed tiles are not supported", op="ttnn.load_tensor")
+    how = Layout.TILE if tiled else Layout.ROW_MAJOR
+    shape = tuple(spec.numbers(0))
+    values = _values_of(name, data[offset : offset + size], shape, dtype, (how, tile))
+    return TensorFile(values, dtype, how, _config(name, layout.child(3)), tile)
