@@ -49,6 +49,7 @@ _FAMILIES = {
     "graph_runtime.ir.ops.moving.movement": "transpose concatenate take",
     "graph_runtime.ir.ops.reductions.normalize": "softmax log_softmax layer_norm rms_norm lrn",
     "graph_runtime.ir.ops.reductions.axis": "argmax argmin cumsum topk",
+    "graph_runtime.ir.ops.coupling": "couple",
     "graph_runtime.ir.ops.counted": "nonzero compress unique non_max_suppression",
     "graph_runtime.ir.ops.spatial.windows": "max_pool3d avg_pool3d lp_pool2d",
     "graph_runtime.ir.ops.spatial.pool": "max_pool2d avg_pool2d global_max_pool2d global_avg_pool2d",

@@ -32,7 +32,7 @@ def _has_kernel(op: Op, case: Case, kind: str) -> bool:
 
 
 _BETWEEN = {"positive": (0.5, 2), "uniform": (-1, 1), "above_one": (1.1, 4), "inside_one": (-0.9, 0.9)}
-_BETWEEN["thousandths"] = (0.0005, 0.002)
+_BETWEEN |= {"thousandths": (0.0005, 0.002), "share": (0.001, 0.999)}
 
 
 def draw(case: Case, seed: int = 0) -> list[np.ndarray]:
@@ -53,9 +53,9 @@ def draw_array(t: TensorType, rng: np.random.Generator, how: str = "normal") -> 
     normal), "positive" (0.5 .. 2; integers 1 .. 100), "wide" (magnitudes 3 .. 150 of both signs, so that no
     device format flushes one to 0), "above_one" (1.1 .. 4), "inside_one" (-0.9 .. 0.9), "digits" (integers
     -3 .. 3, as far as the dtype has them, in any dtype), "shift" (0 .. bits + 2 of an integer), "bytes" (all
-    numbers of an integer of 8 bits), "thousandths" (0.0005 .. 0.002), "index:N" (integers -N .. N - 1),
-    "byte_panels:K" (panels of byte_panels.py of K rows, "byte_panels:K:H" of a depthwise kernel of H rows),
-    "levels:BITS:BLOCK" (a weight of few bits: levels.py). bool is 0 or 1 evenly.
+    numbers of an integer of 8 bits), "thousandths" (0.0005 .. 0.002), "share" (0.001 .. 0.999), "index:N"
+    (integers -N .. N - 1), "byte_panels:K" (panels of byte_panels.py of K rows, "byte_panels:K:H" of a
+    depthwise kernel of H rows), "levels:BITS:BLOCK" (a weight of few bits: levels.py). bool is 0 or 1 evenly.
     """
     dtype = dtypes.to_numpy(t.dtype)
     if dtype.kind == "b":

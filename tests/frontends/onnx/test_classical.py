@@ -353,6 +353,7 @@ _KERNELS = {
 }
 _GAPS = _rows(gaps=True)
 _WHOLE = _RNG.integers(0, 5, (6, 3))
+_WIDE = 1e8 + _RNG.standard_normal((6, 4))
 _OTHERS = {
     "regressor": ("LinearRegressor", [_X], {"coefficients": _W[:4], "intercepts": [0.5]}),
     "regressor probit": (
@@ -430,8 +431,11 @@ _OTHERS = {
         {"classlabels_ints": [1, 2], "coefficients": _W[:8], "rho": [0.3], **_KERNELS["linear"]},
     ),
     "scaler": ("Scaler", [_X], {"offset": _W[:4], "scale": _W[4:8]}),
+    "scaler of doubles": ("Scaler", [_WIDE], {"offset": [1e8] * 4, "scale": _W[:4]}),
     "scaler, one number": ("Scaler", [_WHOLE], {"offset": [1.0], "scale": [0.5]}),
     **{f"norm {norm}": ("Normalizer", [np.abs(_X)], {"norm": norm}) for norm in ("MAX", "L1", "L2")},
+    **{f"norm {norm} of gaps": ("Normalizer", [_GAPS], {"norm": norm}) for norm in ("MAX", "L1", "L2")},
+    "norm of squares without end": ("Normalizer", [np.float32([[1e20, -1], [-1e-30, 0]])], {"norm": "L2"}),
     "norm of zeros": ("Normalizer", [np.zeros((2, 3), "float32")], {"norm": "L1"}),
     "imputer": (
         "Imputer",
@@ -444,6 +448,11 @@ _OTHERS = {
     "extractor of a row": ("ArrayFeatureExtractor", [_X[0], np.array([2])], {}),
     "vectorizer": ("FeatureVectorizer", [_X, _X[:, :2]], {"inputdimensions": [4, 2]}),
     "one hot": ("OneHotEncoder", [_WHOLE], {"cats_int64s": [3, 1, 2]}),
+    "one hot of floats": (
+        "OneHotEncoder",
+        [np.float32([[np.nan, -0.5, 1.9, -2]])],
+        {"cats_int64s": [0, 1, -1]},
+    ),
     "labels": ("LabelEncoder", [_WHOLE], {"keys_int64s": [1, 3, 0], "values_int64s": [10, 30, 0]}),
     "labels, floats": (
         "LabelEncoder",
@@ -461,23 +470,81 @@ def test_as_onnx_runtime(case):
     _compare(op, inputs, attrs, 2 if "Classifier" in op else 1, 4 if op == "LabelEncoder" else 3)
 
 
-@pytest.mark.parametrize("attrs", [_SVC, _SVC_2])
-def test_probabilities_of_vectors(attrs):
-    """ONNX Runtime iterates until it is within 0.005; ours are those that it comes near to."""
-    ort = pytest.importorskip("onnxruntime")
-    pairs = len(attrs["rho"])
-    attrs = {
-        **attrs,
-        **_KERNELS["rbf"],
-        "prob_a": [-1.0, -1.5, -0.5][:pairs],
-        "prob_b": [0.1, 0.0, -0.1][:pairs],
+def _machine(classes, kernel, scale):
+    """A machine of random vectors, whose decisions are about as large as ``scale``."""
+    per = _RNG.integers(1, 4, classes)
+    count, pairs = int(per.sum()), classes * (classes - 1) // 2
+    return {
+        "classlabels_ints": list(range(classes)),
+        "vectors_per_class": per.tolist(),
+        "support_vectors": _f(4 * count).tolist(),
+        "coefficients": (scale * _f((classes - 1) * count)).tolist(),
+        "rho": _f(pairs).tolist(),
+        "prob_a": (-np.abs(_f(pairs))).tolist(),
+        "prob_b": _f(pairs).tolist(),
+        **_KERNELS[kernel],
     }
-    model, values = _model("SVMClassifier", [_X], attrs, 2)
-    wanted = ort.InferenceSession(model.SerializeToString()).run(None, values)
-    labels, found = _run(model, values)
-    np.testing.assert_array_equal(labels, wanted[0])
-    np.testing.assert_allclose(found, wanted[1], atol=5e-3)
-    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 5, 10])
+@pytest.mark.parametrize("kernel", _KERNELS)
+def test_probabilities_of_vectors(kernel, classes):
+    """Each row stops where libsvm's iteration does; scores of 40 are near the bounds of 1e-7. A row of NaN
+    stays at 1 / classes."""
+    x = np.concatenate([_rows(), np.zeros((1, 4)), [[np.nan, 0, 0, 1], [np.inf, 1, 0, 0], [1e20, 0, 0, 0]]])
+    for scale, dtype in ((0.01, "float32"), (1, "float64"), (40, "float32")):
+        attrs = _machine(classes, kernel, scale)
+        _compare("SVMClassifier", [x.astype(dtype)], attrs, 2)
+        _compare("SVMClassifier", [x.astype(dtype)], {**attrs, "post_transform": "SOFTMAX"}, 2)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("kernel", ["linear", "poly", "rbf", "sigmoid"])
+@pytest.mark.filterwarnings("ignore:.*probability:FutureWarning")
+def test_probabilities_as_scikit_learn(kernel, classes):
+    svm = pytest.importorskip("sklearn.svm")
+    middle = 2 * _RNG.standard_normal((classes, 3))
+    label = np.repeat(np.arange(classes), 30)
+    x = middle[label] + _RNG.standard_normal((len(label), 3))
+    found = svm.SVC(kernel=kernel, probability=True, random_state=0).fit(x, label)
+    attrs = {
+        "classlabels_ints": list(range(classes)),
+        "vectors_per_class": found.n_support_.tolist(),
+        "support_vectors": found.support_vectors_.ravel().tolist(),
+        "coefficients": found._dual_coef_.ravel().tolist(),
+        "rho": found._intercept_.tolist(),
+        "prob_a": found.probA_.tolist(),
+        "prob_b": found.probB_.tolist(),
+        "kernel_type": kernel.upper(),
+        "kernel_params": [float(found._gamma), 0.0, 3.0],
+    }
+    between = (x + x[_RNG.permutation(len(x))]) / 2
+    labels, made = _run(*_model("SVMClassifier", [np.float32(between)], attrs, 2))
+    np.testing.assert_allclose(made, found.predict_proba(between), atol=5e-6)
+    np.testing.assert_array_equal(labels, found.predict(between))
+
+
+def test_vectors_far_from_zero():
+    """|x|^2 - 2 x v + |v|^2 of float32 has no digit of a distance left."""
+    x = np.float32(_rows() + 1000)
+    attrs = _machine(3, "rbf", 1)
+    moved = np.float32(attrs["support_vectors"]) + np.float32(1000)
+    _compare("SVMClassifier", [x], {**attrs, "support_vectors": moved.tolist()}, 2)
+    count = len(moved) // 4
+    attrs = {"n_supports": count, "support_vectors": moved.tolist(), "coefficients": _f(count).tolist()}
+    _compare("SVMRegressor", [x], {**attrs, "rho": [0.5], **_KERNELS["rbf"]})
+
+
+def test_a_row_that_cannot_be_coupled_stays_even():
+    between = np.float32([[0.9, 0.8, 0.3], [0.9, np.nan, 0.3], [0, 0, 0]])
+    builder = gr.GraphBuilder()
+    builder.output(builder.op("couple", builder.input("x", between.shape)))
+    module = gr.create(builder, devices=["cpu:0"])
+    module.run(x=between)
+    made = module.get_output(0).numpy()
+    assert made[0].argmax() == 0
+    assert abs(made[0].sum() - 1) < 1e-6
+    np.testing.assert_array_equal(made[1], np.float32([1 / 3] * 3))
 
 
 def test_every_converter_is_compared():

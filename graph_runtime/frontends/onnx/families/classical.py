@@ -19,6 +19,8 @@ from .scores import (
     best,
     chosen,
     features,
+    greatest,
+    is_double,
     labels_of,
     probit,
     transformed,
@@ -86,14 +88,15 @@ def _kernel(ctx: Context, x: TapeValue, vectors: np.ndarray, linear: bool) -> Ta
     def number(value: float) -> TapeValue:
         return ctx.const(np.float32(value))
 
+    if kind == "RBF":  # |x - v|^2 = |x|^2 - 2 x v + |v|^2, which float32 loses where x and v are far from 0
+        x, wide = ctx.cast(x, "float64"), vectors.astype(np.float64)
+        own = ctx.op("sum", ctx.op("square", x), axes=(1,), keepdims=True)
+        apart = ctx.op("add", _linear(ctx, x, -2 * wide, (wide * wide).sum(axis=1)), own)
+        apart = ctx.op("where", ctx.op("equal", own, ctx.scalar(math.inf, own)), own, apart)
+        return ctx.op("exp", ctx.op("multiply", ctx.cast(apart, "float32"), number(-gamma)))
     dot = _linear(ctx, x, vectors, 0.0)
     if kind == "LINEAR":
         return dot
-    if kind == "RBF":  # |x - v|^2 = |x|^2 - 2 x v + |v|^2
-        own = ctx.op("sum", ctx.op("square", x), axes=(1,), keepdims=True)
-        apart = ctx.op("subtract", own, ctx.op("multiply", dot, number(2)))
-        apart = ctx.op("add", apart, ctx.const((vectors.astype(np.float64) ** 2).sum(axis=1), "float32"))
-        return ctx.op("exp", ctx.op("multiply", apart, number(-gamma)))
     scaled = ctx.op("add", ctx.op("multiply", dot, number(gamma)), number(constant))
     if kind == "POLY":
         return ctx.op("power", scaled, number(degree))
@@ -123,7 +126,7 @@ def _svm_regressor(ctx: Context) -> Results:
     return ctx.op("where", above, ctx.scalar(1, made), ctx.scalar(-1, made))
 
 
-@converter("SVMClassifier", domain=CLASSICAL, limits="probabilities are solved for, not iterated")
+@converter("SVMClassifier", domain=CLASSICAL)
 def _svm_classifier(ctx: Context) -> Results:
     x, labels = features(ctx), labels_of(ctx, "classlabels_ints")
     how, rho = ctx.attr("post_transform", "NONE"), np.array(ctx.attr("rho"), np.float32)
@@ -143,16 +146,15 @@ def _svm_classifier(ctx: Context) -> Results:
         ctx.fail(f"prob_a has {slope.size} numbers, {len(pairs)} are wanted")
     count = int(per_class.sum())
     alike = _kernel(ctx, x, _matrix(ctx, "support_vectors", count, x.shape[1]), linear=False)
-    weights = _pair_weights(_matrix(ctx, "coefficients", classes - 1, count), per_class, pairs)
-    scores = _linear(ctx, alike, weights, rho[: len(pairs)])
+    made = _decisions(ctx, alike, _matrix(ctx, "coefficients", classes - 1, count), per_class.cumsum(), pairs)
+    scores = ctx.cast(ctx.op("add", made, ctx.const(rho[: len(pairs)], "float64")), "float32")
     first = ctx.op("greater", scores, ctx.scalar(0, scores))
     label = best(ctx, _votes(ctx, first, pairs, classes), labels)
     if slope.size:
         inner = ctx.op("multiply", scores, ctx.const(slope[: len(pairs)]))
         inner = ctx.op("add", inner, ctx.const(shift[: len(pairs)]))
-        return label, transformed(
-            ctx, _coupled(ctx, ctx.op("sigmoid", ctx.op("negative", inner)), pairs), how
-        )
+        between = ctx.op("clip", ctx.op("sigmoid", ctx.op("negative", inner)), min=1e-7, max=1 - 1e-7)
+        return label, transformed(ctx, ctx.op("couple", between), how)
     if classes == 2:
         return label, two_classes(ctx, scores, how, mixed=how == "NONE")
     return label, transformed(ctx, scores, how)
@@ -168,16 +170,28 @@ def _linear_choice(ctx: Context, scores: TapeValue, labels: np.ndarray, positive
     return ctx.op("where", high, ctx.const(labels[1:2]), best(ctx, scores, labels))
 
 
-def _pair_weights(
-    coefficients: np.ndarray, per_class: np.ndarray, pairs: list[tuple[int, int]]
-) -> np.ndarray:
-    """[pairs, vectors]: what each vector counts for in the decision between two classes, libsvm's layout."""
-    ends = np.cumsum(per_class)
-    found = np.zeros((len(pairs), int(ends[-1])), np.float32)
-    for row, (i, j) in enumerate(pairs):
-        of_i, of_j = (slice(int(ends[k] - per_class[k]), int(ends[k])) for k in (i, j))
-        found[row, of_i], found[row, of_j] = coefficients[j - 1, of_i], coefficients[i, of_j]
-    return found
+def _decisions(
+    ctx: Context, alike: TapeValue, coefficients: np.ndarray, ends: np.ndarray, pairs: list[tuple[int, int]]
+) -> TapeValue:
+    """float64 [rows, pairs]: the decision between two classes, for which their vectors alone count, summed in
+    double as libsvm and ONNX Runtime do. ``ends``: where the vectors of each class end. Coefficients lie as
+    libsvm has them: those of class i against j are in row j, or j - 1 where i comes first."""
+    wide, others = ctx.cast(alike, "float64"), len(coefficients)
+    columns = [
+        matmul(
+            ctx,
+            ctx.slice(wide, 1, int(first), int(last)),
+            ctx.const(coefficients[:, first:last].T, "float64"),
+        )
+        for first, last in zip((0, *ends[:-1]), ends, strict=True)
+    ]
+    every = joined(ctx, columns, 1)
+    of_first, of_second = np.array([(i * others + j - 1, j * others + i) for i, j in pairs]).T
+    return ctx.op(
+        "add",
+        ctx.op("take", every, ctx.const(of_first), axis=1),
+        ctx.op("take", every, ctx.const(of_second), axis=1),
+    )
 
 
 def _votes(ctx: Context, first: TapeValue, pairs: list[tuple[int, int]], classes: int) -> TapeValue:
@@ -189,68 +203,36 @@ def _votes(ctx: Context, first: TapeValue, pairs: list[tuple[int, int]], classes
     return ctx.op("add", made, ctx.const(lost.sum(axis=0)))
 
 
-def _coupled(ctx: Context, between: TapeValue, pairs: list[tuple[int, int]]) -> TapeValue:
-    """float32 [rows, classes]: the probabilities of classes that come nearest to ``between``, [rows, pairs],
-    those of the first of two (Wu, Lin and Weng 2004, eq. 21): p minimises p' Q p, where the sum of p is 1.
-    It is Q's inverse times ones, scaled; libsvm and ONNX Runtime iterate until they are within 0.005."""
-    classes, rows = 1 + max(j for _, j in pairs), between.shape[0]
-    near = ctx.op("clip", ctx.cast(between, "float64"), min=1e-7, max=1 - 1e-7)
-    at = np.zeros((classes, classes), np.int64)
-    for k, (i, j) in enumerate(pairs):
-        at[i, j], at[j, i] = k, len(pairs) + k
-    both = ctx.op("concatenate", near, ctx.op("subtract", ctx.scalar(1, near), near), axis=1)
-    r = ctx.reshape(
-        ctx.op("take", both, ctx.const(at.T.ravel()), axis=1), (rows, classes, classes)
-    )  # [i, j] is the probability of j against i
-    off = 1 - np.eye(classes)
-    r = ctx.op("multiply", r, ctx.const(off))
-    crossed = ctx.op("multiply", r, ctx.transpose(r, [0, 2, 1]))
-    own = ctx.op("sum", ctx.op("square", r), axes=(2,), keepdims=True)
-    q = ctx.op("subtract", ctx.op("multiply", own, ctx.const(np.eye(classes))), crossed)
-    q = ctx.op("add", q, ctx.const(1e-12 * np.eye(classes)))  # two classes alone make it singular
-    found = _solved(ctx, q, ctx.full((rows, classes, 1), 1, "float64"), classes)
-    total = ctx.op("sum", found, axes=(1,), keepdims=True)
-    return ctx.cast(ctx.reshape(ctx.op("divide", found, total), (rows, classes)), "float32")
-
-
-def _solved(ctx: Context, q: TapeValue, right: TapeValue, n: int) -> TapeValue:
-    """[rows, n, 1] x of q x = right, by Gauss and Jordan; q is positive definite, so no row is swapped."""
-    both = ctx.op("concatenate", q, right, axis=2)
-    for k in range(n):
-        pivot = ctx.slice(both, 1, k, k + 1)
-        pivot = ctx.op("divide", pivot, ctx.slice(pivot, 2, k, k + 1))
-        unit = np.zeros((n, 1))
-        unit[k] = 1
-        column = ctx.op("subtract", ctx.slice(both, 2, k, k + 1), ctx.const(unit))
-        both = ctx.op("subtract", both, ctx.op("multiply", column, pivot))
-    return ctx.slice(both, 2, n, n + 1)
-
-
 # ---------------------------------------------------------------- features
 
 
 @converter("Scaler", domain=CLASSICAL)
 def _scaler(ctx: Context) -> Results:
-    x = ctx.cast(ctx.input(0), "float32")
+    x = ctx.input(0) if is_double(ctx.input(0)) else ctx.cast(ctx.input(0), "float32")
     for name, op, plain in (("offset", "subtract", 0.0), ("scale", "multiply", 1.0)):
         numbers = np.array(ctx.attr(name, [plain]), np.float32)
         if numbers.size not in (1, x.shape[-1]):
             ctx.fail(f"{name} has {numbers.size} numbers, rows have {x.shape[-1]}")
-        x = ctx.op(op, x, ctx.const(numbers))
-    return x
+        x = ctx.op(op, x, ctx.const(numbers, x.dtype))
+    return ctx.cast(x, "float32")
 
 
 @converter("Normalizer", domain=CLASSICAL)
 def _normalizer(ctx: Context) -> Results:
-    """What has the norm 0 stays as it is."""
+    """What has the norm 0 stays as it is. Squares are float32, as ONNX Runtime's: above 1e38 they are inf."""
     x, norm = ctx.cast(ctx.input(0), "float32"), ctx.attr("norm", "MAX")
     along = {"axes": (x.rank - 1,), "keepdims": True}
+    if norm == "L2":
+        square = ctx.op("square", x)
+        size = ctx.op("sum", square, **along)
+        none = ctx.op("equal", size, ctx.scalar(0, size))
+        share = ctx.op("sqrt", ctx.op("divide", square, ctx.op("where", none, ctx.scalar(1, size), size)))
+        below = ctx.op("less", x, ctx.scalar(0, x))
+        return ctx.op("where", none, x, ctx.op("where", below, ctx.op("negative", share), share))
     if norm == "MAX":
-        size = ctx.op("max", x, **along)
+        size = greatest(ctx, x)
     elif norm == "L1":
         size = ctx.op("sum", ctx.op("abs", x), **along)
-    elif norm == "L2":
-        size = ctx.op("sqrt", ctx.op("sum", ctx.op("square", x), **along))
     else:
         ctx.fail(f"norm {norm!r} is not supported")
     none = ctx.op("equal", size, ctx.scalar(0, size))
@@ -298,15 +280,19 @@ def _feature_vectorizer(ctx: Context) -> Results:
 
 @converter("OneHotEncoder", domain=CLASSICAL, limits="an unknown category is all zeros")
 def _one_hot(ctx: Context) -> Results:
-    x, texts, numbers = ctx.input(0), ctx.attr("cats_strings", None), ctx.attr("cats_int64s", None)
+    given, texts, numbers = ctx.input(0), ctx.attr("cats_strings", None), ctx.attr("cats_int64s", None)
     ctx.ignore("zeros")
-    if x.dtype == STRING.name:
-        known = np.array(texts or [], object)
+    if given.dtype == STRING.name:
+        x, known = given, np.array(texts or [], object)
     else:
-        x, known = ctx.cast(x, "int64"), np.array(numbers or [], np.int64)
+        x, known = ctx.cast(given, "int64"), np.array(numbers or [], np.int64)
     if not known.size:
         ctx.fail(f"it has no categories for {x.type}")
-    return ctx.cast(ctx.op("equal", ctx.reshape(x, (*x.shape, 1)), ctx.const(known)), "float32")
+    same = ctx.op("equal", ctx.reshape(x, (*x.shape, 1)), ctx.const(known))
+    if given.dtype != STRING.name and dtypes.to_numpy(given.dtype).kind == "f":  # NaN is no category
+        there = ctx.op("equal", given, given)
+        same = ctx.op("logical_and", same, ctx.reshape(there, (*x.shape, 1)))
+    return ctx.cast(same, "float32")
 
 
 @converter("CategoryMapper", domain=CLASSICAL)

@@ -89,22 +89,30 @@ def probit(ctx: Context, p: TapeValue) -> TapeValue:
         return ctx.scalar(value, p)
 
     x = ctx.op("subtract", ctx.op("multiply", p, number(2)), number(1))
-    log = ctx.op("log", ctx.op("subtract", number(1), ctx.op("square", x)))
+    log = ctx.op("log", ctx.op("multiply", ctx.op("subtract", number(1), x), ctx.op("add", number(1), x)))
     half = ctx.op("add", ctx.op("multiply", log, number(0.5)), number(2 / (math.pi * _PROBIT)))
     inner = ctx.op("subtract", ctx.op("square", half), ctx.op("multiply", log, number(1 / _PROBIT)))
     root = ctx.op("sqrt", ctx.op("subtract", ctx.op("sqrt", inner), half))
     return ctx.op("multiply", ctx.op("multiply", ctx.op("sign", x), root), number(math.sqrt(2)))
 
 
+def greatest(ctx: Context, x: TapeValue) -> TapeValue:
+    """[rows, 1]: the greatest number of each row, NaN aside, at least the lowest float."""
+    lowest = ctx.scalar(float(np.finfo(np.float32).min), x)
+    return ctx.op(
+        "max", ctx.op("where", ctx.op("greater", x, lowest), x, lowest), axes=(x.rank - 1,), keepdims=True
+    )
+
+
 def _softmax_zero(ctx: Context, scores: TapeValue) -> TapeValue:
-    """Softmax, but what is zero is not counted as exp(0)."""
-    top = ctx.op("max", scores, axes=(1,), keepdims=True)
-    zero = ctx.op("less_equal", ctx.op("abs", scores), ctx.scalar(_NEAR_ZERO, scores))
+    """Softmax, but what is zero is not counted as exp(0), and NaN not at all."""
+    top = greatest(ctx, scores)
+    large = ctx.op("greater", ctx.op("abs", scores), ctx.scalar(_NEAR_ZERO, scores))
     small = ctx.op("multiply", scores, ctx.op("exp", ctx.op("negative", top)))
     counted = ctx.op("exp", ctx.op("subtract", scores, top))
-    total = ctx.op("where", zero, ctx.scalar(0, scores), counted)
+    total = ctx.op("where", large, counted, ctx.scalar(0, scores))
     total = ctx.op("sum", total, axes=(1,), keepdims=True)
-    return ctx.op("divide", ctx.op("where", zero, small, counted), total)
+    return ctx.op("divide", ctx.op("where", large, counted, small), total)
 
 
 def numbers(ctx: Context, name: str, dtype: Any = np.float32) -> np.ndarray:
