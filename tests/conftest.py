@@ -270,8 +270,8 @@ def faulty_library(tmp_path_factory) -> ctypes.CDLL:
 def sabotage(monkeypatch, faulty_library):
     """sabotage("exp", "fails"): from now on that op's kernel is another one; None repairs it."""
     from graph_runtime import eager
+    from graph_runtime.binding.programs.program import Kernel
     from graph_runtime.run import kernels
-    from graph_runtime.run.programs.program import Kernel
 
     real, broken = kernels.resolve, {}
 
@@ -294,7 +294,7 @@ def settle() -> Callable[..., None]:
     """settle("tt:0"): what earlier tests queued on these devices is over, and the memory that they dropped
     is given back. A test that counts bytes begins with it, because a test may end before its work does."""
     from graph_runtime.base.machine.devices import parse
-    from graph_runtime.run import core
+    from graph_runtime.binding import core
     from graph_runtime.run.queues.blocks import blocks, let_go
     from graph_runtime.run.queues.limbo import sweep
 

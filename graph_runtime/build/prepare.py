@@ -102,14 +102,14 @@ def prepare(
         return replace(found, compiles=compiles)
     if isinstance(source, Plan):
         return Prepared(imported, imported, source, options, compiles, _of_tensors(options))
-    from ..plan import plan as make_plan  # what is read from a bundle is planned
+    from ..binding import circular, packing, tiles  # what is read from a bundle is planned
+    from ..plan import plan as make_plan
 
-    packing = provided("packing")
     own: dict[str, Any] = {
         "kernels": library_kernels(libraries),
         "inplace": inplace_rules(libraries),
         "packer": packing.pack_thoroughly if kept else packing.pack,
-        "circular": provided("circular buffers").of_plan,
+        "circular": circular.of_plan,
     }
     model, asked = imported, options
     if options.fuse:
@@ -120,7 +120,7 @@ def prepare(
         asked = replace(options, formats=tensors)
         model, placement = _rewritten(imported, devices, asked, own["kernels"], weights, tell)
         stored, layouts = split_layouts(placement, weights, options.layouts)
-        fast, paired = provided("tile products")(), "avx512_bf16" in (host_features() or ())
+        fast, paired = tiles.tile_products(), "avx512_bf16" in (host_features() or ())
         model, own["placed"] = target(model, placement, measure, stored, fast, paired)
         asked = replace(asked, place={}, layouts=layouts)  # the rest has been followed
     tell("planning", 0, 0)

@@ -10,7 +10,7 @@ import typer
 
 from ..base.errors import GraphRuntimeError, InputError
 from ..base.options import Options
-from ..run import core
+from ..binding import core
 from ..run.factory import waits_for_runs, warn_of
 from ..run.tuning import Tuner
 from . import options as opt

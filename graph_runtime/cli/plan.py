@@ -12,6 +12,7 @@ from ..base.errors import PlanError, afresh
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..base.writing import write_whole
+from ..binding.packing import pack
 from ..build.libraries.offered import inplace_rules
 from ..ir.documents.write import graph_to_json
 from ..plan import Plan
@@ -29,7 +30,6 @@ from ..plan.balance import (
 from ..plan.record import record
 from ..plan.storage.modes import Modes, peaks
 from ..plan.types import Placement
-from ..run.packing import pack
 from ..views import placement as report_placement
 from ..views import report
 from ..views.digest import MOST_NODES, digest_text

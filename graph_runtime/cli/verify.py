@@ -10,10 +10,10 @@ import typer
 
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
+from ..binding.programs.lower import lower
 from ..build.bundles.bundle import read_bundle
 from ..run import kernels
 from ..run.loading import open_source
-from ..run.programs.lower import lower
 from . import options as opt
 from .progress import progress
 from .sources import OpenedProgram, is_bundle, open_programs

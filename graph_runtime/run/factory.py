@@ -18,6 +18,7 @@ from ..base.machine.devices import Device, is_afar
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
+from ..binding import core
 from ..build.prepare import Prepared, begin_onnx, prepare
 from ..frontends import is_onnx, is_stablehlo
 from ..ir.builder import GraphBuilder
@@ -26,7 +27,6 @@ from ..ir.documents.loader import load_graph
 from ..ir.graph import Graph
 from ..ir.model import Constant, Model
 from ..plan import Plan
-from . import core
 from .module import GraphModule
 from .sessions.arena import Arena
 from .sessions.session import Session

@@ -9,19 +9,20 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from ..base.errors import LibraryError, UnsupportedOpError, did_you_mean
+from ..base.errors import LibraryError, did_you_mean
 from ..base.machine.devices import NO_KERNELS
+from ..binding import core
+from ..binding.built_in import generic_kernel
+from ..binding.programs.program import Kernel
 from ..ir.graph import COPY, Func, TensorType
 from ..ir.ops import numerics, registry
-from ..ir.ops.select import call_words, numeric_words
-from . import blas, core
-from .programs.program import Kernel
+from ..ir.ops.select import numeric_words
 
 if TYPE_CHECKING:
     from ..build.libraries.judge import LibraryFile
     from ..build.libraries.manifest import KernelEntry
 
-__all__ = ["generic_kernel", "resolve"]
+__all__ = ["resolve"]
 
 Types = Sequence[TensorType]
 
@@ -63,26 +64,6 @@ def resolve(
     if func.op is not None:
         return generic_kernel(func, kind, inputs, outputs)
     raise _nowhere(func, kind, libraries)
-
-
-def generic_kernel(func: Func, kind: str, inputs: Types, outputs: Types) -> Kernel:
-    """The kernel built into the wheel for a function with gr.op. Raises UnsupportedOpError, which lists what
-    there is."""
-    op = registry.require(func.op or func.name)
-    selected = blas.select_present(op, func.attrs, kind, inputs, outputs)
-    address = core.generic_kernels().get(selected.generic)
-    if address is None:
-        raise UnsupportedOpError(
-            f"op {op.name}: the kernel {selected.generic} is not built into this installation: build it anew "
-            "(`pip install -e .` in a checkout), or compile it for the graph (compile=True, graph-runtime "
-            "compile)",
-            op=op.name,
-            got=selected.generic,
-        )
-    words = call_words(op, func.attrs, kind, inputs, outputs)
-    return Kernel(
-        func.name, address, words=words, scratch=selected.scratch, origin=f"built in: {selected.generic}"
-    )
 
 
 def _check_signature(path: Path, entry: KernelEntry, func: Func, inputs: Types, outputs: Types) -> None:

@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..base.errors import LibraryError, did_you_mean
+from ..binding import core
+from ..binding.programs.program import Kernel
 from ..build.libraries.asked import way_out
 from ..build.libraries.judge import LibraryFile, judge_sealed, read_library
 from ..build.libraries.sealed import seal
 from ..build.trust import require_trust
-from . import core
-from .programs.program import Kernel
 
 __all__ = [
     "Library",

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..base.dtypes import CONVERTED, FORMATS
 from ..base.errors import GraphRuntimeError, did_you_mean
-from .core import check, ffi, lib
+from ..binding.core import check, ffi, lib
 
 __all__ = ["accumulate", "elementwise", "mad", "matmul", "mvmul", "pack", "store16", "unpack"]
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 
-from . import core
+from ..binding import core
 
 __all__ = ["Peak", "machine_peak"]
 

@@ -19,12 +19,12 @@ import numpy as np
 
 from ..base.mapped import read_file
 from ..base.writing import write_whole
+from ..binding import blas
 from ..build.libraries import isa
 from ..ir.builder import GraphBuilder
 from ..ir.graph import TensorType
 from ..ir.ops import inputs as draws
 from ..ir.ops import registry
-from . import blas
 from .factory import create
 
 __all__ = ["Tuner"]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ..base.errors import GraphRuntimeError
-from ..run.core import ffi
+from ..binding.core import ffi
 from ..run.single import verification
 from ..run.single.call import find
 from ..run.single.launch import alias

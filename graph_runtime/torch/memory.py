@@ -7,8 +7,8 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from ..run import core
-from ..run.core import ffi, lib
+from ..binding import core
+from ..binding.core import ffi, lib
 from ..run.queues.blocks import blocks
 from ..run.queues.limbo import sweep
 from ..run.single.operands import constant_bytes

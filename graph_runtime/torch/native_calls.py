@@ -24,7 +24,7 @@ from ..base.errors import CompileError, GraphRuntimeError, InputError, did_you_m
 from ..base.locks import new_lock
 from ..base.temporary import temporary_folder
 from ..base.writing import write_whole
-from ..run.core import ffi, lib
+from ..binding.core import ffi, lib
 from ..run.queues.buffer import Buffer
 from ..run.single import verification
 from ..run.tensors.tensor import Tensor

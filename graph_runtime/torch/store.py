@@ -23,9 +23,9 @@ from ..base.errors import DeviceMemoryError
 from ..base.locks import new_rlock
 from ..base.machine import devices as runtime_devices
 from ..base.machine.devices import Device
+from ..binding import core
+from ..binding.core import ffi, lib
 from ..ir.graph import TensorType
-from ..run import core
-from ..run.core import ffi, lib
 from ..run.queues.limbo import keep_until
 from ..run.tensors.arrays import allocate
 from ..run.tensors.spec import default_spec

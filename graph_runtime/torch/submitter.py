@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from ..base.machine.layout import HOST, host_layout
+from ..binding import core
+from ..binding.circular import measured
+from ..binding.core import ffi, lib
+from ..binding.programs.lower import lower
+from ..binding.programs.program import Program
+from ..binding.programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
 from ..plan.types import Plan
-from ..run import core, kernels
-from ..run.circular import measured
-from ..run.core import ffi, lib
-from ..run.programs.lower import lower
-from ..run.programs.program import Program
-from ..run.programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
+from ..run import kernels
 from ..run.queues import template
 from ..run.queues.buffer import Buffer, wait_in_slices
 from ..run.sessions.assembly import assemble

@@ -86,7 +86,7 @@ def _cpu() -> Finding:
 
 def _tiles() -> str:
     """Of AMX: what products it makes in this process; "" on a CPU without it."""
-    from ..run.tiles import tile_products
+    from ..binding.tiles import tile_products
 
     if "amx_tile" not in (isa.host_features() or ()):
         return ""
@@ -96,7 +96,7 @@ def _tiles() -> str:
 
 
 def _cores() -> Finding:
-    from ..run import core  # a core that does not load is a finding
+    from ..binding import core  # a core that does not load is a finding
 
     usable, threads = len(os.sched_getaffinity(0)), core.pool_threads()
     found = f"{usable} usable, {threads} threads in the pool"

@@ -8,12 +8,12 @@ from typing import Any
 
 from ..base import dtypes
 from ..base.machine.devices import HOST_KERNELS
+from ..binding.programs.program import Kernel, Program
 from ..ir.graph import NodeView
 from ..ir.ops import registry
 from ..ir.ops.products.packed import PAIRED
 from ..ir.ops.registry import KERNEL
 from ..run.peak import Peak, machine_peak
-from ..run.programs.program import Kernel, Program
 from .op_totals import work_of
 from .report import table
 

@@ -1,7 +1,7 @@
 /* blas.c: opens OpenBLAS, which serves a few kernels where the user installed it and asks for them.
  *
  * It stays open to the end of the process and is told to use one thread: products are spread over our own pool,
- * whose threads call it side by side. Called by graph_runtime/run/core.py; gr_blas_sgemm by kernels, on any thread.
+ * whose threads call it side by side. Called by graph_runtime/binding/core.py; gr_blas_sgemm by kernels, on any thread.
  *
  * defines: gr_blas_open, gr_blas_sgemm
  */

@@ -1,7 +1,7 @@
 /* circular.c: circular buffers of kernels: what each call takes of a core's L1, which a dry call of the kernel
  * itself says, and the end of L1 that work in flight keeps free of tensors for them.
  *
- * Called by graph_runtime/run/circular.py, device.c, idle.c, submit.c, worker.c and executor.c, on any thread. Lock:
+ * Called by graph_runtime/binding/circular.py, device.c, idle.c, submit.c, worker.c and executor.c, on any thread. Lock:
  * the device's.
  * defines: gr_circular_needs, gr_circular_hold, gr_circular_drop, gr_circular_stats, gr_circular_clear,
  * gr_circular_forget

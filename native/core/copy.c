@@ -10,7 +10,7 @@
  * What a copy moved is counted (moved.h) when it is done; not that of a queued step, which was counted when it was
  * queued (submit.c).
  *
- * Called by gr_copy_kernel in the executor, by the queues' workers, and by graph_runtime/run/core.py; any thread.
+ * Called by gr_copy_kernel in the executor, by the queues' workers, and by graph_runtime/binding/core.py; any thread.
  * defines: gr_copy, gr_copy_kernel, gr_copy_kernel_fn, gr_copy_queued
  */
 #include <string.h>

@@ -1,6 +1,6 @@
 /* device.c: creation, memory accounting and guard mode of devices of every kind.
  *
- * Called by graph_runtime/run/core.py (any thread), the executor, the queues' workers and the copy engine, and by
+ * Called by graph_runtime/binding/core.py (any thread), the executor, the queues' workers and the copy engine, and by
  * parallel.c through its hook. Lock order: list, then a device's lock.
  * defines: gr_device_register, gr_device_is_kind, gr_device_on_close, gr_device_create ... gr_device_set_guard, gr_device_enter,
  * gr_device_leave, gr_devices_*

@@ -1,7 +1,7 @@
 /* device_load.c: device kinds of other packages: a shared object whose constructor registers one
  * (GR_REGISTER_DEVICE).
  *
- * Called by graph_runtime/run/core.py before the first device of such a kind is made (any thread, its own lock).
+ * Called by graph_runtime/binding/core.py before the first device of such a kind is made (any thread, its own lock).
  * defines: gr_device_load
  */
 #include <dlfcn.h>

@@ -1,6 +1,6 @@
 /* kernels.c: the kernels built into the wheel, by number and name, and the one that does nothing.
  *
- * Called by graph_runtime/run/core.py.
+ * Called by graph_runtime/binding/core.py.
  * defines: gr_generic_count, gr_generic_name, gr_generic_fn, gr_generic_plain_fn, gr_null_kernel_fn
  */
 #include "generic.h"

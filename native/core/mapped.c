@@ -1,7 +1,7 @@
 /* mapped.c: files that are mapped into memory, so that an access to one that was cut short is explained before it
  * ends the process.
  *
- * Called by graph_runtime/run/core.py, any thread; the handler runs in the thread that faults, and calls nothing that a
+ * Called by graph_runtime/binding/core.py, any thread; the handler runs in the thread that faults, and calls nothing that a
  * signal handler may not.
  * defines: gr_mapped_watch, gr_mapped_forget
  */

@@ -1,7 +1,7 @@
 /* moved.c: what copies moved, counted for each device: inline copies when they are done (copy.c), those of a
  * submission when it is queued (submit.c), so that what a caller asked for is counted when the call returns.
  *
- * Called by the copy engine, by templates and submissions, and by graph_runtime/run/core.py; any thread.
+ * Called by the copy engine, by templates and submissions, and by graph_runtime/binding/core.py; any thread.
  * defines: gr_moved_of, gr_move_of, gr_moved_add, gr_moved_read
  */
 #include "moved.h"

@@ -1,6 +1,6 @@
 /* pack.c: buffers of which some share no byte, into a capacity: a portfolio of searches in several orders.
  *
- * Called by graph_runtime/run/core.py with the GIL released, on any thread; no state is kept.
+ * Called by graph_runtime/binding/core.py with the GIL released, on any thread; no state is kept.
  * defines: gr_pack, gr_pack_stop
  *
  * How long one search takes depends on its order of values, wildly; so many are tried, each with a few more nodes

@@ -1,7 +1,7 @@
 /* peak.c: what the machine can do at its best, all threads of the pool together: products in registers, and reads and
  * copies. The caller has the clock. It is what a profile compares kernels with.
  *
- * Called by graph_runtime/run/core.py.
+ * Called by graph_runtime/binding/core.py.
  * defines: gr_peak_products, gr_peak_moves
  */
 #include <string.h>

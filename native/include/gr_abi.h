@@ -127,8 +127,8 @@ struct gr_env {
 };
 /* cdef-end */
 
-GR_STATIC_ASSERT(sizeof(gr_arg) == 32, "gr_arg is shared with graph_runtime/run/programs/program.py");
-GR_STATIC_ASSERT(sizeof(gr_call) == 40, "gr_call is shared with graph_runtime/run/programs/program.py");
+GR_STATIC_ASSERT(sizeof(gr_arg) == 32, "gr_arg is shared with graph_runtime/binding/programs/program.py");
+GR_STATIC_ASSERT(sizeof(gr_call) == 40, "gr_call is shared with graph_runtime/binding/programs/program.py");
 
 #ifdef __cplusplus
 }

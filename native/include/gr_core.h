@@ -1,4 +1,4 @@
-/* gr_core.h: what graph_runtime/run/core.py calls. Opaque handles, create/destroy pairs, a gr_status returned,
+/* gr_core.h: what graph_runtime/binding/core.py calls. Opaque handles, create/destroy pairs, a gr_status returned,
  * out-parameters last, gr_last_error() per thread. Nothing here exits, aborts or prints.
  *
  * defines: the public functions of graph_runtime._core

@@ -1,4 +1,4 @@
-/* gr_program.h: a lowered program as the executor walks it. graph_runtime/run/programs/program.py has the same records
+/* gr_program.h: a lowered program as the executor walks it. graph_runtime/binding/programs/program.py has the same records
  * as numpy dtypes; Python owns the arrays and keeps them alive as long as the gr_program.
  *
  * defines: gr_instr
@@ -31,6 +31,6 @@ typedef struct gr_packed_call {
 } gr_packed_call;
 /* cdef-end */
 
-_Static_assert(sizeof(gr_instr) == 48, "gr_instr is shared with graph_runtime/run/programs/program.py");
+_Static_assert(sizeof(gr_instr) == 48, "gr_instr is shared with graph_runtime/binding/programs/program.py");
 
 #endif

@@ -178,7 +178,7 @@ def test_parameters_of_other_files_are_named_too(tmp_path):
     script = textwrap.dedent("""
         import os, sys
         import graph_runtime as gr
-        from graph_runtime.run import core
+        from graph_runtime.binding import core
         from graph_runtime.ir.documents.params import read_params
         found = read_params(sys.argv[1])
         os.truncate(sys.argv[1], 8192)

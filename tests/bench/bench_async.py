@@ -27,10 +27,10 @@ from chains import graph_json
 
 import graph_runtime as gr
 from graph_runtime.base.machine.layout import Layout
+from graph_runtime.binding import core
+from graph_runtime.binding.gr_arg import ARG, arg_record
+from graph_runtime.binding.programs.program import SLOT, STEP, Kernel
 from graph_runtime.ir.graph import TensorType
-from graph_runtime.run import core
-from graph_runtime.run.gr_arg import ARG, arg_record
-from graph_runtime.run.programs.program import SLOT, STEP, Kernel
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.run import Run
 from graph_runtime.run.queues.template import COMPUTE, COPY_IN, Template, one_kernel

@@ -19,7 +19,7 @@ import numpy as np
 
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import HOST, ROW_MAJOR, TILE, Layout, footprint
-from graph_runtime.run import core
+from graph_runtime.binding import core
 
 CASES = [(ROW_MAJOR, "f32"), (TILE, "f32"), (ROW_MAJOR, "bf16"), (TILE, "bf16"), (TILE, "bfp8_b")]
 

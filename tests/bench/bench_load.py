@@ -31,11 +31,11 @@ from chains import graph_json
 
 import graph_runtime as gr
 from graph_runtime.base.garbage import gc_paused
+from graph_runtime.binding.programs.lower import lower
 from graph_runtime.ir.documents.loader import graph_from_document
 from graph_runtime.ir.documents.nodes import read_checked
 from graph_runtime.plan import plan
 from graph_runtime.run import kernels
-from graph_runtime.run.programs.lower import lower
 from graph_runtime.run.sessions.session import Session
 
 DIGITS = Path(__file__).resolve().parents[2] / "examples" / "digits"

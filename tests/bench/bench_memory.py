@@ -29,12 +29,12 @@ from pathlib import Path
 
 import numpy as np
 
+from graph_runtime.binding.packing import pack, pack_thoroughly
 from graph_runtime.build.prepare import prepare
 from graph_runtime.plan.lifetimes import find_values
 from graph_runtime.plan.storage.conflicts import Groups
 from graph_runtime.plan.storage.modes import peaks
 from graph_runtime.plan.storage.offsets import most_live, pack_offsets
-from graph_runtime.run.packing import pack, pack_thoroughly
 
 NODES, LESS_NODES = 20_000_000, 100_000  # placements to fit the capacity, and to get below it
 SECONDS, WORST = 4.5, 1.02

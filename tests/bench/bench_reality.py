@@ -41,6 +41,7 @@ from graph_runtime.codegen.build import cached_library
 import graph_runtime as gr
 from graph_runtime.base import config
 from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.binding.packing import pack
 from graph_runtime.build.prepare import prepare
 from graph_runtime.costs import CostModel, Machine
 from graph_runtime.ir.builder import Value
@@ -48,7 +49,6 @@ from graph_runtime.ir.model import Model
 from graph_runtime.plan import Placement, plan
 from graph_runtime.plan.placing import PlacementProblem, decide, evaluate, make_problem
 from graph_runtime.run.factory import adopt_params
-from graph_runtime.run.packing import pack
 from graph_runtime.run.sessions.zero_copy import ALIGNMENT
 from graph_runtime.views.measured import queued_run
 

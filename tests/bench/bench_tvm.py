@@ -27,8 +27,8 @@ import cffi
 import numpy as np
 
 import graph_runtime as gr
+from graph_runtime.binding import core
 from graph_runtime.ir.documents.params import save_params
-from graph_runtime.run import core
 
 TESTS = Path(__file__).resolve().parents[1]
 DRIVER = r"""

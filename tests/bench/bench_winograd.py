@@ -22,10 +22,10 @@ from machine import machine
 from onnx import helper, numpy_helper
 
 import graph_runtime as gr
+from graph_runtime.binding import core
 from graph_runtime.ir.ops import registry
 from graph_runtime.ir.ops.products.packed import pack_float_convolution
 from graph_runtime.ir.ops.products.winograd import pack_winograd, winograd_pays
-from graph_runtime.run import core
 
 SHAPES = (
     "16x16x224,32x16x224,64x32x112,64x64x56,128x32x56,128x128x28,256x256x14,512x512x7,16x64x55,48x192x13,"

@@ -21,12 +21,12 @@ import graph_runtime.runtime as rt
 from graph_runtime import cli
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import GraphRuntimeError, InputError, LibraryError, UntrustedLibraryError
+from graph_runtime.binding import core
 from graph_runtime.build import trust_store
 from graph_runtime.build.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
 from graph_runtime.build.bundles.writer import write_bundle
 from graph_runtime.build.libraries.sealed import seal
 from graph_runtime.build.trust import file_sha256, is_trusted
-from graph_runtime.run import core
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = r"""
@@ -614,8 +614,8 @@ def test_there_is_no_other_way_to_open_a_library():
     assert callers == {
         "library_open": {"graph_runtime/run/library.py"},
         "tvm_open": {"graph_runtime/run/library.py"},
-        "blas_open": {"graph_runtime/run/blas.py"},
-        "device_load": {"graph_runtime/run/core.py"},
+        "blas_open": {"graph_runtime/binding/blas.py"},
+        "device_load": {"graph_runtime/binding/core.py"},
     }
     assert set(others) == {"graph_runtime/torch/native_calls.py"}
 

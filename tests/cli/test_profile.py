@@ -11,8 +11,8 @@ import pytest
 import graph_runtime as gr
 from graph_runtime import cli
 from graph_runtime.base.config import config
+from graph_runtime.binding import core
 from graph_runtime.plan import plan
-from graph_runtime.run import core
 from graph_runtime.run.peak import Peak, machine_peak
 from graph_runtime.views import node_rates
 from graph_runtime.views.op_totals import op_totals, op_totals_text, work_of

@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 
 import graph_runtime as gr
 from graph_runtime.base.errors import InputError, KernelError, LibraryError
+from graph_runtime.binding import core
 from graph_runtime.build.libraries.asked import asked
 from graph_runtime.build.libraries.elf import SharedObject
 from graph_runtime.compat.artifacts import packed_functions as tvm
@@ -26,7 +27,6 @@ from graph_runtime.compat.artifacts.packed_functions import (
     list_global_func_names,
     remove_global_func,
 )
-from graph_runtime.run import core
 from graph_runtime.run.tensors.arrays import array
 
 SORTED = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "?")

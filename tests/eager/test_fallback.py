@@ -13,7 +13,7 @@ from graph_runtime.base.errors import DeviceMemoryError, KernelError, Unsupporte
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.base.machine.shards import Shard
-from graph_runtime.run import core
+from graph_runtime.binding import core
 from graph_runtime.run.queues.limbo import sweep
 from graph_runtime.run.single import call
 from graph_runtime.run.single.apply import ready_call

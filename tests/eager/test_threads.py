@@ -16,7 +16,7 @@ from graph_runtime import eager
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.base.machine.shards import Shard
-from graph_runtime.run import core
+from graph_runtime.binding import core
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.single import launch
 from graph_runtime.run.tensors.lineage import settle_all

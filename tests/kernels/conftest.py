@@ -11,10 +11,10 @@ import pytest
 from graph_runtime.base import dtypes
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout, footprint
+from graph_runtime.binding import core
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import Op
 from graph_runtime.ir.ops.select import call_words, select
-from graph_runtime.run import core
 
 
 def _padded(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:

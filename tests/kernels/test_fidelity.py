@@ -15,12 +15,12 @@ import graph_runtime as gr
 from graph_runtime.base.errors import CapacityError, KernelError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
+from graph_runtime.binding import core
 from graph_runtime.ir import ops
 from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops.numerics import FIDELITIES
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import legal_models
-from graph_runtime.run import core
 from graph_runtime.run.library import load_library
 from graph_runtime.run.sessions.session import Session
 

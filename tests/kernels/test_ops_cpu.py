@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from graph_runtime.base import dtypes
 from graph_runtime.base.errors import GraphError, KernelError
 from graph_runtime.base.machine import devices
+from graph_runtime.binding import core
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
@@ -16,7 +17,6 @@ from graph_runtime.ir.ops.products.levels import pack_levels
 from graph_runtime.ir.ops.products.packed import pack_float_convolution
 from graph_runtime.ir.ops.products.winograd import pack_winograd
 from graph_runtime.ir.ops.select import select
-from graph_runtime.run import core
 
 ffi = core.ffi
 CANARY = 0xA5

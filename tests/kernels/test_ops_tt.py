@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import graph_runtime as gr
 from graph_runtime.base.errors import DeviceMemoryError, KernelError
 from graph_runtime.base.machine.layout import Layout
+from graph_runtime.binding import core
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws
-from graph_runtime.run import core
 
 STORAGES = {
     "tile-f32": ("tile", "f32"),

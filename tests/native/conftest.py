@@ -15,8 +15,8 @@ import pytest
 
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout, footprint, pages
+from graph_runtime.binding import core
 from graph_runtime.build.libraries import isa
-from graph_runtime.run import core
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 INCLUDES = [f"-I{NATIVE / folder}" for folder in ("include", "core", "ttsim", "kernels")]

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from graph_runtime.base.errors import DeviceError, DeviceMemoryError, GraphRuntimeError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
-from graph_runtime.run import core
+from graph_runtime.binding import core
 
 
 def small_device(base: int, top_down: bool) -> devices.Device:

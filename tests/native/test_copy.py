@@ -13,7 +13,7 @@ from graph_runtime.base.dtypes import FORMATS
 from graph_runtime.base.errors import DeviceError, GraphRuntimeError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import HOST, ROW_MAJOR, TILE, Layout
-from graph_runtime.run import core
+from graph_runtime.binding import core
 
 SHAPES = [(), (1,), (33, 65), (2, 3, 40, 50), (0, 4), (3, 0), (32, 64), (70, 300)]
 FLOATS = [

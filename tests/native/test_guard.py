@@ -17,7 +17,7 @@ import pytest
 from graph_runtime.base import config
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
-from graph_runtime.run import core
+from graph_runtime.binding import core
 
 SOURCE = """
 #include "tt.h"
@@ -57,9 +57,9 @@ RUN = """
 import sys
 import numpy as np
 from graph_runtime.base.machine import devices
-from graph_runtime.run import core
+from graph_runtime.binding import core
 from graph_runtime.base.machine.layout import Layout
-from graph_runtime.run.programs.program import INSTR
+from graph_runtime.binding.programs.program import INSTR
 tt, cpu = core.open_device(devices.tt()), core.open_device(devices.cpu())
 arg = core.tensor_arg(tt.alloc(0, 8192, "x"), "float32", (32, 32), Layout("dram", "tile", "f32"))
 core.copy(None, core.host_arg(np.zeros((32, 32), np.float32)), tt, arg)
@@ -135,7 +135,7 @@ import ctypes, sys
 import numpy as np
 import graph_runtime as gr
 from graph_runtime.base.machine import devices
-from graph_runtime.run import core
+from graph_runtime.binding import core
 from graph_runtime.run.queues.buffer import Buffer
 
 cpu = core.open_device(devices.cpu())

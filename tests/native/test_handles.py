@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from graph_runtime.run import core
+from graph_runtime.binding import core
 
 ffi, lib = core.ffi, core.lib
 

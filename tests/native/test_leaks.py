@@ -22,7 +22,7 @@ int32_t keeps(const gr_call *call) { (void)call; kept = malloc(100); return 0; }
 """
 CALL = """
 import sys
-from graph_runtime.run import core
+from graph_runtime.binding import core
 library = core.library_open(sys.argv[1])
 call = core.ffi.cast("int32_t (*)(void *)", core.library_symbol(library, sys.argv[2]))
 for _ in range(int(sys.argv[3])):
@@ -30,7 +30,7 @@ for _ in range(int(sys.argv[3])):
 """
 # a program of no instructions whose handle is dropped, and one that is freed
 PROGRAM = """
-from graph_runtime.run import core
+from graph_runtime.binding import core
 def make():
     out = core.ffi.new("gr_program **")
     core.lib.gr_program_create(core.ffi.NULL, 0, out)

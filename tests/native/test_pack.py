@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from graph_runtime.base.errors import GraphRuntimeError, InputError
+from graph_runtime.binding.packing import pack
 from graph_runtime.plan.storage.conflicts import Groups
 from graph_runtime.plan.storage.offsets import (
     FITS,
@@ -21,7 +22,6 @@ from graph_runtime.plan.storage.offsets import (
     pack_conflicts,
     pack_offsets,
 )
-from graph_runtime.run.packing import pack
 
 NOT_PROVED = 200_000
 

@@ -12,6 +12,7 @@ from graph_runtime.codegen.shared_library import native_folder
 
 from graph_runtime.base import dtypes
 from graph_runtime.base.machine import devices
+from graph_runtime.binding import core
 from graph_runtime.build.libraries import isa
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
@@ -23,7 +24,6 @@ from graph_runtime.ir.ops.products.byte_panels import bytes_type, depthwise_k
 from graph_runtime.ir.ops.products.levels import level_type, unpack_levels
 from graph_runtime.ir.ops.registry import Case
 from graph_runtime.ir.ops.select import select
-from graph_runtime.run import core
 
 pytestmark = pytest.mark.slow
 _NO_512 = "-D__builtin_cpu_supports(name)=(name[3] != '5')"

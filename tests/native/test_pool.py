@@ -12,7 +12,7 @@ import pytest
 
 from graph_runtime.base.errors import GraphRuntimeError
 from graph_runtime.base.machine import devices
-from graph_runtime.run import core
+from graph_runtime.binding import core
 
 SOURCE = """
 #include <stdio.h>
@@ -184,7 +184,7 @@ FORK = """
 import os, sys
 import numpy as np
 from graph_runtime.base.machine import devices
-from graph_runtime.run import core
+from graph_runtime.binding import core
 handle = core.DeviceHandle(devices.cpu())
 core.pool_set_threads(3)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
@@ -230,7 +230,7 @@ IDLE = """
 import sys, time
 import numpy as np
 from graph_runtime.base.machine import devices
-from graph_runtime.run import core
+from graph_runtime.binding import core
 handle = core.DeviceHandle(devices.cpu())
 core.pool_set_threads(4)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
@@ -258,7 +258,7 @@ import os, sys, threading
 import numpy as np
 from graph_runtime.base.config import config
 from graph_runtime.base.machine import devices
-from graph_runtime.run import core
+from graph_runtime.binding import core
 handle = core.open_device(devices.cpu())
 core.pool_set_threads(4)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
@@ -298,7 +298,7 @@ def test_workers_stay_on_the_cores_of_gr_pin_and_the_caller_is_free(compile_c):
     [("0,x", "GR_PIN='0,x' is no list of cores: 'x'"), ("1000", "core 1000, which this process may not use")],
 )
 def test_gr_pin_says_what_is_wrong(pin, text):
-    code = "from graph_runtime.run import core; from graph_runtime.base.machine import devices\n"
+    code = "from graph_runtime.binding import core; from graph_runtime.base.machine import devices\n"
     code += "core.open_device(devices.cpu())"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],

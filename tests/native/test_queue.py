@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from graph_runtime.base.errors import DeviceError, GraphRuntimeError, KernelError, RunCancelledError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
+from graph_runtime.binding import core
+from graph_runtime.binding.gr_arg import ARG, arg_record
+from graph_runtime.binding.programs.program import SLOT, STEP, Kernel
 from graph_runtime.ir.graph import TensorType
-from graph_runtime.run import core
-from graph_runtime.run.gr_arg import ARG, arg_record
-from graph_runtime.run.programs.program import SLOT, STEP, Kernel
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.limbo import sweep
 from graph_runtime.run.queues.run import Run

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graph_runtime.binding import core
 from graph_runtime.plan import plan
-from graph_runtime.run import core
 from graph_runtime.run.sessions.session import Session
 from graph_runtime.testing.graphs import random_graph
 
@@ -132,7 +132,7 @@ def test_run_in_queues_equals_run_inline(jitter, seed):
 
 
 def test_template_records_equal_the_c_structs():
-    from graph_runtime.run.programs.program import LANE, SLOT, STEP
+    from graph_runtime.binding.programs.program import LANE, SLOT, STEP
 
     for name, dtype in (("gr_step", STEP), ("gr_lane", LANE), ("gr_slot", SLOT)):
         assert core.ffi.sizeof(name) == dtype.itemsize

@@ -12,7 +12,7 @@ from graph_runtime.base.dtypes import CONVERTED, FORMATS
 from graph_runtime.base.errors import DeviceError, GraphRuntimeError
 from graph_runtime.base.machine.layout import Layout, footprint, matrix, pages, shard_words
 from graph_runtime.base.machine.shards import KINDS, Shard, ShardWish, fault, resolve
-from graph_runtime.run import core
+from graph_runtime.binding import core
 
 SHAPES = [(), (7,), (33, 65), (2, 3, 40, 50), (64, 64), (70, 300), (5, 1, 1)]
 # formats that keep the values of `exact`, and how many bits of an integer it keeps

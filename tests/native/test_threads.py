@@ -43,8 +43,9 @@ import faulthandler, os, sys
 from pathlib import Path
 import numpy as np
 import graph_runtime as gr
-from graph_runtime.run import core, kernels
-from graph_runtime.run.programs.program import Kernel
+from graph_runtime.binding import core
+from graph_runtime.run import kernels
+from graph_runtime.binding.programs.program import Kernel
 
 def module(op, shape):
     builder = gr.GraphBuilder()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graph_runtime.base import dtypes
-from graph_runtime.run import core
+from graph_runtime.binding import core
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "numerics" / "pack_unpack.npz"
 FORMATS = {

@@ -20,8 +20,8 @@ from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
 from graph_runtime.base.errors import InputError
+from graph_runtime.binding import core
 from graph_runtime.ir.graph import TensorType
-from graph_runtime.run import core
 from graph_runtime.run.queues.buffer import with_room
 from graph_runtime.run.queues.limbo import sweep
 from graph_runtime.run.tensors.arrays import array, empty

@@ -14,13 +14,13 @@ import graph_runtime as gr
 from graph_runtime.base.dtypes import CONVERTED, FORMATS
 from graph_runtime.base.errors import CapacityError, PlanError
 from graph_runtime.base.machine import devices
+from graph_runtime.binding import core
+from graph_runtime.binding.circular import of_plan
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.run import core
-from graph_runtime.run.circular import of_plan
 from graph_runtime.testing.compare import compare, random_inputs
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 from graph_runtime.testing.interpreter import heads, interpret

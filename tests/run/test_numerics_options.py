@@ -11,13 +11,13 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.base.errors import GraphError, PlanError
+from graph_runtime.binding.programs.lower import lower
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.ops.numerics import NO_WORDS, WORDS, Numerics, tail
 from graph_runtime.plan import plan
 from graph_runtime.plan.compute_config import node_numerics
 from graph_runtime.plan.record import record
 from graph_runtime.run.kernels import resolve
-from graph_runtime.run.programs.lower import lower
 from graph_runtime.testing.compare import compare
 
 

@@ -16,8 +16,8 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.base.machine.devices import parse
-from graph_runtime.run import core, gr_arg
-from graph_runtime.run.programs import program
+from graph_runtime.binding import core, gr_arg
+from graph_runtime.binding.programs import program
 from graph_runtime.run.queues.blocks import let_go
 from graph_runtime.run.queues.limbo import sweep
 from graph_runtime.run.sessions import bind

@@ -11,8 +11,8 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import host_layout
+from graph_runtime.binding import core
 from graph_runtime.ir.graph import TensorType
-from graph_runtime.run import core
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.template import copy
 from graph_runtime.run.tensors.arrays import borrow

@@ -14,8 +14,8 @@ import graph_runtime as gr
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder, InputError, eager
 from graph_runtime.base.machine.layout import Layout
+from graph_runtime.binding import core
 from graph_runtime.ir.graph import TensorType
-from graph_runtime.run import core
 from graph_runtime.run.queues.blocks import blocks
 from graph_runtime.run.queues.template import Template
 from graph_runtime.run.sessions import staging

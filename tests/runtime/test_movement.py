@@ -9,7 +9,7 @@ import graph_runtime as gr
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder, KernelError
 from graph_runtime.base.machine.layout import Layout
-from graph_runtime.run import core
+from graph_runtime.binding import core
 from graph_runtime.run.tensors.traffic import MOVEMENTS
 
 SHAPE, BYTES = (40, 64), 40 * 64 * 4

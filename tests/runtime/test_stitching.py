@@ -27,7 +27,7 @@ from graph_runtime import (
 )
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.base.machine.shards import Shard
-from graph_runtime.run import core
+from graph_runtime.binding import core
 from graph_runtime.run.sessions import submission
 from graph_runtime.run.tensors import eviction
 from graph_runtime.runtime.stitching import executable

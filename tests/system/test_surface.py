@@ -114,7 +114,7 @@ def test_a_private_use_is_seen():
         "graph_runtime.plan.record.record"
     ]
     assert private_uses("import graph_runtime as gr\ngr.base.config") == ["graph_runtime.base"]
-    assert private_uses("import graph_runtime.run.core") == ["graph_runtime.run.core"]
+    assert private_uses("import graph_runtime.binding.core") == ["graph_runtime.binding.core"]
     assert (
         private_uses("import graph_runtime as gr\nfrom graph_runtime import eager\ngr.create(eager.add)")
         == []

@@ -273,7 +273,7 @@ def test_a_child_of_fork_is_told_that_the_device_is_not_its_own():
 
 
 def test_nothing_leaks_over_many_tensors():
-    from graph_runtime.run.core import lib
+    from graph_runtime.binding.core import lib
 
     gc.collect()
     torch.tt.empty_cache()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import InputError, did_you_mean
-from ...run import core
+from ...binding import core
 from ...run.benchmark import BenchmarkResult, measure
 from ...run.factory import create
 from ...run.module import GraphModule, hand_out

@@ -17,8 +17,8 @@ from typing import Any, overload
 import numpy as np
 
 from ...base.errors import InputError, KernelError, did_you_mean
-from ...run import core
-from ...run.core import ffi, lib
+from ...binding import core
+from ...binding.core import ffi, lib
 from .packed_values import STRING, call_packed, put_value, value_of
 
 __all__ = [

@@ -12,9 +12,9 @@ from ...base.dtypes import from_numpy, parse
 from ...base.errors import DocumentError, InputError, LibraryError
 from ...base.machine.devices import DLTYPE_CPU
 from ...base.machine.layout import HOST
+from ...binding import core
+from ...binding.core import ffi, lib
 from ...ir.graph import TensorType
-from ...run import core
-from ...run.core import ffi, lib
 from ...run.sessions.bind import DLTENSOR
 from ...run.tensors.arrays import borrow
 from ...run.tensors.host_values import writable_view

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import InputError, LibraryError, did_you_mean
-from ...run import core
+from ...binding import core
+from ...binding.programs.program import Kernel
 from ...run.library import Library
-from ...run.programs.program import Kernel
 from .packed_functions import packed_of
 
 __all__ = ["PythonLibrary"]

@@ -129,7 +129,7 @@ def make_problem(
     these inputs: costs are those of the kernels that it will choose. ``streamed``: inputs that each run
     brings from that host, as those set anew, and that a device holds only while they are read. ``layouts``
     and ``numerics``: as assign_layouts and assign_numerics. ``circular`` says what circular buffers a node
-    opens, None: its kernel is asked (run/circular.of_node), or where the compiled core is absent, none.
+    opens, None: its kernel is asked (binding/circular.of_node), or where the compiled core is absent, none.
     ``weights``: host -> format of the weights of its products; a wish of ``layouts`` says another of single
     nodes.
 

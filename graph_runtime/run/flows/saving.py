@@ -18,11 +18,11 @@ from ...base import dtypes
 from ...base.errors import InputError
 from ...base.options import Options
 from ...base.progress import Tell, silent
+from ...binding import core
 from ...build.bundles.flow_check import check_flow
 from ...frontends.onnx.dynamic import PortInfo
 from ...frontends.onnx.stages import Read, Stage
 from ...ir.model import Model
-from .. import core
 from .flow import Flow, Step
 from .flow_values import constant_of
 from .host_node import HostNode

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .. import core
-from ..core import ffi, lib
+from ...binding import core
+from ...binding.core import ffi, lib
 
 __all__ = ["Block", "blocks", "let_go"]
 

@@ -31,8 +31,8 @@ from ...base.errors import (
     WaitTimeoutError,
     throw,
 )
-from .. import core
-from ..core import ffi, lib
+from ...binding import core
+from ...binding.core import ffi, lib
 from .limbo import keep_until, sweep
 
 __all__ = ["Buffer", "Writing", "check_timeout", "error_of", "reserved", "wait_in_slices", "with_room"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from .. import core
-from ..core import ffi, lib
+from ...binding import core
+from ...binding.core import ffi, lib
 from .buffer import wait_in_slices
 
 __all__ = ["Mark", "wait_within"]

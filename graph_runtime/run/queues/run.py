@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ...base.locks import new_lock
 from ...base.providers import provided
-from ..core import ffi, lib
+from ...binding.core import ffi, lib
 from .buffer import check_timeout, error_of, wait_in_slices
 from .limbo import keep_until
 

@@ -17,13 +17,13 @@ import numpy as np
 
 from ...base.errors import GraphRuntimeError
 from ...base.machine.layout import HOST, Layout
+from ...binding import core
+from ...binding.circular import l1_number, of_kernel
+from ...binding.core import ffi, lib
+from ...binding.gr_arg import ARG, arg_record
+from ...binding.programs.program import LANE, SLOT, STEP, Kernel
 from ...ir.graph import TensorType
 from ...plan.queues import lanes
-from .. import core
-from ..circular import l1_number, of_kernel
-from ..core import ffi, lib
-from ..gr_arg import ARG, arg_record
-from ..programs.program import LANE, SLOT, STEP, Kernel
 from .buffer import Buffer, with_room
 from .limbo import keep_until
 

@@ -16,9 +16,9 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 
 from ...base.machine.layout import L1
+from ...binding import core
+from ...binding.programs.slots import values_of
 from ...plan.types import Plan
-from .. import core
-from ..programs.slots import values_of
 
 __all__ = ["Arena", "ArenaBlock", "passing"]
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from ...binding import core
+from ...binding.circular import of_instructions
+from ...binding.gr_arg import ARG, arg_record
+from ...binding.programs.program import SLOT, STEP
+from ...binding.programs.slots import Slots
 from ...plan.checker.races import check_races
 from ...plan.columns import ragged, starts
 from ...plan.queues.lanes import COMPUTE, lanes
-from .. import core
-from ..circular import of_instructions
-from ..gr_arg import ARG, arg_record
-from ..programs.program import SLOT, STEP
-from ..programs.slots import Slots
 from ..queues.template import ROLES, Template
 from .bind import Bound
 

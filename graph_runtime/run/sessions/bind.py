@@ -14,12 +14,12 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import DeviceMemoryError
 from ...base.unique import unique_values
+from ...binding import core
+from ...binding.gr_arg import ARG
+from ...binding.programs.program import INSTR, Program
+from ...binding.programs.slots import Slots, closed_up
 from ...ir.graph import COPY
 from ...plan.types import Plan
-from .. import core
-from ..gr_arg import ARG
-from ..programs.program import INSTR, Program
-from ..programs.slots import Slots, closed_up
 from ..queues.buffer import Buffer, reserved
 from .arena import Arena, ArenaBlock, passing
 

@@ -22,12 +22,12 @@ from ...base import dtypes
 from ...base.errors import DeviceMemoryError
 from ...base.locks import new_rlock
 from ...base.machine.layout import HOST, Layout
+from ...binding import core
+from ...binding.circular import l1_number, of_instructions
+from ...binding.programs.program import Program
+from ...binding.programs.slots import extent_of, memory_of
 from ...ir.graph import Graph, TensorType
 from ...plan.types import Plan
-from .. import core
-from ..circular import l1_number, of_instructions
-from ..programs.program import Program
-from ..programs.slots import extent_of, memory_of
 from ..queues.buffer import Buffer
 from ..tensors.eviction import block_need, evicting
 from ..tensors.host_values import ALIGNMENT, as_array

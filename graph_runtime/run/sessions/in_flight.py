@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from ..core import ffi, lib
+from ...binding.core import ffi, lib
 from ..queues.buffer import wait_in_slices
 
 __all__ = ["InFlight"]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 from weakref import ref
 
-from ..programs.slots import Slots
+from ...binding.programs.slots import Slots
 from ..queues.buffer import Buffer
 from ..queues.template import Template
 from ..tensors.donated import UNCHANGED, UNDEFINED, WRITTEN, Overwrite, announced, spoiled

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from ...base.machine.layout import L1
+from ...binding import core
+from ...binding.circular import of_instructions
+from ...binding.programs.program import Program
+from ...binding.programs.slots import assign_slots
 from ...plan.types import Plan
-from .. import core
-from ..circular import of_instructions
-from ..programs.program import Program
-from ..programs.slots import assign_slots
 from ..tensors.eviction import Need, block_need, has_l1
 from ..tensors.tensor import Tensor
 from .bind import Bound

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import core
+from ...binding import core
 from ..tensors.tensor import Tensor
 from .bind import Lease
 from .running import busy_error

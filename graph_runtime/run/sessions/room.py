@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import DeviceMemoryError
-from .. import core
-from ..circular import l1_number, of_instructions
+from ...binding import core
+from ...binding.circular import l1_number, of_instructions
 from ..queues.buffer import with_room
 from ..queues.run import Run
 from ..tensors.eviction import evicting

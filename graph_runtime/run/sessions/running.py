@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...base.errors import KernelError, SessionBusyError
-from .. import core
-from ..programs.program import Program
+from ...binding import core
+from ...binding.programs.program import Program
 from .bind import Bound
 from .room import has_no_room, run_with_room
 

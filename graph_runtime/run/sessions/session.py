@@ -15,11 +15,11 @@ import numpy as np
 
 from ...base.errors import InputError, no_such
 from ...base.options import MAX_IN_FLIGHT
+from ...binding import circular, core
+from ...binding.programs.lower import lower
 from ...ir.graph import Graph
 from ...plan.types import Plan
-from .. import core, kernels
-from ..circular import measured
-from ..programs.lower import lower
+from .. import kernels
 from ..queues.run import Run
 from ..tensors.tensor import Tensor
 from .arena import Arena
@@ -85,7 +85,7 @@ class Session:
             core.pool_set_threads(threads)
         self.plan, self.graph, self.name = plan, plan.graph, name
         self.max_in_flight = most_in_flight(max_in_flight)
-        self.program = measured(lower(plan, partial(kernels.resolve, libraries=tuple(libraries))))
+        self.program = circular.measured(lower(plan, partial(kernels.resolve, libraries=tuple(libraries))))
         self._entry_did = plan.entry_did()
         self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
         self.handles = [core.open_device(device) for device in plan.devices]

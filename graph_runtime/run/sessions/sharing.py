@@ -18,9 +18,9 @@ import numpy as np
 from ...base.errors import InputError
 from ...base.machine.devices import cpu
 from ...base.machine.layout import HOST, host_layout
+from ...binding import core
 from ...ir.graph import Graph
 from ...ir.model import Constant
-from .. import core
 from ..tensors.tensor import Tensor
 from .constants import can_share, fits, own, share
 from .session import Session

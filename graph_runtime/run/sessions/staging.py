@@ -10,8 +10,8 @@ from typing import Any
 from ...base.errors import InputError, did_you_mean
 from ...base.machine.devices import cpu
 from ...base.machine.layout import Layout, host_layout
+from ...binding import core
 from ...ir.graph import Graph, TensorType
-from .. import core
 from ..queues.buffer import Buffer
 from ..tensors.lineage import before_write
 from ..tensors.tensor import Tensor

@@ -11,8 +11,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from .. import core
-from ..programs.program import Program
+from ...binding import core
+from ...binding.programs.program import Program
 
 __all__ = ["described", "overwritten", "state_of"]
 

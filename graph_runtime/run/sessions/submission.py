@@ -18,9 +18,9 @@ import numpy as np
 from ...base.errors import InputError
 from ...base.locks import new_lock
 from ...base.machine.layout import HOST, host_layout
-from .. import core
-from ..core import ffi, lib
-from ..programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
+from ...binding import core
+from ...binding.core import ffi, lib
+from ...binding.programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
 from ..queues import template
 from ..queues.blocks import let_go
 from ..queues.buffer import Buffer

@@ -17,9 +17,9 @@ from ...base import dtypes
 from ...base.errors import InputError
 from ...base.machine.layout import HOST
 from ...base.unique import unique_values
+from ...binding.programs.slots import values_of
 from ...ir.graph import TensorType
 from ...plan.types import Plan
-from ..programs.slots import values_of
 from ..tensors.tensor import Tensor
 from .bind import Bound
 

@@ -17,10 +17,11 @@ from ...base.errors import (
 )
 from ...base.machine.devices import NO_KERNELS, Device
 from ...base.machine.layout import Layout, same_image
+from ...binding import core
+from ...binding.programs.program import Kernel
 from ...ir.graph import COPY, Func, TensorType
 from ...ir.ops import registry
-from .. import core, kernels
-from ..programs.program import Kernel
+from .. import kernels
 from ..tensors import journal
 from ..tensors.arrays import check_layout
 from ..tensors.spec import TensorSpec, default_spec, spec_of

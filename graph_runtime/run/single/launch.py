@@ -8,9 +8,9 @@ from functools import partial
 import numpy as np
 
 from ...base.errors import DeviceMemoryError
-from ..core import ffi, lib
-from ..gr_arg import ARG, arg_record
-from ..programs.program import Kernel
+from ...binding.core import ffi, lib
+from ...binding.gr_arg import ARG, arg_record
+from ...binding.programs.program import Kernel
 from ..queues.buffer import Buffer
 from ..queues.template import one_kernel
 from ..tensors.eviction import Need, block_need, evicting

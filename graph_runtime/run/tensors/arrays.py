@@ -12,9 +12,9 @@ from ...base.errors import DeviceError, InputError, PlanError, did_you_mean, no_
 from ...base.exact import exactly
 from ...base.machine.devices import Device, cpu, parse
 from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint, shard_fault
+from ...binding import core
 from ...ir.graph import TensorType
 from ...plan.defaults import choose
-from .. import core
 from ..queues.buffer import Buffer
 from .dlpack import viewed
 from .host_values import aligned_empty

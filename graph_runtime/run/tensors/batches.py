@@ -17,10 +17,10 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.machine.devices import cpu
+from ...binding import core
+from ...binding.gr_arg import ARG, arg_record
+from ...binding.programs.program import SLOT, STEP
 from ...ir.graph import TensorType
-from .. import core
-from ..gr_arg import ARG, arg_record
-from ..programs.program import SLOT, STEP
 from ..queues.buffer import Buffer, wait_in_slices
 from ..queues.template import Template, copy_queue
 from .host_values import ALIGNMENT, aligned_empty, writable_view

@@ -21,8 +21,8 @@ from typing import Any, Protocol
 from weakref import ref
 
 from ...base.locks import new_rlock
-from .. import core
-from ..core import ffi, lib
+from ...binding import core
+from ...binding.core import ffi, lib
 from ..queues.buffer import Buffer
 from ..queues.limbo import keep_until
 from ..queues.run import failure_of

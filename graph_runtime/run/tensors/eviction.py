@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...base.errors import DeviceError, DeviceMemoryError, HandleError, afresh
 from ...base.machine.layout import L1, Layout
-from .. import core
-from ..circular import l1_number
+from ...binding import core
+from ...binding.circular import l1_number
 from ..queues.blocks import blocks
 from ..queues.template import copy
 from .arrays import allocate

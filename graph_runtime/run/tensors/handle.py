@@ -23,8 +23,8 @@ from ...base.errors import HandleError, KernelError, throw
 from ...base.locks import new_rlock
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, L1, Layout
+from ...binding import core
 from ...ir.graph import TensorType
-from .. import core
 from ..queues.buffer import Buffer, Writing, check_timeout
 from .donated import Donated, Failed, unchanged
 from .host_values import host_view, writable_view

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from ...base.errors import GraphRuntimeError, HandleError, afresh
 from ...base.locks import new_rlock
-from .. import core
+from ...binding import core
 from ..queues.marks import wait_within
 from . import journal
 

@@ -6,9 +6,9 @@ from ...base import dtypes
 from ...base.errors import DeviceError
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint
+from ...binding import core
 from ...ir.graph import TensorType
 from ...plan.defaults import choose
-from .. import core
 
 __all__ = ["TensorSpec", "default_spec", "held", "spec_of"]
 

@@ -22,7 +22,7 @@ from ...base.errors import InputError
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, Layout
 from ...base.providers import provided
-from .. import core
+from ...binding import core
 from .dlpack import HOST_DEVICE, export
 from .handle import Handle, moves
 from .host_values import aligned_empty, checked

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...base.errors import ImplicitTransferError, InputError, did_you_mean
 from ...base.locks import new_lock
-from .. import core
+from ...binding import core
 from . import journal
 
 __all__ = ["KINDS", "MOVEMENTS", "Stats", "no_implicit_transfer", "record", "refuse_hidden", "stats"]

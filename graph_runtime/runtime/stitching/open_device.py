@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from ...base.errors import DeviceError, InputError
 from ...base.locks import new_rlock
 from ...base.machine.devices import Device, parse
-from ...run import core
-from ...run.circular import peak
+from ...binding import core
+from ...binding.circular import peak
 from ...run.queues.blocks import blocks, let_go
 from ...run.queues.limbo import sweep
 from ...run.sessions.constants import constants

@@ -21,7 +21,7 @@ class MemoryView:
         if kind in (BufferType.L1_SMALL, BufferType.TRACE):
             self._reserved(device, kind)
             return
-        from ...run import core
+        from ...binding import core
 
         memory = device.chip.descriptor.memory(DRAM if kind is BufferType.DRAM else L1)
         number, handle = device.chip.descriptor.memories.index(memory), core.open_device(device.chip)

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import DRAM, L1
-from ...run import core
+from ...binding import core
 from ...run.queues.marks import Mark
 from ..errors import Unsupported, check, fatal
 from ..memory.cores import CoreCoord, CoreGrid

@@ -11,10 +11,10 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.base.errors import CapacityError
 from graph_runtime.base.machine.devices import parse
+from graph_runtime.binding.circular import of_plan
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import BALANCER_POLICIES
 from graph_runtime.plan.supports import circular_room
-from graph_runtime.run.circular import of_plan
 
 pytestmark = pytest.mark.core
 

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime.base.errors import CapacityError, CheckError, InputError, PlanError
+from graph_runtime.binding import core
 from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.write import graph_to_json
@@ -30,7 +31,6 @@ from graph_runtime.plan.balance.limits import Loads
 from graph_runtime.plan.balance.network import Edge, network_of
 from graph_runtime.plan.balance.solver import GraphSolver
 from graph_runtime.plan.record import record
-from graph_runtime.run import core
 
 pytestmark = pytest.mark.core
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime.base.errors import CheckError, InputError
+from graph_runtime.binding.packing import pack
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import check, plan
 from graph_runtime.plan.checker.races import check_races
@@ -18,7 +19,6 @@ from graph_runtime.plan.queues.lanes import lanes
 from graph_runtime.plan.record import record
 from graph_runtime.plan.storage.modes import peaks
 from graph_runtime.plan.storage.sizes import round_up
-from graph_runtime.run.packing import pack
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 pytestmark = pytest.mark.core

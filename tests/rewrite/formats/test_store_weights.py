@@ -100,7 +100,7 @@ def test_recurrent_weights_are_stored_so_and_multiplied(op):
 @pytest.mark.parametrize(("fast", "wanted"), [(("bf16",), "bfloat16"), ((), "float32")])
 def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch, fast, wanted):
     """Of convolutions that are to be stored in bf16, and of one group, as those of more stay in float32."""
-    monkeypatch.setattr("graph_runtime.run.tiles.tile_products", lambda: fast)
+    monkeypatch.setattr("graph_runtime.binding.tiles.tile_products", lambda: fast)
     b = gr.GraphBuilder()
     y = b.op("conv2d", b.input("x", (1, 32, 16, 16)), b.param("w", array(32, 32, 3, 3)), name="one")
     b.output(b.op("conv2d", y, b.param("v", array(16, 16, 3, 3)), group=2, name="groups"))
@@ -115,7 +115,7 @@ def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch
     [("avx512_bf16", 14, True), ("avx2", 14, False), ("avx512_bf16", 28, False)],
 )
 def test_where_vectors_multiply_bf16_windows_are_preferred_to_few_tiles(monkeypatch, feature, size, wanted):
-    monkeypatch.setattr("graph_runtime.run.tiles.tile_products", lambda: ())
+    monkeypatch.setattr("graph_runtime.binding.tiles.tile_products", lambda: ())
     monkeypatch.setattr("graph_runtime.build.prepare.host_features", lambda: frozenset([feature]))
     b = gr.GraphBuilder()
     w = b.param("w", np.zeros((96, 96, 3, 3), np.float32))

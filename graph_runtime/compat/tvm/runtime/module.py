@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from ....base.errors import InputError, did_you_mean
 from ....base.writing import write_whole
-from ....run import core
+from ....binding import core
 from ....run.benchmark import BenchmarkResult
 from ....run.library import SystemLibrary
 from ...artifacts.library import TvmModule

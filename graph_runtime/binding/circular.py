@@ -26,9 +26,9 @@ from ..ir.ops.numerics import Numerics
 from ..plan.storage.capacity import check_circular
 from ..plan.types import Plan
 from . import core
+from .built_in import generic_kernel
 from .core import ffi, lib
 from .gr_arg import ARG, arg_record
-from .kernels import generic_kernel
 from .programs.lower import chosen, lower
 from .programs.program import INSTR, Kernel, Program
 
