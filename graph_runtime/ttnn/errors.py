@@ -12,9 +12,6 @@ from ..base.errors import (
     UnsupportedOpError,
 )
 
-__all__ = ["Unsupported", "check", "fatal", "guarded"]
-
-
 _FULL = "Out of Memory:"
 
 

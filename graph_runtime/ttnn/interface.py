@@ -42,6 +42,7 @@ from .operations.complex_tensors import ComplexTensor as ComplexTensor
 from .operations.declined import ABSENT, Absent, decline_the_rest
 from .operations.elementwise.activations import *
 from .operations.fallback import *
+from .operations.operation import REPORTERS
 from .operations.operation import Operation as Operation
 from .operations.operation import register_post_operation_hook as register_post_operation_hook
 from .operations.operation import register_pre_operation_hook as register_pre_operation_hook
@@ -49,7 +50,7 @@ from .operations.operators import *
 from .operations.products.minimal import *
 from .programs.configs import *
 from .programs.windows import *
-from .registry import OPERATIONS, SEAMS
+from .registry import OPERATIONS
 from .settings import *
 from .settings import SETTINGS
 from .tensors.distributed import *
@@ -81,7 +82,7 @@ def _logged(*call: Any) -> Any:
 
 
 decline_the_rest()
-SEAMS |= {"compared": _compared, "logged": _logged}
+REPORTERS |= {"compared": _compared, "logged": _logged}
 SUBMODULES = submodules.submodules()
 globals().update({name: module for name, module in SUBMODULES.items() if "." not in name})
 _ALIASES = {
@@ -108,7 +109,7 @@ def install() -> None:
     submodules.install(sys.modules[__name__])
 
 
-_OURS = {"ABSENT", "Absent", "Any", "ModuleType", "OPERATIONS", "SEAMS", "annotations"}
+_OURS = {"ABSENT", "Absent", "Any", "ModuleType", "OPERATIONS", "REPORTERS", "annotations"}
 _OURS |= {"decline_the_rest", "did_you_mean"}
 _NAMES = {
     name

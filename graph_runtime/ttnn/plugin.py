@@ -14,27 +14,7 @@ import pytest
 
 from . import interface as ttnn
 from .errors import Unsupported
-from .runner import meshes
 from .runner.install import install
-from .runner.meshes import *  # noqa: F403  (pytest looks for fixtures here)
-
-__all__ = [
-    "device",
-    "device_params",
-    "function_level_defaults",
-    "is_ci_env",
-    "mesh_device",
-    "pytest_collection_modifyitems",
-    "pytest_configure",
-    "pytest_make_collect_report",
-    "pytest_make_parametrize_id",
-    "pytest_runtest_makereport",
-    "reset_seeds",
-    "silicon_arch_name",
-    "silicon_arch_wormhole_b0",
-    "use_program_cache",
-    *meshes.__all__,
-]
 
 _MARKS = (
     "requires_fast_runtime_mode_off: needs ttnn's slow mode",
@@ -213,4 +193,5 @@ def silicon_arch_wormhole_b0(silicon_arch_name: str) -> str:
     return silicon_arch_name
 
 
+pytest_plugins = ("graph_runtime.ttnn.runner.meshes",)
 install()  # conftests and tests import ttnn

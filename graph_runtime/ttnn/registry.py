@@ -1,11 +1,7 @@
-"""The operations by name, and what low modules here ask of high ones: filled by those that have it."""
+"""The operations by name: each is there when its module was imported."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-__all__ = ["OPERATIONS", "SEAMS"]
-
 OPERATIONS: dict[str, Any] = {}  # name without "ttnn." -> Operation
-SEAMS: dict[str, Callable[..., Any]] = {}  # "construct": of Tensor(...); "as_torch": of values and a dtype

@@ -38,8 +38,6 @@ from .programs import configs as kernel_configs
 from .programs import windows
 from .registry import OPERATIONS
 
-__all__ = ["install", "submodules"]
-
 _BY_KIND = "binary binary_backward creation data_movement matmul normalization reduction ternary unary"
 # ttnn.graph's records of Python's own calls
 _RECORDS = (

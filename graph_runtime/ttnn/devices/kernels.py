@@ -23,21 +23,6 @@ from ..errors import Unsupported
 from ..settings import SETTINGS
 from .recorder import Recorder
 
-__all__ = [
-    "WIDE",
-    "as_on_a_card",
-    "between",
-    "captured",
-    "constant",
-    "convert",
-    "copied",
-    "overwrite",
-    "recorded",
-    "recording",
-    "reinterpret",
-    "run",
-]
-
 WIDE = Placed(DRAM, TILE, "f32")  # of values between the steps of a function: rounded once, at its end
 
 _recorders: dict[Device, Recorder] = {}

@@ -8,8 +8,6 @@ from ...base.machine.devices import Device
 from ...base.machine.layout import DRAM, L1
 from ..errors import check
 
-__all__ = ["MOST_QUEUES", "sized"]
-
 # what programs keep of a core below the room of tensors, which worker_l1_size may ask for
 # (tt_metal/llrt/hal/tt-1xx: MEM_MAP_END to DEFAULT_UNRESERVED)
 _KERNEL_CONFIG = 69 * 1024

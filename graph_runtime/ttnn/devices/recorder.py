@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 from ...run.tensors.tensor import Tensor
 from ...run.tensors.transfers import copy_into
 
-__all__ = ["Recorder"]
-
 Make = Callable[..., Sequence[Tensor]]
 
 

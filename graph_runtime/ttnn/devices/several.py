@@ -10,8 +10,6 @@ from ...ir.builder import GraphBuilder
 from ...run.tensors.tensor import Tensor as Handle
 from . import kernels
 
-__all__ = ["forget", "outputs"]
-
 
 @lru_cache(maxsize=256)
 def _session(

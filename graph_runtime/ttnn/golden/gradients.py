@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["backward_of"]
-
 # where the forward function is another one than the golden function of that name
 _FORWARD: dict[str, Callable[..., Any]] = {
     "gelu": lambda t, f, a, approximate="none": f.gelu(a, approximate=approximate),

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["IMAGES"]
-
 
 def _planes(a: Any, batch_size: int, input_h: int, input_w: int, channels: int) -> Any:
     """[N, C, H, W] of [1, 1, N H W, C]."""

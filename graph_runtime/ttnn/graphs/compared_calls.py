@@ -13,12 +13,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import Unsupported
+from ..operations.creation.conversion import to_torch
 from ..operations.operation import Operation
-from ..registry import OPERATIONS
 from ..settings import SETTINGS
 from ..tensors.tensor import Tensor
-
-__all__ = ["compared"]
 
 # arguments that say where and how, which golden functions do not have
 _PLACES = {"memory_config", "output_tensor", "optional_output_tensor", "compute_kernel_config"}
@@ -29,7 +27,7 @@ _MOVES = {"from_torch", "to_torch", "to_device", "from_device", "deallocate", "a
 
 def _golden(value: Any) -> Any:
     if isinstance(value, Tensor):
-        return OPERATIONS["to_torch"].function(value)
+        return to_torch.function(value)
     if isinstance(value, (list, tuple)):
         return [_golden(one) for one in value]
     return value

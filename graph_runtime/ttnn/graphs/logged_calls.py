@@ -31,8 +31,6 @@ from . import captures as graphs
 from .pages import buffer_size, get_buffer_pages
 from .text import memory_text
 
-__all__ = ["CallReport", "logged"]
-
 _MOST_TEXT = 10_000  # characters of an argument
 
 

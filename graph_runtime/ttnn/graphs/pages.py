@@ -10,8 +10,6 @@ from ..devices.mesh_device import MeshDevice
 from ..memory.values import BufferType
 from ..tensors.tensor import Tensor
 
-__all__ = ["BufferPage", "buffer_size", "get_buffer_pages"]
-
 
 @dataclass(frozen=True)
 class BufferPage:

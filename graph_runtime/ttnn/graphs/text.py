@@ -10,15 +10,6 @@ from ..memory.configs import MemoryConfig
 from ..memory.values import DataType, Layout
 from ..tensors.tensor import Tensor
 
-__all__ = [
-    "DEVICE_NAMES",
-    "arguments_of",
-    "create_arguments",
-    "memory_text",
-    "serialize_graph",
-    "tensor_params",
-]
-
 # ttnn function -> its device operation, where a call is one
 DEVICE_NAMES = {
     "permute": "PermuteDeviceOperation",

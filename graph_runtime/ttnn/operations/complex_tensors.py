@@ -14,8 +14,6 @@ from . import elementwise, gradients  # noqa: F401  (functions of theirs take co
 from .operation import operation
 from .results import device_tensor
 
-__all__ = ["ComplexTensor"]
-
 
 class ComplexTensor:
     """``real`` and ``imag``: tensors of one shape and layout; also [0] and [1]."""

@@ -8,8 +8,6 @@ from ..errors import Unsupported
 from ..registry import OPERATIONS
 from .operation import declined
 
-__all__ = ["ABSENT", "DECLINED", "Absent", "decline_the_rest"]
-
 # reason -> names
 DECLINED: dict[str, str] = {
     "it talks to other chips, and there is one": (

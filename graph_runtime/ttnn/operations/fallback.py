@@ -9,8 +9,9 @@ from typing import Any
 from ..devices.mesh_device import GetDefaultDevice, MeshDevice
 from ..golden.functions import get_golden_function
 from ..memory.values import Layout
-from ..registry import OPERATIONS
 from ..tensors.tensor import Tensor
+from .movement.layouts import to_layout
+from .movement.moves import from_device, to_device
 from .operation import Operation
 
 __all__ = ["get_fallback_function"]
@@ -37,10 +38,10 @@ def get_fallback_function(operation: Operation) -> Callable[..., Any]:
 def _tiled(value: Any, device: MeshDevice) -> Any:
     if not isinstance(value, Tensor) or value._device is not None:
         return value
-    return OPERATIONS["to_layout"](OPERATIONS["to_device"](value, device), Layout.TILE)
+    return to_layout(to_device(value, device), Layout.TILE)
 
 
 def _back(made: Any, layout: Layout) -> Any:
     if isinstance(made, (list, tuple)):
         return type(made)(_back(one, layout) for one in made)
-    return OPERATIONS["to_layout"](OPERATIONS["from_device"](made), layout)
+    return to_layout(from_device(made), layout)

@@ -10,8 +10,6 @@ from typing import Any
 from ..memory.configs import MemoryConfig
 from ..memory.values import DataType, Layout, NewerType
 
-__all__ = ["NAMED", "NEUTRAL", "check_kinds", "kinds_of", "known_arguments"]
-
 _CORES = "which cores work is not simulated: the kernels take the cores that they like"
 _CHIPS = "it concerns several chips, and there is one"
 _SPEED = "it chooses among algorithms of silicon for speed; the result here is the precise one"

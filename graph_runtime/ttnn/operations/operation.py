@@ -13,24 +13,14 @@ from ..devices.mesh_device import MeshDevice
 from ..errors import Unsupported, guarded
 from ..memory.values import Layout
 from ..programs.l1 import use_of_l1, what_is_kept
-from ..registry import OPERATIONS, SEAMS
+from ..registry import OPERATIONS
 from ..settings import SETTINGS
 from ..tensors.tensor import Tensor, tensors_within
 from .neutral import NEUTRAL, check_kinds, kinds_of, known_arguments
 
-__all__ = [
-    "OBSERVERS",
-    "WATCHERS",
-    "Operation",
-    "declined",
-    "elementwise_key",
-    "operation",
-    "register_post_operation_hook",
-    "register_pre_operation_hook",
-]
-
 # context managers of a call that is no part of another: with one(operation, args, kwargs) as told: told(made)
 OBSERVERS: list[Callable[..., Any]] = []
+REPORTERS: dict[str, Callable[..., Any]] = {}  # of those: what CONFIG asks for, by name
 WATCHERS: list[Any] = []  # graph captures: the last one is told of each call (graphs.py)
 _before: list[Callable[..., Any]] = []
 _after: list[Callable[..., Any]] = []
@@ -153,7 +143,7 @@ def reporters() -> list[Callable[..., Any]]:
         "logged": SETTINGS.enable_logging and SETTINGS.report_name,
         "compared": SETTINGS.enable_comparison_mode,
     }
-    return [SEAMS[name] for name, asked in wanted.items() if asked]
+    return [REPORTERS[name] for name, asked in wanted.items() if asked]
 
 
 def _check_queue(number: int, given: list[Any]) -> None:

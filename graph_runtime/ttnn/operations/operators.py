@@ -1,9 +1,11 @@
-"""Python's operators of tensors, and small functions of ttnn over them."""
+"""The constructor and Python's operators of tensors, and small functions of ttnn over them."""
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+import numpy as np
 
 from ..errors import Unsupported
 from ..memory.configs import MemoryConfig
@@ -12,6 +14,9 @@ from ..memory.values import StorageType
 from ..registry import OPERATIONS
 from ..tensors.specs import TensorSpec
 from ..tensors.tensor import Tensor
+from .creation.constructor import construct
+from .creation.conversion import as_numpy, as_torch
+from .creation.filled import empty
 from .movement.parts import getitem
 
 __all__ = [
@@ -26,6 +31,17 @@ __all__ = [
     "num_cores",
     "pearson_correlation_coefficient",
 ]
+
+
+def _init(self: Tensor, *args: Any, **kwargs: Any) -> None:
+    made = construct(*args, **kwargs)
+    self._set(made._handle, made.dtype, made.layout, made._config, made._device, made._padding)
+    self.tile = made.tile
+
+
+def _to_torch_with_padded_shape(self: Tensor) -> Any:
+    """The values with the padding of tiles."""
+    return as_torch(self._padded_values(), self.dtype)
 
 
 def _operator(name: str, swapped: bool = False) -> Any:
@@ -53,7 +69,9 @@ for _name, _of in {
     setattr(Tensor, f"__{_name}__", _operator(_of))
 for _name, _of, _turned in (("radd", "add", False), ("rmul", "multiply", False), ("rtruediv", "rdiv", False)):
     setattr(Tensor, f"__{_name}__", _operator(_of, _turned))
+Tensor.__init__ = _init  # type: ignore[method-assign]
 Tensor.__getitem__ = getitem  # type: ignore[attr-defined,misc]
+Tensor.to_torch_with_padded_shape = _to_torch_with_padded_shape  # type: ignore[attr-defined]
 
 
 def is_tensor_storage_on_device(tensor: Tensor) -> bool:
@@ -91,24 +109,20 @@ def allocate_tensor_on_device(spec: Any, *args: Any, **given: Any) -> Tensor:
     """A tensor of zeros: (spec, device), or (shape, dtype, layout, device, memory_config)."""
     if isinstance(spec, TensorSpec):
         device = args[0] if args else given["device"]
-        return OPERATIONS["empty"](list(spec.shape), spec.dtype, spec.layout, device, spec.memory_config)
-    return OPERATIONS["empty"](spec, *args, **given)
+        return empty(list(spec.shape), spec.dtype, spec.layout, device, spec.memory_config)
+    return empty(spec, *args, **given)
 
 
 def allocate_tensor_on_host(spec: Any, *args: Any, **given: Any) -> Tensor:
     """A host tensor whose content is undefined."""
     if isinstance(spec, TensorSpec):
-        return OPERATIONS["empty"](list(spec.shape), spec.dtype, spec.layout)
+        return empty(list(spec.shape), spec.dtype, spec.layout)
     dtype, layout = args[:2]
-    return OPERATIONS["empty"](spec, dtype, layout)
+    return empty(spec, dtype, layout)
 
 
 def pearson_correlation_coefficient(expected: Any, actual: Any) -> float:
     """How well two tensors go together, 1 at best: of torch tensors, arrays or ttnn tensors."""
-    import numpy as np
-
-    from .creation.conversion import as_numpy
-
     a, b = (
         np.asarray(x._values() if isinstance(x, Tensor) else as_numpy(x), np.float64).ravel()
         for x in (expected, actual)

@@ -15,18 +15,6 @@ from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig, matrix, placed, w
 from ..memory.values import DEFAULT_TILE, DataType, Layout, TensorMemoryLayout, Tile
 from ..tensors.tensor import Tensor
 
-__all__ = [
-    "Target",
-    "device_tensor",
-    "empty_result",
-    "float_tensor",
-    "fresh_target",
-    "handle_as",
-    "target",
-    "tiled_input",
-    "values_in",
-]
-
 
 def device_tensor(op: str, tensor: Any, what: str = "input tensor") -> Tensor:
     """A tensor on a device. Raises TypeError, RuntimeError."""
@@ -193,13 +181,6 @@ def handle_as(tensor: Tensor, dtype: str) -> Handle:
     """The values as elements of a dtype of this package."""
     handle = tensor._handle
     return handle if handle.dtype == dtype else kernels.run("cast", [handle], {"to": dtype})
-
-
-def values_in(op: str, tensor: Tensor, dtypes: Sequence[DataType]) -> None:
-    """Raise Unsupported for a tensor of another dtype."""
-    if tensor.dtype not in dtypes:
-        names = ", ".join(d.name for d in dtypes)
-        raise Unsupported(f"{op} of {tensor.dtype.name} is not supported: it takes {names}", op=op)
 
 
 def empty_result(goal: Target, shape: Sequence[int], value: float = 0) -> Tensor:

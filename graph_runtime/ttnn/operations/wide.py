@@ -13,8 +13,6 @@ from ...run.tensors.tensor import Tensor as Handle
 from ..devices import kernels
 from ..memory.values import DataType
 
-__all__ = ["Wide"]
-
 _SIGN = 1 << 31
 
 

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ..memory.values import DataType
-from ..operations.creation.conversion import load_tensor
-from ..registry import OPERATIONS
+from ..operations.creation.conversion import dump_tensor, load_tensor
 from ..settings import SETTINGS
 from ..tensors.tensor import Tensor
 
@@ -114,7 +113,7 @@ def _write(folder: Path, parameters: Any) -> None:
         elif isinstance(value, (ParameterDict, ParameterList)):
             _write(path, value)
         elif isinstance(value, Tensor):
-            OPERATIONS["dump_tensor"](path.with_name(f"{key}.tensorbin"), value)
+            dump_tensor(path.with_name(f"{key}.tensorbin"), value)
         else:
             torch.save(value, path.with_name(f"{key}.pt"))
 

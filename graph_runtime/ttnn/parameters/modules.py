@@ -14,7 +14,7 @@ from typing import Any
 from ..errors import Unsupported
 from ..memory.values import DataType, Layout
 from ..operations.creation.conversion import OF_NUMPY, from_torch
-from ..registry import OPERATIONS
+from ..operations.movement.moves import to_device
 from ..settings import SETTINGS
 from ..tensors.tensor import Tensor
 from .cache import (
@@ -212,7 +212,7 @@ def move_to_device(value: Any, device: Any) -> Any:
     elif isinstance(value, ParameterList):
         value[:] = [move_to_device(one, device) for one in value]
     elif isinstance(value, Tensor):
-        return OPERATIONS["to_device"](value, device)
+        return to_device(value, device)
     return value
 
 

@@ -52,8 +52,6 @@ from ..tensors.tensor import Tensor
 from . import configs as kc
 from .windows import Conv2dConfig, pair, sides
 
-__all__ = ["Call", "call_of", "flat", "operand", "programs_of"]
-
 _SCHEMES = {
     TensorMemoryLayout.HEIGHT_SHARDED: "height",
     TensorMemoryLayout.WIDTH_SHARDED: "width",
@@ -359,7 +357,7 @@ def _attention(call: Call) -> CardProgram | None:
     return attention(q, k, v, call.made, chunks, cores, call.get("is_causal", True), call.format("attn_mask"))
 
 
-_FAMILIES: dict[str, Callable[[Call], Any]] = {
+_FAMILIES: dict[str, Callable[[Call], Any]] = {  # by the module of operations/elementwise
     "unary": _unary,
     "binary": _binary,
     "ternary": _ternary,

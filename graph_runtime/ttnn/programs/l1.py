@@ -17,8 +17,6 @@ from ..errors import fatal
 from ..tensors.tensor import Tensor
 from .card_programs import Call, call_of, flat, programs_of
 
-__all__ = ["Use", "tensors_in_l1", "use_of_l1", "what_is_kept"]
-
 _MOST_NAMED = 5
 
 

@@ -13,8 +13,6 @@ from .. import interface as ttnn
 from ..devices.mesh_device import use_board
 from ..operations.declined import Absent
 
-__all__ = ["install"]
-
 # names of tt-metal's tree, and of what scripts import besides -> modules here; "": a package that only holds
 # others
 _HELPERS = {

@@ -11,22 +11,6 @@ import pytest
 
 from .. import interface as ttnn
 
-__all__ = [
-    "bh_1d_mesh_device",
-    "bh_2d_mesh_device",
-    "ensure_devices_tg",
-    "galaxy_type",
-    "get_tt_cache_path",
-    "is_ci_v2_env",
-    "is_single_card_n300",
-    "n300_mesh_device",
-    "pcie_mesh_device",
-    "silicon_arch_blackhole",
-    "t3k_mesh_device",
-    "t3k_single_board_mesh_device",
-    "tracy_profile",
-]
-
 
 def _of_chips(name: str, count: int) -> Any:
     @pytest.fixture(name=name)

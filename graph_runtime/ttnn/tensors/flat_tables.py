@@ -12,8 +12,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Inline", "ReadTable", "Table", "read_root", "written"]
-
 _MOST = 1 << 16  # elements of a list in a header: more is a damaged file
 
 

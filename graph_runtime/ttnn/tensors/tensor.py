@@ -23,18 +23,17 @@ from ..devices.mesh_device import MeshDevice
 from ..errors import Unsupported, check
 from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig, placed, with_spec
 from ..memory.values import DEFAULT_TILE, DataType, Layout, Shape, StorageType, Tile, element_size, tiled
-from ..registry import OPERATIONS, SEAMS
+from ..registry import OPERATIONS
 from .specs import TensorSpec
 from .text import as_text
-
-__all__ = ["Tensor", "on_device", "on_host", "quantized", "tensors_within", "unfilled"]
 
 _numbers = itertools.count(1)
 
 
 class Tensor:
     """``dtype``, ``layout``, ``tile``, ``shape`` (logical), ``padded_shape``. ``_handle`` the values,
-    ``_config`` and ``_device`` where they are (None: on the host), ``_padding`` what fills tiles up."""
+    ``_config`` and ``_device`` where they are (None: on the host), ``_padding`` what fills tiles up. Its
+    constructor and Python's operators are in operations/operators.py."""
 
     _handle: Handle
     dtype: DataType
@@ -44,11 +43,6 @@ class Tensor:
     _padding: float
     tile: Tile = DEFAULT_TILE
     _more: Shape | None = None  # a padded shape beyond whole tiles
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        made = SEAMS["construct"](*args, **kwargs)
-        self._set(made._handle, made.dtype, made.layout, made._config, made._device, made._padding)
-        self.tile = made.tile
 
     @classmethod
     def of(
@@ -148,10 +142,6 @@ class Tensor:
 
     def to_torch(self, *args: Any, **kwargs: Any) -> Any:
         return OPERATIONS["to_torch"](self, *args, **kwargs)
-
-    def to_torch_with_padded_shape(self) -> Any:
-        """The values with the padding of tiles."""
-        return SEAMS["as_torch"](self._padded_values(), self.dtype)
 
     def _values(self) -> np.ndarray:
         """A copy on the host in the logical shape: float32 of a float type."""

@@ -29,8 +29,6 @@ from ..memory.values import (
 from .flat_tables import Inline, Table, read_root, written
 from .tensor import Tensor
 
-__all__ = ["TensorFile", "read_tensor", "write_tensor"]
-
 _LENGTH = struct.Struct("<Q")
 _INLINE_STORAGE, _ROW_MAJOR_PAGES, _TILE_PAGES = 1, 1, 2  # members of the unions TensorBuffer and PageConfig
 _FACE, _ROW = 16, 16  # a face has 16 rows of 16 elements, each of which has an exponent in a block format

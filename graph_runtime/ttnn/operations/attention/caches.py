@@ -17,8 +17,6 @@ from ..operation import Operation, operation
 from ..results import device_tensor
 from ..wide import Wide
 
-__all__ = ["paged"]
-
 
 def _integers(w: Wide, values: Any) -> Handle:
     return w.number(np.asarray(values, np.int32), "int32")

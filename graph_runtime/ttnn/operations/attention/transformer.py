@@ -19,8 +19,6 @@ from ..operation import Operation, operation
 from ..results import device_tensor, target, tiled_input
 from ..wide import Wide
 
-__all__ = ["attend", "rotated"]
-
 
 def _attention_softmax(name: str, in_place: bool) -> Operation:
     full = f"ttnn.transformer.{name}"

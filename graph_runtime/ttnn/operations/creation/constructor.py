@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...memory.values import DataType, Layout
-from ...registry import SEAMS
 from ...tensors.tensor import Tensor
 from .conversion import as_numpy, build
-
-__all__ = ["construct"]
 
 
 def construct(tensor: Any = None, *args: Any, **given: Any) -> Tensor:
@@ -56,6 +53,3 @@ def _of_array(
     **_: Any,
 ) -> Tensor:
     return build("ttnn.Tensor", as_numpy(tensor), data_type, layout, device, mem_config, pad_value, tile)
-
-
-SEAMS["construct"] = construct

@@ -13,12 +13,10 @@ from ....base import dtypes
 from ...errors import Unsupported, check, fatal
 from ...memory.configs import MemoryConfig
 from ...memory.values import DEFAULT_TILE, DataType, Layout, NewerType, Tile
-from ...registry import OPERATIONS, SEAMS
 from ...tensors.tensor import Tensor, on_device, on_host
 from ...tensors.tensorbin import read_tensor, write_tensor
+from ..movement.moves import to_device
 from ..operation import operation
-
-__all__ = ["OF_NUMPY", "as_numpy", "as_torch", "build", "to_torch"]
 
 # what a tensor becomes whose type is not said
 OF_NUMPY = {
@@ -181,7 +179,7 @@ def _cached(name: str, tensor: Any, made: Callable[[Any], Tensor], device: Any, 
     read: Tensor = load_tensor.function(name)
     if device is None:
         return read
-    moved: Tensor = OPERATIONS["to_device"].function(read, device, memory_config=config)
+    moved: Tensor = to_device.function(read, device, memory_config=config)
     return moved
 
 
@@ -257,6 +255,3 @@ def from_buffer(
     kind = np.float32 if dtype.is_float else np.int64
     values = np.asarray(buffer, kind).reshape(tuple(shape))
     return build("ttnn.from_buffer", values, dtype, layout, device, memory_config)
-
-
-SEAMS["as_torch"] = as_torch

@@ -15,8 +15,6 @@ from ..wide import Wide
 from .binary_bodies import BINARY, Body
 from .unary import chain, finish
 
-__all__ = ["broadcast_shape"]
-
 _INTEGERS = (DataType.INT32, DataType.UINT32, DataType.UINT16, DataType.UINT8)
 
 

@@ -11,8 +11,6 @@ from ...devices import kernels
 from ...errors import Unsupported, check
 from ..wide import Wide
 
-__all__ = ["BINARY", "Body"]
-
 Body = Callable[..., Handle]
 
 

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from ....run.tensors.tensor import Tensor as Handle
 from ..wide import Wide
 
-__all__ = ["filled", "i1", "polygamma", "to_the"]
-
 
 def filled(w: Wide, x: Handle, value: float = 1.0) -> Handle:
     """A number, as many times as x has elements."""

@@ -17,8 +17,6 @@ from ..results import Target, device_tensor, target
 from ..wide import Wide
 from .unary_bodies import COMPOSED, Body
 
-__all__ = ["chain", "finish", "plain_rows"]
-
 _INTEGERS = {"relu", "abs", "negative", "square", "sign"}  # with an int32 kernel
 _UNCHANGED = {"floor", "ceil", "trunc", "round"}  # of integers
 # registry rows that need more than names and arguments

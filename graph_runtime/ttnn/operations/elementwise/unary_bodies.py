@@ -11,8 +11,6 @@ from ...devices import kernels
 from ..wide import Wide
 from .special import i1, polygamma
 
-__all__ = ["COMPOSED", "Body"]
-
 Body = Callable[..., Handle]
 
 

@@ -17,8 +17,6 @@ from ..results import device_tensor, float_tensor, handle_as, target
 from ..wide import Wide
 from .derivatives import DERIVATIVES, gelu_slope
 
-__all__ = ["PAIRS"]
-
 
 def _fitted(w: Wide, gradient: Handle, shape: Any) -> Handle:
     """The gradient of an input that was broadcast: the sum over what was made of each element."""

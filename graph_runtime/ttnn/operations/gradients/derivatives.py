@@ -12,8 +12,6 @@ from ..elementwise.special import i1, polygamma, to_the
 from ..elementwise.unary_bodies import COMPOSED
 from ..wide import Wide
 
-__all__ = ["DERIVATIVES", "gelu_slope"]
-
 Slope = Callable[..., Handle]
 
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772, 1.0507009873554805

@@ -23,8 +23,6 @@ from ..results import Target
 from ..wide import Wide
 from .planes import placed_on
 
-__all__ = ["Kernel", "bias_row", "kernel_of", "prepared_bias", "prepared_weight", "weight_of", "weights_type"]
-
 
 @dataclass(frozen=True)
 class Kernel:

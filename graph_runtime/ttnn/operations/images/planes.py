@@ -13,12 +13,10 @@ from ...errors import check
 from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
 from ...memory.values import BufferType, DataType, Layout, TensorMemoryLayout
 from ...programs.windows import Conv2dL1Full, Op2DSliceConfig
-from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor
+from ..movement.moves import to_device
 from ..results import Target, device_tensor
 from ..wide import Wide
-
-__all__ = ["flat", "goal_of", "placed_on", "planes"]
 
 
 def placed_on(op: str, tensor: Any, device: MeshDevice | None) -> Tensor:
@@ -26,7 +24,7 @@ def placed_on(op: str, tensor: Any, device: MeshDevice | None) -> Tensor:
     if isinstance(tensor, Tensor) and tensor._device is None:
         device = device or GetDefaultDevice()
         check(device is not None, op, "a host tensor needs a device")
-        moved: Tensor = OPERATIONS["to_device"].function(tensor, device)
+        moved: Tensor = to_device.function(tensor, device)
         return moved
     return device_tensor(op, tensor)
 

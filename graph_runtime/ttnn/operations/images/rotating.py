@@ -16,8 +16,6 @@ from ..operation import operation
 from ..results import device_tensor, target
 from ..wide import Wide
 
-__all__ = ["sources"]
-
 
 def sources(height: int, width: int, angle: float, center: Any) -> tuple[np.ndarray, np.ndarray]:
     """(rows, columns) in pixels, [height, width], where the pixels of an image that is turned by ``angle``

@@ -10,8 +10,6 @@ from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
 from ..wide import Wide
 
-__all__ = ["MOST_KEPT", "places_in_order"]
-
 MOST_KEPT = 1024  # what topk's kernel keeps along its axis
 _AT_ONCE = 1 << 22  # pairs of elements that are compared at once
 

@@ -16,8 +16,6 @@ from ..reduction.reductions import axes_of
 from ..results import device_tensor, float_tensor, fresh_target, target
 from ..wide import Wide
 
-__all__ = ["fitted", "raised", "restored", "summed"]
-
 
 def summed(shape: Any, axes: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
     """The shape of a sum: of the last two dimensions 1 stays, whatever ``keepdim`` says: they are tiles."""

@@ -15,8 +15,6 @@ from ...tensors.tensor import Tensor, on_device
 from ..operation import Operation, operation
 from ..results import device_tensor, target
 
-__all__ = ["moved"]
-
 
 @operation("to_device")
 def to_device(tensor: Tensor, device: MeshDevice, memory_config: MemoryConfig | None = None) -> Tensor:

@@ -17,8 +17,6 @@ from ..operation import operation
 from ..results import device_tensor, target
 from .shapes import axis_of, reshaped, squeeze, unsqueeze
 
-__all__ = ["getitem"]
-
 
 @operation("permute", "transpose")
 def permute(

@@ -18,8 +18,6 @@ from ...tensors.tensor import Tensor, on_host
 from ..operation import Operation, operation
 from ..results import device_tensor, target
 
-__all__ = ["axis_of", "reshaped", "squeeze"]
-
 
 def axis_of(op: str, dim: int, rank: int) -> int:
     """A dimension counted from 0. Raises RuntimeError where there is none."""

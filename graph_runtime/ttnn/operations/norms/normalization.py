@@ -17,12 +17,11 @@ from ...memory.values import TILE_SIZE, BufferType, DataType, Layout, TensorMemo
 from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor, on_device
 from ..elementwise.unary import chain
+from ..movement.layouts import to_layout
 from ..movement.shapes import axis_of
 from ..operation import Operation, operation
 from ..results import Target, device_tensor, target, tiled_input
 from ..wide import Wide
-
-__all__ = ["soft", "vector"]
 
 _TILES = "Inputs to softmax must be tilized"
 
@@ -306,7 +305,7 @@ def dit_rms_norm_unary_fused(
 ) -> Tensor:
     """rms_norm, then an activation."""
     rows = input_tensor.layout is Layout.ROW_MAJOR
-    x = OPERATIONS["to_layout"].function(input_tensor, Layout.TILE) if rows else input_tensor
+    x = to_layout.function(input_tensor, Layout.TILE) if rows else input_tensor
     made: Tensor = OPERATIONS["rms_norm"].function(x, dtype=dtype, **given)
     made = chain(made, [] if activation is None else [activation])
-    return OPERATIONS["to_layout"].function(made, Layout.ROW_MAJOR) if rows else made
+    return to_layout.function(made, Layout.ROW_MAJOR) if rows else made

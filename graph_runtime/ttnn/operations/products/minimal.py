@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import check
-from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor
+from ..movement.parts import chunk
 from ..operation import operation
 from ..results import device_tensor, target
 from ..wide import Wide
+from .matmul import linear
 
 __all__ = ["MinimalMatmulConfig"]
 
@@ -36,7 +37,7 @@ def _product(op: str, x: Tensor, weight: Tensor, bias: Tensor | None, config: An
     if config is not None:
         check(isinstance(config, MinimalMatmulConfig), op, f"{type(config).__name__} is no config of it")
     activation = given.pop("fused_activation", None)
-    made: Tensor = OPERATIONS["linear"].function(x, weight, bias=bias, activation=activation, **given)
+    made: Tensor = linear.function(x, weight, bias=bias, activation=activation, **given)
     return made
 
 
@@ -73,7 +74,7 @@ def minimal_matmul_split(
     text = f"{width} columns cannot be cut into {chunks} parts of whole tiles"
     check(chunks > 0 and width % (32 * chunks) == 0, op, text)
     made = _product(op, input_tensor, weight_tensor, bias_tensor, config, given)
-    parts: list[Tensor] = OPERATIONS["chunk"].function(made, chunks, -1)
+    parts: list[Tensor] = chunk.function(made, chunks, -1)
     return parts
 
 

@@ -16,8 +16,6 @@ from ..operation import Operation, operation
 from ..results import Target, device_tensor, empty_result, target
 from ..wide import Wide
 
-__all__ = ["axes_of"]
-
 
 def axes_of(op: str, dim: Any, rank: int) -> tuple[int, ...]:
     """The dimensions that are reduced, in order; None and []: all. Raises RuntimeError."""
