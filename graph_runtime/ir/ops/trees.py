@@ -10,7 +10,7 @@ they differ [2] missing [3] aggregate.
 
 It refuses no values: an index that is out of range counts as 0, a walk ends after ``depth`` nodes, and one
 that does not end at a leaf gives nothing. What
-makes tables of a file checks them (frontends/onnx/families/trees.py).
+makes tables of a file checks them (frontends/onnx/families/ml/trees.py).
 """
 
 from __future__ import annotations

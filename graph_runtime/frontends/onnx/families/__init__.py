@@ -1,12 +1,12 @@
-"""Converters by family; importing this package fills the table of context.py."""
+"""Converters by family; importing this package fills the table of context.py.
+
+contrib/ has those of com.microsoft, ml/ those of ai.onnx.ml.
+"""
 
 from . import (
     attention,
     boxes,
-    classical,
     contrib,
-    contrib_attention,
-    contrib_quantize,
     control,
     conv,
     counted,
@@ -17,6 +17,7 @@ from . import (
     host,
     inverse,
     linear,
+    ml,
     normalise,
     pool,
     quantize,
@@ -27,35 +28,4 @@ from . import (
     shapes,
     signal,
     small_elements,
-    trees,
 )
-
-__all__ = [
-    "attention",
-    "boxes",
-    "classical",
-    "contrib",
-    "contrib_attention",
-    "contrib_quantize",
-    "control",
-    "conv",
-    "counted",
-    "deform_conv",
-    "elementwise",
-    "gather",
-    "grid_sample",
-    "host",
-    "inverse",
-    "linear",
-    "normalise",
-    "pool",
-    "quantize",
-    "recurrent",
-    "reduce",
-    "resize",
-    "sequences",
-    "shapes",
-    "signal",
-    "small_elements",
-    "trees",
-]

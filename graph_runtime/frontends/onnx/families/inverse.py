@@ -7,7 +7,7 @@ import numpy as np
 from ....base import dtypes
 from ..context import Context, Results, converter
 from ..tape import TapeValue
-from .contrib import CONTRIB
+from .contrib.ops import CONTRIB
 from .shapes import joined
 
 _MOST_ROWS = 64  # each is a dozen nodes

@@ -11,7 +11,7 @@ import numpy as np
 from ....ir.ops.products.cells import CELLS
 from ..context import Context, Results, converter
 from ..tape import TapeValue
-from .contrib import CONTRIB
+from .contrib.ops import CONTRIB
 from .quantize import dense_of_integers, dynamic_grid, from_grid, numbers_of
 
 # ONNX's activation -> (that of ir/ops/products/recurrent.py, its numbers of activation_alpha and _beta)

@@ -16,20 +16,3 @@ from . import (
     special,
     windows,
 )
-
-__all__ = [
-    "batch_norm",
-    "calls",
-    "conv",
-    "division",
-    "elementwise",
-    "gather",
-    "products",
-    "random",
-    "reduce",
-    "scatter",
-    "shapes",
-    "sorts",
-    "special",
-    "windows",
-]

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ....ir.ops.trees import MISSING
-from ..context import Context, Results, converter
-from ..tape import TapeValue
+from .....ir.ops.trees import MISSING
+from ...context import Context, Results, converter
+from ...tape import TapeValue
 from .scores import (
     CLASSICAL,
     best,

@@ -7,15 +7,14 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ....base import dtypes
-from ....ir.graph import TensorType
-from ....ir.model import Constant
-from ..context import Context, Results, converter
-from ..tape import TapeValue
-from .contrib import CONTRIB
-from .gather import taken
-from .packed import centred_rows
-from .quantize import (
+from .....base import dtypes
+from .....ir.graph import TensorType
+from .....ir.model import Constant
+from ...context import Context, Results, converter
+from ...tape import TapeValue
+from ..gather import taken
+from ..packed import centred_rows
+from ..quantize import (
     _centred,
     _dequantize,
     _quantize,
@@ -26,7 +25,8 @@ from .quantize import (
     on_grid,
     product_of_integers,
 )
-from .reduce import softmax
+from ..reduce import softmax
+from .ops import CONTRIB
 
 converter("QuantizeLinear", domain=CONTRIB, limits="to integers of 4 to 16 bits and int32")(_quantize)
 converter("DequantizeLinear", domain=CONTRIB, limits="of integers of 4 to 32 bits")(_dequantize)
@@ -96,7 +96,7 @@ def _global_average(ctx: Context) -> Results:
 
 @converter("QLinearAveragePool", domain=CONTRIB, limits="1 to 3 spatial dimensions")
 def _average(ctx: Context) -> Results:
-    from .pool import average_pool
+    from ..pool import average_pool
 
     rank = ctx.input(0).rank
     if not ctx.attr("channels_last", 0):

@@ -8,12 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from ....base import dtypes
-from ..context import Context, Results, converter
-from ..elements import STRING
-from ..tape import TapeValue
-from .gather import taken
-from .linear import matmul
+from .....base import dtypes
+from ...context import Context, Results, converter
+from ...elements import STRING
+from ...tape import TapeValue
+from ..gather import taken
+from ..linear import matmul
+from ..shapes import joined
 from .scores import (
     CLASSICAL,
     best,
@@ -26,7 +27,6 @@ from .scores import (
     transformed,
     two_classes,
 )
-from .shapes import joined
 
 # ---------------------------------------------------------------- linear models
 

@@ -12,10 +12,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from ..context import Context, Results, converter
-from ..tape import TapeValue
-from .attention import _heads, _repeated
-from .contrib import CONTRIB
+from ...context import Context, Results, converter
+from ...tape import TapeValue
+from ..attention import _heads, _repeated
+from .ops import CONTRIB
 
 _MASKED = -10000.0  # what ONNX Runtime adds to the scores of masked keys where mask_filter_value does not say
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ....base import dtypes
-from ..context import Context
-from ..tape import TapeValue
-from .reduce import softmax
+from .....base import dtypes
+from ...context import Context
+from ...tape import TapeValue
+from ..reduce import softmax
 
 CLASSICAL = "ai.onnx.ml"
 

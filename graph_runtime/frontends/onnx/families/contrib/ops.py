@@ -4,11 +4,11 @@ docs/ContribOperators.md."""
 
 from __future__ import annotations
 
-from ..context import Context, Results, converter
-from ..tape import TapeValue
-from .conv import convolve
-from .linear import gemm, matmul
-from .packed import unpacked_weights
+from ...context import Context, Results, converter
+from ...tape import TapeValue
+from ..conv import convolve
+from ..linear import gemm, matmul
+from ..packed import unpacked_weights
 
 CONTRIB = "com.microsoft"
 
