@@ -9,36 +9,32 @@ compiled, by what policy they are placed, and how memory is shared.
 from __future__ import annotations
 
 import contextlib
-import os
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..base.errors import CheckError, DocumentError, InputError, PlanError
+from ..base.errors import CheckError, InputError, PlanError
 from ..base.machine.devices import Device, parse, parse_list
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
-from ..frontends import is_model_file, is_onnx, is_stablehlo
-from ..ir.builder import GraphBuilder
-from ..ir.documents.loader import load_graph, warn_of_columns
 from ..ir.documents.params import read_params
-from ..ir.graph import Graph
 from ..ir.model import Constant, Model, Note
 from ..ir.ops.registry import from_outside
 from ..plan.globs import EXACTLY, matching
 from ..plan.types import SAFE, SERIAL, Placement, Plan
+from .door import open_model
 from .libraries.isa import host_features
 from .libraries.offered import inplace_rules, library_kernels
+from .plannable import Plannable
 
 if TYPE_CHECKING:
-    from ..frontends.onnx.begun import Begun
     from ..rewrite.host.choose_kernels import Measure
 
-__all__ = ["Prepared", "begin_onnx", "prepare", "read_model"]
+__all__ = ["Prepared", "prepare"]
 
 _POLICY = "mincut"
 _OF_NODES = ("formats", "layouts", "numerics", "policy")  # options that say how nodes compute
@@ -67,11 +63,11 @@ class Prepared:
 
 def prepare(
     source: Any,
-    devices: str | Device | Sequence[str | Device],
+    devices: str | Device | Sequence[str | Device] | None = None,
     options: Options | None = None,
     *,
     params: Any = None,
-    libraries: Sequence[Any] = (),
+    libraries: Sequence[Any] | None = None,
     kept: bool = False,
     measure: Measure | None = None,
     tell: Tell = silent,
@@ -79,8 +75,8 @@ def prepare(
 ) -> Prepared:
     """Read a model, rewrite it for devices where it may be, and plan it.
 
-    ``source``: a Model, a GraphBuilder, a Graph, JSON text or bytes, the path of an ONNX file, a StableHLO
-    text or a graph.json, or a Plan, which stays as it is. ``words``: fields of ``options``, which come first.
+    ``source``: as open_source takes it, but no bundle; what is opened brings devices, params and libraries
+    that are not given here. A Plan stays as it is. ``words``: fields of ``options``, which come first.
     ``params``: values of inputs that are constants from then on, what read_params takes. ``libraries``:
     LibraryFiles whose kernels there will be, too. ``kept``: the plan will be written down: memory is packed
     thoroughly, and runs on several devices may be queued. ``measure`` times the kernels of ops that have
@@ -93,15 +89,19 @@ def prepare(
     PlanError, DeviceError, InputError.
     """
     options = Options.of(options, **words)
-    imported = _with_params(_model_of(source, options, tell), params)
-    options = _decided(source, imported, devices, options, kept)
-    compiles = _compiles(source, imported, options)
-    if options.error_bound is not None and not isinstance(source, Plan):
+    opened = open_model(source, options, tell)
+    devices = opened.devices if devices is None else devices
+    libraries = opened.libraries if libraries is None else libraries
+    given = opened.values if params is None and opened.plan is None else params
+    imported = _with_params(opened.model, given)
+    options = _decided(opened, devices, options, kept)
+    compiles = _compiles(opened, options)
+    if options.error_bound is not None and opened.plan is None:
         words = {"kept": kept, "measure": measure, "tell": tell}
         found: Prepared = provided("error bound")(imported, devices, options, libraries, **words)
         return replace(found, compiles=compiles)
-    if isinstance(source, Plan):
-        return Prepared(imported, imported, source, options, compiles, _of_tensors(options))
+    if opened.plan is not None:
+        return Prepared(imported, imported, opened.plan, options, compiles, _of_tensors(options))
     from ..binding import circular, packing, tiles  # what is read from a bundle is planned
     from ..plan import plan as make_plan
 
@@ -127,9 +127,8 @@ def prepare(
     try:
         planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
     except CheckError as error:
-        if getattr(error, "rule", None) != "alias" or not is_stablehlo(source):
+        if getattr(error, "rule", None) != "alias" or not imported.offers:
             raise
-        # jax donates where it may be of use; a result that has no place there gets memory of its own
         graph = model.graph
         model = replace(model, graph=replace(graph, hints=replace(graph.hints, aliases=())))
         own.pop("placed", None)
@@ -142,15 +141,15 @@ def _of_tensors(options: Options) -> dict[str, Any]:
 
 
 def _decided(
-    source: Any,
-    model: Model,
+    opened: Plannable,
     devices: str | Device | Sequence[str | Device],
     options: Options,
     kept: bool,
 ) -> Options:
-    """The options, with a decision in place of each None that means "as the source is"."""
-    rewritable = _is_model(source) or bool(options.rules) if options.fuse is None else options.fuse
-    if options.error_bound is not None and not rewritable and not isinstance(source, Plan):
+    """The options, with a decision in place of each None that means "as the source is"; dims as they were
+    bound."""
+    rewritable = opened.rewritable or bool(options.rules) if options.fuse is None else options.fuse
+    if options.error_bound is not None and not rewritable and opened.plan is None:
         raise InputError(
             f"error_bound={options.error_bound!r} chooses formats while a model is rewritten, and this is "
             "run as it is written: give fuse=True (--fuse)",
@@ -164,23 +163,22 @@ def _decided(
     by_cost = rewritable and several and not options.place and options.placement is None
     return replace(
         options,
+        dims=opened.model.dims or options.dims,
+        compile=True if opened.rebuilt else options.compile,
         fuse=rewritable,
         placement=_POLICY if by_cost else options.placement,
         reuse=options.reuse or (SAFE if options.queues == "threads" or (kept and several) else SERIAL),
     )
 
 
-def _compiles(source: Any, model: Model, options: Options) -> bool:
+def _compiles(opened: Plannable, options: Options) -> bool:
     """Whether C is to be compiled: as the options say, else where nodes may be rewritten, and for ops whose
     bodies are another package's."""
     if options.compile is not None:
         return options.compile
-    return bool(options.fuse) or _is_model(source) or any(from_outside(f.op or "") for f in model.graph.funcs)
-
-
-def _is_model(source: Any) -> bool:
-    """Whether the source says what to compute only; a graph says how it wants to be run, too."""
-    return isinstance(source, Model) or is_model_file(source)
+    if options.fuse or opened.rewritable:
+        return True
+    return any(from_outside(f.op or "") for f in opened.graph.funcs)
 
 
 # **************** rewriting ****************
@@ -247,69 +245,6 @@ def _pins(model: Model, place: Mapping[str, str | Device]) -> dict[str, str | De
         **kept,
         **{EXACTLY + name: device for name, device in model.pins.items() if named.get(name) != device},
     }
-
-
-# **************** reading ****************
-
-
-def _model_of(source: Any, options: Options, tell: Tell) -> Model:
-    if isinstance(source, Plan):
-        return Model(source.graph if source.placement is None else source.placement.graph)
-    return read_model(source, options, tell)
-
-
-def read_model(source: Any, options: Options | None = None, tell: Tell = silent) -> Model:
-    """The Model of a source, as prepare takes it. ``options``: dims, batch and values of an ONNX file."""
-    options = options or Options()
-    if is_onnx(source):
-        from ..frontends.onnx import load_model
-
-        tell("importing", 0, 0)
-        with _naming(source):
-            return load_model(source, dims=options.dims, batch=options.batch, values=options.values)
-    if is_stablehlo(source) and not (options.dims or options.batch or options.values):
-        from ..frontends.stablehlo import load_model as load_stablehlo
-
-        tell("importing", 0, 0)
-        return load_stablehlo(source)
-    if isinstance(source, Model) and options.dims.items() <= source.dims.items():
-        return source
-    if options.dims:
-        raise InputError(
-            f"dims {dict(options.dims)} bind symbolic dimensions of an ONNX file; this graph has none",
-            got=dict(options.dims),
-        )
-    if options.batch or options.values:
-        raise InputError(
-            "batch and values are for ONNX files; a graph has the sizes it was written with, and its inputs "
-            "become constants by params",
-            got=options.batch or list(options.values),
-        )
-    if isinstance(source, GraphBuilder):
-        return Model.from_builder(source)
-    graph = source if isinstance(source, Graph) else load_graph(source)
-    if options.strict:
-        warn_of_columns(graph, strict=True)
-    return Model(graph)
-
-
-def begin_onnx(source: Any, options: Options) -> Model | Begun:
-    """As read_model, of an ONNX file; what is there of one that its runs complete. Without ``batch``."""
-    from ..frontends.onnx.begun import begin_model
-
-    with _naming(source):
-        return begin_model(source, options.dims, options.values)
-
-
-@contextlib.contextmanager
-def _naming(source: Any) -> Iterator[None]:
-    """Puts a file's path before what is wrong with it."""
-    try:
-        yield
-    except DocumentError as error:
-        if not isinstance(source, (str, os.PathLike)):
-            raise
-        raise DocumentError(f"{source}: {error}", **error.fields) from None
 
 
 def _with_params(model: Model, params: Any) -> Model:

@@ -17,6 +17,7 @@ from ..base.machine.devices import parse, parse_list
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..base.writing import write_whole
+from ..build.plannable import Plannable
 from ..ir.documents.params import save_params
 from ..ir.documents.write import graph_to_json
 from ..plan.record import record
@@ -24,7 +25,7 @@ from ..run.library import open_libraries
 from ..views.exactness import accuracy_page, found_text, models_text, sweeps_text
 from . import options as opt
 from .progress import progress
-from .sources import OpenedProgram, is_bundle, open_program
+from .sources import is_bundle, open_program
 from .values import pairs, read_input
 
 if TYPE_CHECKING:
@@ -165,14 +166,12 @@ def _is_model(text: str) -> bool:
     return path.suffix in _MODELS or path.is_file() or is_bundle(path)
 
 
-def _on_devices(
-    program: OpenedProgram, asked: list[str] | None, options: Options
-) -> tuple[OpenedProgram, Options]:
+def _on_devices(program: Plannable, asked: list[str] | None, options: Options) -> tuple[Plannable, Options]:
     """Where neither the caller nor the file says what runs where, all that the first simulated device has
     kernels for runs there, tt:0 where no list is given, and the rest on a host."""
     if program.bundle is not None or program.graph.hints.device_type is not None:
         return program, options
-    program = replace(program, devices=asked or ["tt:0", "cpu:0"])
+    program = replace(program, asked=asked or ["tt:0", "cpu:0"])
     devices = parse_list(program.devices)
     far = next((d for d in devices if not d.descriptor.on_host), None)
     if far is None or options.place or options.placement:
@@ -212,11 +211,10 @@ def _ops(
 # ---------------------------------------------------------------- a model
 
 
-def _question(program: OpenedProgram, options: Options, given: dict[str, str], seed: int) -> Question:
+def _question(program: Plannable, options: Options, given: dict[str, str], seed: int) -> Question:
     from ..base.errors import did_you_mean
     from ..testing.side_by_side import Question
 
-    program.libraries[:] = open_libraries(program.libraries)
     graph, rng = program.graph, np.random.default_rng(seed)
     types = dict(zip(graph.input_names, map(graph.entry_type, graph.input_eids.tolist()), strict=True))
     for name in given:
@@ -224,13 +222,12 @@ def _question(program: OpenedProgram, options: Options, given: dict[str, str], s
             text = f"--input {name}: the graph has no such input{did_you_mean(name, types)}"
             raise InputError(text, got=name)
     return Question.of(
-        program.source,
+        program,
         program.devices,
         options,
         inputs={name: read_input(text, types[name], rng) for name, text in given.items()},
         seed=seed,
-        params=program.values,
-        libraries=program.libraries,
+        libraries=open_libraries(program.libraries),
     )
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import typer
 
 from ..base.options import Options
+from ..build.prepare import prepare
 from . import options as opt
 from .progress import progress
-from .sources import open_program
+from .sources import open_program, open_run
 from .values import random_array
 
 __all__ = ["bench"]
@@ -45,7 +46,7 @@ def bench(
     """
     with progress(not json) as tell:
         program = open_program(graph, device, library, params, options, tell, native=native, rebuild=rebuild)
-        module = program.open(program.prepare(options, tell), tell)
+        module = open_run(program, prepare(program, None, options, tell=tell), tell)
     rng = np.random.default_rng(seed)
     names = module.get_input_info()[0]
     values: dict[str, Any] = {name: random_array(module.get_input(name).type, rng) for name in names}

@@ -14,10 +14,11 @@ from ..base.machine.devices import Descriptor
 from ..base.machine.devices import boards as known
 from ..base.options import Options
 from ..base.progress import Tell
+from ..build.plannable import Plannable
+from ..build.prepare import prepare
 from ..simulation.estimate import Estimate, compare_boards
 from ..views import report
 from . import options as opt
-from .sources import OpenedProgram
 
 __all__ = ["show_boards", "stored_as"]
 
@@ -25,7 +26,7 @@ _SHOWN = 5
 
 
 def show_boards(
-    program: OpenedProgram,
+    program: Plannable,
     boards: str,
     options: Options,
     *,
@@ -46,8 +47,7 @@ def show_boards(
     def plan_on(board: str) -> Any:
         tell("estimating", names.index(board), len(names))
         kind = kinds[names.index(board)]
-        there = replace(program, devices=[f"{kind}:0={board}", "cpu:0"])
-        return there.prepare(stored_as(dtype, [kind], options)).plan
+        return prepare(program, [f"{kind}:0={board}", "cpu:0"], stored_as(dtype, [kind], options)).plan
 
     found = compare_boards(plan_on, names, traced=traced, runs=runs, turn_ns=turn_ns)
     if json:

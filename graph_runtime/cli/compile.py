@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..base.errors import GraphRuntimeError, InputError
+from ..base.errors import InputError
 from ..base.options import Options
 from ..binding import core
-from ..run.factory import waits_for_runs, warn_of
+from ..build.plannable import Waiting
+from ..run.factory import warn_of
 from ..run.tuning import Tuner
 from . import options as opt
 from .pictures import Html, page_of_problem, write_prepared_page
 from .progress import progress
-from .sources import open_program
+from .sources import open_given
 from .values import pairs
 
 if TYPE_CHECKING:
@@ -83,16 +84,14 @@ def compile_(
     from ..codegen.cache import open_cache
 
     with progress(not json) as tell:
-        try:
-            program = open_program(graph, device, library, params, options, tell)
-        except GraphRuntimeError as error:
-            if options.batch or library or params or not waits_for_runs(graph, error):
-                raise
+        program = open_given(graph, device, library, params, options, tell)
+        if isinstance(program, Waiting):
+            if program.bundle is not None or library or params:
+                raise program.why
             from .flows import compile_flow  # needs onnx, which few commands do
 
             given = pairs(input, "--input")
-            flow = compile_flow(graph, output, device, options, given, error, closed, tell)
-            _say_flow(flow, output, closed, json)
+            _say_flow(compile_flow(program, output, options, given, closed, tell), output, closed, json)
             return
         if input:
             raise InputError(f"--input is for models whose values a run finds: {graph} needs none", got=input)
@@ -104,10 +103,9 @@ def compile_(
             )
         with page_of_problem(html, program.name):
             prepared = prepare_programs(
-                {"main": program.source},
+                {"main": program},
                 program.devices,
                 options,
-                params=program.values,
                 libraries=library or (),
                 measure=Tuner(open_cache().times) if tune else None,
                 tell=tell,

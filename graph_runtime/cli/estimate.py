@@ -9,6 +9,7 @@ import typer
 from ..base.errors import InputError
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
+from ..build.prepare import prepare
 from ..simulation.estimate import bounds
 from ..simulation.simulation import IN_FLIGHT, simulate
 from ..views import report
@@ -111,7 +112,7 @@ def estimate(
             )
             return
         with page_of_problem(html, program.name):
-            prepared = program.prepare(stored_as(dtype, program.devices, options), tell)
+            prepared = prepare(program, None, stored_as(dtype, program.devices, options), tell=tell)
         planned = prepared.plan
         timeline = simulate(
             planned, traced=not untraced, runs=runs, inputs=input or (), turn_ns=host_turn * 1e6

@@ -9,6 +9,7 @@ import typer
 
 from ..base.options import Options
 from ..compat.artifacts.export import export as write_files
+from ..ir.documents.params import read_params
 from . import options as opt
 from .sources import open_program
 
@@ -31,8 +32,10 @@ def export(
     Example: graph-runtime export net.bundle --dialect tvm -o deploy
     """
     program = open_program(graph, None, library, params, options)
+    known = {name: constant.read() for name, constant in program.model.constants.items()}
+    known |= read_params(program.values) if program.values is not None else {}
     files = write_files(
-        program.graph, output, dialect=dialect, params=program.arrays(), libraries=program.libraries
+        program.graph, output, dialect=dialect, params=known or None, libraries=program.libraries
     )
     if json:
         opt.print_json({"files": [str(file) for file in files]})

@@ -4,52 +4,38 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import typer
 
-from ..base.errors import GraphRuntimeError, InputError, afresh, did_you_mean
+from ..base.errors import InputError, did_you_mean
 from ..base.options import Options
 from ..base.progress import Tell
-from ..frontends.onnx.dynamic import PortInfo, open_dynamic
+from ..build.door import bound
+from ..build.plannable import Plannable, Waiting
+from ..frontends.onnx.dynamic import PortInfo
 from ..frontends.onnx.elements import ELEMENTS
 from ..ir.graph import TensorType
 from ..run.factory import create_flow
 from ..run.flows.flow_module import FlowModule
-from ..run.loading import load
+from ..run.loading import open_saved_flow
 from .values import read_input, read_texts
 
-__all__ = ["FlowRun", "compile_flow", "dims_of_inputs", "flow_of", "flow_of_bundle", "run_flow"]
+__all__ = ["FlowRun", "bind_inputs", "compile_flow", "flow_of", "run_flow"]
 
+_HOST = ("cpu:0",)
 FlowRun = tuple[list[str], list[np.ndarray], float]  # names of outputs, their values, seconds
 
 
-def flow_of(
-    source: Path,
-    devices: Sequence[str] | None,
-    options: Options,
-    error: GraphRuntimeError,
-    asked: Mapping[str, Any],
-) -> FlowModule:
-    """The flow of a model that has no one program, for which ``error`` says why. ``asked``: flags that look
-    at a program, which are refused by name."""
-    _refuse(asked, str(error))
-    return create_flow(source, list(devices or ["cpu:0"]), options)
-
-
-def flow_of_bundle(
-    path: Path, devices: Sequence[str] | None, asked: Mapping[str, Any], **words: Any
-) -> FlowModule:
-    """The FlowModule of a bundle with a flow; ``asked`` as flow_of's, ``words`` as load's."""
-    _refuse(asked, "it is a bundle with a flow")
-    return cast("FlowModule", load(path, list(devices) if devices else None, **words))
-
-
-def _refuse(asked: Mapping[str, Any], why: str) -> None:
+def flow_of(found: Plannable | Waiting, options: Options, asked: Mapping[str, Any]) -> FlowModule:
+    """The flow of what has no one program. ``asked``: flags that look at a program, which are refused by
+    name."""
+    saved = found.bundle
+    why = found.why if isinstance(found, Waiting) and saved is None else "it is a bundle with a flow"
     for flag, value in asked.items():
         if value:
             raise InputError(
@@ -57,31 +43,43 @@ def _refuse(asked: Mapping[str, Any], why: str) -> None:
                 "leave it out, or bind them all (--dim, --value)",
                 got=f"--{flag}",
             )
+    if saved is not None:
+        return open_saved_flow(saved, found.devices)
+    return create_flow(found, found.devices, options)
+
+
+def bind_inputs(
+    waiting: Waiting, options: Options, given: Mapping[str, str]
+) -> tuple[Plannable | Waiting, Options]:
+    """The model with the sizes that files of --input give to its open dimensions, so that there is one
+    program to look at; and the options with these."""
+    if waiting.bundle is not None:
+        return waiting, options
+    options = replace(options, dims=dims_of_inputs(create_flow(waiting, _HOST, options), options, given))
+    return bound(waiting, options), options
 
 
 def compile_flow(
-    source: Path,
+    waiting: Waiting,
     output: Path,
-    devices: Sequence[str] | None,
     options: Options,
     given: Mapping[str, str],
-    error: GraphRuntimeError,
     closed: bool,
     tell: Tell,
 ) -> FlowModule:
     """Write a model of open sizes as a bundle, with the programs of runs at all the sizes of --dim, with the
     inputs of --input, else random ones; without programs where sizes are missing. ``closed``: without the
-    model. Raises ``error``, which says why it has no one program, where sizes of a closed one are missing, or
+    model. Raises ``why``, which says why it has no one program, where sizes of a closed one are missing, or
     some of those of --input."""
     several = {name: list(d) for name, d in options.dims.items() if isinstance(d, (tuple, list))}
     plain = {name: d for name, d in options.dims.items() if name not in several}
-    where = list(devices or ["cpu:0"])
-    module = create_flow(source, where, replace(options, dims={}))
+    where = list(waiting.devices)
+    module = create_flow(waiting, where, replace(options, dims={}))
     for port in (*module.inputs, *module.outputs):
         if port.dtype in ELEMENTS:
             raise InputError(
                 f"{port.name!r} is of {port.dtype}, which bundles do not have yet; "
-                f"graph-runtime run and gr.create take {source.name} itself",
+                f"graph-runtime run and gr.create take {waiting.name} itself",
                 got=port.dtype,
             )
     random = [port for port in module.inputs if given.get(port.name, "random") == "random"]
@@ -90,9 +88,9 @@ def compile_flow(
     )
     missing |= any(port.shape is None and port.name not in options.dims for port in random)
     if missing and (closed or given):
-        raise afresh(error)
+        raise waiting.why
     if missing:
-        module = create_flow(source, where, options)  # says what is wrong with dims
+        module = create_flow(waiting, where, options)  # says what is wrong with dims
         module.save(output, where, options, tell=tell)
         return module
     shapeless = {port.name for port in module.inputs if port.shape is None}
@@ -107,10 +105,10 @@ def compile_flow(
     return module
 
 
-def dims_of_inputs(source: Path, options: Options, given: Mapping[str, str]) -> dict[str, Any]:
+def dims_of_inputs(module: FlowModule, options: Options, given: Mapping[str, str]) -> dict[str, Any]:
     """The dims of the options, and those that the files of --input give to open dimensions."""
     found = dict(options.dims)
-    for port in open_dynamic(source, options.dims, options.values).inputs:
+    for port in module.inputs:
         text = given.get(port.name, "random")
         if text == "random" or port.sequence or port.optional:
             continue

@@ -8,21 +8,23 @@ from typing import Annotated, Any
 import orjson
 import typer
 
-from ..base.errors import DocumentError, GraphRuntimeError
+from ..base.errors import DocumentError
 from ..base.mapped import open_file
 from ..base.option_fields import READING
 from ..base.options import Options
-from ..build.bundles.bundle import Bundle, read_bundle
+from ..build.bundle_programs import programs_of
+from ..build.bundles.bundle import Bundle
+from ..build.door import GRAPH, ONNX, kind_of
 from ..build.libraries.manifest import find_manifest
 from ..build.parameters import bundle_of
+from ..build.plannable import Plannable, Waiting
+from ..build.prepare import prepare
 from ..build.trust import is_trusted
 from ..compat.artifacts.inspect import describe
-from ..frontends import is_model_file, is_onnx
 from ..ir.documents.params import read_params
-from ..run.factory import waits_for_runs
 from ..views import report
 from . import options as opt
-from .sources import OpenedProgram, is_bundle, open_program, open_programs
+from .sources import is_bundle, open_given
 
 __all__ = ["inspect"]
 
@@ -51,14 +53,9 @@ def inspect(
         found, text = _library(file)
     elif file.suffix != ".json" and bundle_of(file) is not None:  # raw values may begin as anything does
         found, text = _params(file)
-    elif _head(file).lstrip().startswith(b"{") or is_model_file(file):
-        try:
-            found, text = _open_model(file, options) or _graph(file, device, options)
-        except GraphRuntimeError as error:
-            if options.batch or not is_onnx(file) or not waits_for_runs(file, error):
-                raise
-            found, lines = _described(file)
-            text = "\n".join([*lines, "", f"it has no one program: {error}"])
+    elif (kind := kind_of(file)) != GRAPH or _head(file).lstrip().startswith(b"{"):
+        program = open_given(file, device, options=options)
+        found, text = _graph(program) if isinstance(program, Plannable) else _waiting(file, program, kind)
     else:
         found, text = _params(file)
     if json:
@@ -72,20 +69,21 @@ def _head(file: Path) -> bytes:
         return opened.read(256)
 
 
-def _memory(program: OpenedProgram) -> tuple[dict[str, Any], list[str]]:
+def _memory(program: Plannable) -> tuple[dict[str, Any], list[str]]:
     """The pool map of a program."""
-    planned = program.prepare(Options()).plan
+    planned = prepare(program).plan
     found = {"pool": report.pool(planned), "memories": report.memories(planned)}
     return found, ["", report.summary(planned, opt.terminal_width()), "", report.pictures(planned)]
 
 
-def _open_model(file: Path, options: Options) -> tuple[dict[str, Any], str] | None:
-    """What an ONNX file of unknown sizes says without them; None for any other file."""
-    if not is_onnx(file):
-        return None
+def _waiting(file: Path, waiting: Waiting, kind: str) -> tuple[dict[str, Any], str]:
+    """What an ONNX file that has no one program says without it."""
+    if kind != ONNX:
+        raise waiting.why
     found, lines = _described(file)
-    if not found["open"] or options.dims or options.batch or options.values:
-        return None
+    options = waiting.options
+    if not found["open"] or options.dims or options.values:
+        return found, "\n".join([*lines, "", f"it has no one program: {waiting.why}"])
     lines += ["", "its sizes are open, and with them its memory; bind each, as in:"]
     lines.append("  graph-runtime inspect " + file.name + "".join(f" --dim {name}" for name in found["open"]))
     return found, "\n".join(lines)
@@ -112,9 +110,8 @@ def _described(file: Path) -> tuple[dict[str, Any], list[str]]:
     return found, lines
 
 
-def _graph(file: Path, devices: list[str] | None, options: Options) -> tuple[dict[str, Any], str]:
-    program = open_program(file, devices, options=options)
-    graph, constants = program.graph, program.constants
+def _graph(program: Plannable) -> tuple[dict[str, Any], str]:
+    graph, constants = program.graph, program.model.constants
     memory, pictures = _memory(program)
     kinds = sorted({f.op or f.name for f in graph.funcs})
     found = {
@@ -133,7 +130,7 @@ def _graph(file: Path, devices: list[str] | None, options: Options) -> tuple[dic
         **memory,
     }
     lines = [
-        f"graph {file.name}: {graph.num_nodes} nodes, {graph.num_entries} entries",
+        f"graph {program.name}: {graph.num_nodes} nodes, {graph.num_entries} entries",
         f"ops {' '.join(kinds)}",
     ]
     if constants:
@@ -144,9 +141,10 @@ def _graph(file: Path, devices: list[str] | None, options: Options) -> tuple[dic
 
 
 def _bundle(file: Path, devices: list[str] | None) -> tuple[dict[str, Any], str]:
-    programs = open_programs(file, devices)
-    bundle = read_bundle(file)
-    memory = [_memory(program) for program in programs]
+    opened = open_given(file, devices)
+    bundle = opened.bundle
+    assert bundle is not None, "the caller saw that it is one"
+    memory = [_memory(program) for program in programs_of(opened)] if isinstance(opened, Plannable) else []
     rows: list[dict[str, Any]] = [
         {
             "name": p.name,

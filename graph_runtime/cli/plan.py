@@ -14,6 +14,7 @@ from ..base.options import Options
 from ..base.writing import write_whole
 from ..binding.packing import pack
 from ..build.libraries.offered import inplace_rules
+from ..build.prepare import prepare
 from ..ir.documents.write import graph_to_json
 from ..plan import Plan
 from ..plan.balance import (
@@ -86,7 +87,8 @@ def plan(
     with progress(not json) as tell:
         program = open_shown(graph, device, library, options, tell)
         with page_of_problem(html, program.name):
-            prepared = program.prepare(replace(options, policy=None) if explain else options, tell)
+            asked = replace(options, policy=None) if explain else options
+            prepared = prepare(program, None, asked, tell=tell)
     planned = prepared.plan
     placed = planned.placement if prepared.options.placement is not None else None
     if explain is not None:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
 import typer
 
-from ..base.errors import GraphRuntimeError, InputError, did_you_mean
+from ..base.errors import InputError, did_you_mean
 from ..base.options import Options
 from ..base.writing import writing
-from ..build.bundles.bundle import read_bundle
-from ..build.prepare import Prepared
-from ..frontends import is_onnx
-from ..run.factory import waits_for_runs
+from ..build.plannable import Plannable, Waiting
+from ..build.prepare import Prepared, prepare
 from ..run.module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs
@@ -31,7 +28,7 @@ from .pictures import (
     write_visualizer,
 )
 from .progress import progress
-from .sources import OpenedProgram, is_bundle, open_program
+from .sources import open_given, open_run, say_first
 from .trace import timed_run
 from .values import pairs, random_array, read_input
 
@@ -117,23 +114,19 @@ def run(
     expected = read_expected(expect) if expect else {}
     looks: dict[str, Any] = {"compare": compare, "against": against, "profile": profile}
     looks |= {"trace": trace, "html": html, "visualizer": visualizer, "params": params, "library": library}
-    flow = _saved_flow(graph, device, looks, native, rebuild)
-    if flow is None:
-        with progress(not json) as tell:
-            try:
-                if any(looks.values()):
-                    options = _bound(graph, options, input)
-                program = open_program(
-                    graph, device, library, params, options, tell, native=native, rebuild=rebuild
-                )
-                with page_of_problem(html, program.name):
-                    prepared = program.prepare(options, tell)
-                module = program.open(prepared, tell)
-            except GraphRuntimeError as error:
-                if options.batch or not waits_for_runs(graph, error):
-                    raise
-                flow = _open_flow(graph, device, options, error, looks)
-    if flow is not None:
+    with progress(not json) as tell:
+        program = open_given(graph, device, library, params, options, tell, native=native, rebuild=rebuild)
+        if isinstance(program, Waiting) and input and any(looks.values()):
+            from .flows import bind_inputs  # needs onnx, which few commands do
+
+            program, options = bind_inputs(program, options, pairs(input, "--input"))
+        if isinstance(program, Waiting) or program.has_flow:
+            flow = _flow(program, options, looks)
+        else:
+            with page_of_problem(html, program.name):
+                prepared = prepare(say_first(program), None, options, tell=tell)
+            module = open_run(program, prepared, tell)
+    if isinstance(program, Waiting) or program.has_flow:
         made = _run_flow(flow, input, expected, options, seed)
         _finish(made, output, expected if expect else None, rtol, atol, json)
         return
@@ -160,37 +153,10 @@ def run(
         raise typer.Exit(1)
 
 
-def _saved_flow(
-    path: Path, devices: list[str] | None, looks: dict[str, Any], native: bool, rebuild: bool
-) -> FlowModule | None:
-    """The module of a bundle with a flow, None for anything else."""
-    if not is_bundle(path) or read_bundle(path).flow is None:
-        return None
-    from .flows import flow_of_bundle  # needs onnx, which few commands do
-
-    return flow_of_bundle(path, devices, looks, libraries=native, rebuild=rebuild)
-
-
-def _bound(path: Path, options: Options, given: list[str] | None) -> Options:
-    """With the sizes that files of --input give to open dimensions of an ONNX file, so that there is one
-    program to look at."""
-    if options.batch or not given or is_bundle(path) or not is_onnx(path):
-        return options
-    from .flows import dims_of_inputs
-
-    return replace(options, dims=dims_of_inputs(path, options, pairs(given, "--input")))
-
-
-def _open_flow(
-    path: Path,
-    devices: list[str] | None,
-    options: Options,
-    error: GraphRuntimeError,
-    looks: dict[str, Any],
-) -> FlowModule:
+def _flow(found: Plannable | Waiting, options: Options, looks: dict[str, Any]) -> FlowModule:
     from .flows import flow_of
 
-    return flow_of(path, devices, options, error, looks)
+    return flow_of(found, options, looks)
 
 
 def _run_flow(
@@ -242,7 +208,7 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
     return {name: module.get_input(name).numpy() for name in names}
 
 
-def _compare(program: OpenedProgram, prepared: Prepared, module: GraphModule) -> Comparison:
+def _compare(program: Plannable, prepared: Prepared, module: GraphModule) -> Comparison:
     from ..testing.compare import compare_prepared
 
     source = prepared.source
@@ -258,9 +224,9 @@ def _judge(
     return Judge(name, path, options, device or ["cpu:0"], inputs)
 
 
-def _inputs(program: OpenedProgram, module: GraphModule) -> dict[str, np.ndarray]:
+def _inputs(program: Plannable, module: GraphModule) -> dict[str, np.ndarray]:
     """What the inputs are that are no constants."""
-    return _arrays(module, [name for name in program.graph.input_names if name not in program.constants])
+    return _arrays(module, program.model.input_names)
 
 
 def _kept(prepared: Prepared, module: GraphModule, outputs: Sequence[np.ndarray]) -> dict[int, np.ndarray]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import typer
@@ -11,12 +10,15 @@ import typer
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..binding.programs.lower import lower
-from ..build.bundles.bundle import read_bundle
+from ..build.bundle_programs import programs_of
+from ..build.bundles.bundle import Bundle
+from ..build.plannable import Plannable, Waiting
+from ..build.prepare import prepare
 from ..run import kernels
-from ..run.loading import open_source
+from ..run.loading import open_flow_model
 from . import options as opt
 from .progress import progress
-from .sources import OpenedProgram, is_bundle, open_programs
+from .sources import open_given
 
 __all__ = ["verify"]
 
@@ -40,12 +42,14 @@ def verify(
     Example: graph-runtime verify net.bundle
     """
     with progress(not json) as tell:
-        programs = open_programs(graph, device, library, None, options, tell)
-        model = None
-        if is_bundle(graph):
-            bundle = read_bundle(graph)
+        found = open_given(graph, device, library, None, options, tell)
+        bundle, model = found.bundle, None
+        if bundle is not None:
             bundle.verify(partial(tell, "comparing hashes"))
-            model = None if bundle.source is None else _check_model(graph)
+            model = None if bundle.source is None else _check_model(bundle)
+        elif isinstance(found, Waiting):
+            raise found.why
+        programs = [] if isinstance(found, Waiting) else programs_of(found)
         rows = [_check(program, options) for program in programs]
     if json:
         first = rows[0] if rows else {}
@@ -64,15 +68,15 @@ def verify(
         )
 
 
-def _check_model(path: Path) -> list[str]:
+def _check_model(bundle: Bundle) -> list[str]:
     """Opens the model in a bundle; its inputs. Raises what cannot be converted at any size."""
-    module = open_source(read_bundle(path))
+    module = open_flow_model(bundle)
     return [f"{port.name} {port}" for port in module.inputs]
 
 
-def _check(program: OpenedProgram, options: Options) -> dict[str, Any]:
+def _check(program: Plannable, options: Options) -> dict[str, Any]:
     """What planning and lowering a program finds."""
-    planned = program.prepare(options).plan
+    planned = prepare(program, None, options).plan
     lowered = lower(planned, partial(kernels.resolve, libraries=tuple(program.libraries)))
     if program.bundle is not None and program.entry is not None:
         program.bundle.params(program.entry)

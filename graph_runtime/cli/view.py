@@ -14,6 +14,8 @@ from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..base.progress import Tell
 from ..base.writing import write_whole
+from ..build.plannable import Plannable
+from ..build.prepare import prepare
 from ..simulation.simulation import simulate
 from ..views.page.columns import plain
 from ..views.page.comparisons import comparison_of, comparison_page, read_comparison
@@ -29,7 +31,7 @@ from .estimate import Runs, SetInputs
 from .pictures import command_line, page_of_problem
 from .progress import progress
 from .shown import open_shown
-from .sources import OpenedProgram, is_bundle
+from .sources import is_bundle
 
 __all__ = ["view"]
 
@@ -114,7 +116,7 @@ def _of_run(path: Path) -> tuple[str, bytes] | None:
 
 
 def _planned(
-    program: OpenedProgram,
+    program: Plannable,
     options: Options,
     runs: int,
     inputs: list[str] | None,
@@ -122,7 +124,7 @@ def _planned(
     tell: Tell,
 ) -> Shown:
     with page_of_problem(output, program.name):
-        prepared = program.prepare(options, tell)
+        prepared = prepare(program, None, options, tell=tell)
     timeline = simulate(prepared.plan, runs=runs, inputs=inputs)
     return Shown.of(program.name, prepared, {"simulated": timeline})
 

@@ -19,9 +19,7 @@ from typing import Any
 
 from ..base.errors import DocumentError, InputError
 from ..base.options import Options
-from ..build.prepare import read_model
-from ..frontends import is_model_file
-from ..ir.documents.loader import load_graph
+from ..build.door import BUNDLE, kind_of, open_model
 from .runner import ServedSource
 
 __all__ = ["Making", "Offer", "make_source", "parse_offer", "require_used"]
@@ -70,7 +68,7 @@ def require_used(offers: Sequence[Offer], making: Making) -> None:
     already."""
     words = replace(making.options, threads=None).as_json()
     flags = [*words, *(["library"] if making.libraries else []), *(["params"] if making.params else [])]
-    if flags and not any(offer.path.is_file() and _is_source(offer.path) for offer in offers):
+    if flags and not any(offer.path.is_file() and kind_of(offer.path) != BUNDLE for offer in offers):
         text = f"{', '.join(flags)}: a bundle runs as it was compiled; give these to graph-runtime compile"
         raise InputError(text, got=flags)
 
@@ -83,18 +81,13 @@ def make_source(offer: Offer, making: Making) -> ServedSource:
     path = into / offer.path.name
     if offer.path.is_dir():
         _link(offer.path, path)
-    elif offer.path.is_file() and not _is_source(offer.path):
-        _link_file(offer.path, path)
-    elif offer.path.is_file():
-        path = _compile(offer, making, into / f"{offer.path.stem}.bundle")
-    else:
+    elif not offer.path.is_file():
         raise DocumentError(f"there is no file {offer.path}", got=str(offer.path))
+    elif kind_of(offer.path) == BUNDLE:
+        _link_file(offer.path, path)
+    else:
+        path = _compile(offer, making, into / f"{offer.path.stem}.bundle")
     return ServedSource(str(path), offer.program, making.devices, libraries=making.native)
-
-
-def _is_source(path: Path) -> bool:
-    """Whether a file is compiled: it is no zip."""
-    return is_model_file(path) or path.suffix == ".json"
 
 
 def _link(path: Path, into: Path) -> None:
@@ -128,11 +121,9 @@ def _compile(offer: Offer, making: Making, out: Path) -> Path:
         "params": making.params,
         "libraries": [read_library(f) for f in making.libraries],
     }
-    if not is_model_file(offer.path):
-        return build_bundle(load_graph(offer.path), devices, out, options, **words)
     programs = {}
     for sizes in itertools.product(*several.values()):
         dims = {**options.dims, **dict(zip(several, sizes, strict=True))}
         name = "_".join(f"{dim}{size}" for dim, size in zip(several, sizes, strict=True)) or "main"
-        programs[name] = read_model(offer.path, replace(options, dims=dims))
+        programs[name] = open_model(offer.path, replace(options, dims=dims))
     return build_bundle(programs, devices, out, replace(options, dims={}, batch=None, values={}), **words)

@@ -10,7 +10,7 @@ from typing import Any
 from ..base.mapped import open_file
 from ..ir.documents.document import is_path
 
-__all__ = ["is_model_file", "is_onnx", "is_stablehlo"]
+__all__ = ["is_onnx", "is_stablehlo"]
 
 _HEAD = 4096  # characters of a text that are looked at
 _MLIR = re.compile(
@@ -50,11 +50,6 @@ def is_stablehlo(source: Any) -> bool:
     if isinstance(source, os.PathLike):
         return os.fspath(source).endswith(".mlir")
     return type(source).__name__ == "Source" or callable(getattr(source, "as_text", None))
-
-
-def is_model_file(source: Any) -> bool:
-    """Whether a source is another system's model, which says what to compute only."""
-    return is_onnx(source) or is_stablehlo(source)
 
 
 def _begins_mlir(text: str) -> bool:

@@ -183,7 +183,9 @@ class Model:
     ``constants``: by name of the graph input. ``notes``: in the order in which things were done. ``dims``:
     the symbolic dimensions of the source and what they were bound to. ``origins``: the source's nodes that a
     node stands for, by its name; its results are those of the last of them. A node that is not in it stands
-    for itself. ``pins``: the devices that nodes were asked onto, by exact name (rewrite.pinned).
+    for itself. ``pins``: the devices that nodes were asked onto, by exact name (rewrite.pinned). ``offers``:
+    its graph's aliases are offers, as jax donates arguments: a result that has no place in its input's memory
+    gets memory of its own.
     """
 
     graph: Graph
@@ -192,6 +194,7 @@ class Model:
     dims: Mapping[str, int] = field(default_factory=lambda: _NONE)
     origins: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NONE)
     pins: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    offers: bool = False
 
     def __post_init__(self) -> None:
         entries = dict(zip(self.graph.input_names, self.graph.input_eids.tolist(), strict=True))

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Never, cast
 
 import numpy as np
 
-from ..base.errors import CompileError, GraphRuntimeError, InputError, WriteError
+from ..base.errors import CompileError, InputError, WriteError
 from ..base.garbage import gc_paused
 from ..base.machine.devices import Device, is_afar
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
 from ..binding import core
-from ..build.prepare import Prepared, begin_onnx, prepare
-from ..frontends import is_onnx, is_stablehlo
-from ..ir.builder import GraphBuilder
-from ..ir.documents.document import is_path
-from ..ir.documents.loader import load_graph
-from ..ir.graph import Graph
+from ..build.door import open_source
+from ..build.plannable import Plannable, Waiting
+from ..build.prepare import Prepared, prepare
 from ..ir.model import Constant, Model
 from ..plan import Plan
 from .module import GraphModule
@@ -42,9 +36,7 @@ __all__ = [
     "create",
     "create_flow",
     "open_prepared",
-    "read_graph",
     "set_constants",
-    "waits_for_runs",
     "warn_of",
 ]
 
@@ -147,7 +139,7 @@ def create(
     if concurrent is not None:
         return _create_several(graph, library, devices, params, chosen, name, concurrent)
     if is_afar(devices):
-        return _create_afar(graph, library, devices, params, chosen, name or _name_of(graph))
+        return _create_afar(graph, library, devices, params, chosen, name)
     with gc_paused():
         return _created(graph, _libraries(library), devices, params, chosen, name)
 
@@ -156,30 +148,23 @@ def _created(
     graph: Any, libraries: list[Library], devices: Any, params: Any, chosen: Options, name: str | None
 ) -> GraphModule:
     """As create, on devices of this machine."""
-    found, name = _ready(graph, libraries, devices, params, chosen, name)
-    if isinstance(found, Prepared):
-        return _open_warned(graph, found, libraries, name)
+    found = _ready(graph, libraries, devices, params, chosen, name)
+    if isinstance(found, tuple):
+        return _open_warned(*found, libraries)
     return cast("GraphModule", found)
 
 
 def _ready(
     graph: Any, libraries: list[Library], devices: Any, params: Any, chosen: Options, name: str | None
-) -> tuple[Prepared | FlowModule, str]:
-    """What is to be opened, or a flow, and its name."""
-    name = name or _name_of(graph)
-    if is_stablehlo(graph):
-        from ..frontends.stablehlo.op_stages import stays_open
-        from ..frontends.stablehlo.source import read_source  # few sources are such texts
-
-        graph = read_source(graph)
-        if params is None and not libraries and stays_open(graph):
-            return create_flow(graph, devices, chosen, name), name
-    elif is_onnx(graph) and params is None and not (libraries or chosen.batch):
-        graph = begin_onnx(graph, chosen)
-        if not isinstance(graph, Model):
-            return create_flow(graph, devices, chosen, name), name
-        chosen = replace(chosen, dims=graph.dims)
-    return prepare(graph, devices, chosen, params=params, libraries=libraries), name
+) -> tuple[Plannable, Prepared] | FlowModule:
+    """What is to be opened, or a flow."""
+    whole = params is not None or bool(libraries)
+    found = open_source(graph, chosen, devices, name=name, bundles=False, unroll=whole)
+    if not isinstance(found, Waiting):
+        return found, prepare(found, devices, chosen, params=params, libraries=libraries)
+    if whole:
+        raise found.why
+    return create_flow(found, devices, chosen)
 
 
 def _create_several(
@@ -194,11 +179,12 @@ def _create_several(
         raise InputError("a module on nodes of a cluster has no concurrent: run_async queues several runs")
     libraries = _libraries(library)
     with gc_paused():
-        found, name = _ready(graph, libraries, devices, params, options, name)
-        if not isinstance(found, Prepared):  # sessions of sizes are made when they are met
+        found = _ready(graph, libraries, devices, params, options, name)
+        if not isinstance(found, tuple):  # sessions of sizes are made when they are met
             return cast("GraphModule", ConcurrentModule(ModulePool(found, found.sibling, count)))
-        first = _open_warned(graph, found, libraries, name)
-        pool = ModulePool(first, partial(_sibling, first, found, libraries, name), count)
+        opened, prepared = found
+        first = _open_warned(opened, prepared, libraries)
+        pool = ModulePool(first, partial(_sibling, first, prepared, libraries, opened.name), count)
         pool.fill()
     return cast("GraphModule", ConcurrentModule(pool))
 
@@ -216,15 +202,15 @@ def _sibling(first: GraphModule, prepared: Prepared, libraries: list[Library], n
     return made
 
 
-def _open_warned(source: Any, prepared: Prepared, libraries: list[Library], name: str) -> GraphModule:
+def _open_warned(opened: Plannable, prepared: Prepared, libraries: list[Library]) -> GraphModule:
     """What was prepared, ready to run; of a plan of its own the caller knows what it does."""
-    if not isinstance(source, Plan):
+    if opened.plan is None:
         warn_of(prepared.plan, stacklevel=5)
-    return open_prepared(prepared, libraries, name)
+    return open_prepared(prepared, libraries, opened.name)
 
 
 def _create_afar(
-    graph: Any, library: Any, devices: Any, params: Any, options: Options, name: str
+    graph: Any, library: Any, devices: Any, params: Any, options: Options, name: str | None
 ) -> GraphModule:
     """As create, by the cluster that is connected."""
     given = [] if library is None else library if isinstance(library, (list, tuple)) else [library]
@@ -232,17 +218,9 @@ def _create_afar(
     return cast("GraphModule", there)
 
 
-def create_flow(
-    source: Any,
-    devices: Any = ("cpu:0",),
-    options: Options | None = None,
-    name: str | None = None,
-    *,
-    folder: Path | None = None,
-) -> FlowModule:
-    """A FlowModule of an ONNX file, which is run at whatever sizes its inputs have, or of a StableHLO text;
-    create() gives one where a file needs it. Programs are made when their sizes are first met. ``folder``:
-    where external data of a model in bytes is. Raises as create."""
+def create_flow(waiting: Waiting, devices: Any = ("cpu:0",), options: Options | None = None) -> FlowModule:
+    """A FlowModule of a model that is run at whatever sizes its inputs have; create() gives one where a
+    source needs it. Programs are made when their sizes are first met. Raises as create."""
     from .flows.flow_module import open_flow  # most models have sizes
 
     def make(
@@ -254,20 +232,7 @@ def create_flow(
         adopt_params(module, shared(prepared.model.constants))
         return module
 
-    return open_flow(source, make, options or Options(), name or _name_of(source), folder)
-
-
-def waits_for_runs(source: Any, error: GraphRuntimeError) -> bool:
-    """Whether a source is a model that only lacks what its runs find."""
-    if is_stablehlo(source):
-        return type(error).__name__ == "UnknownValueError"
-    if not is_onnx(source):
-        return False
-    try:
-        from ..frontends.onnx.dynamic import found_by_runs  # other files need no onnx
-    except ImportError:  # then the error says what to install
-        return False
-    return found_by_runs(error)
+    return open_flow(waiting, make, options or Options())
 
 
 def open_prepared(
@@ -367,18 +332,6 @@ def set_constants(module: GraphModule, constants: Mapping[str, Constant]) -> Gra
     set_parameters(module.session, found)
     module.params.update(constants)
     return module
-
-
-def read_graph(source: Any) -> Graph:
-    """The Graph of what create() takes: JSON text or bytes, a path, a Graph or a GraphBuilder."""
-    if isinstance(source, Graph):
-        return source
-    return source.build() if isinstance(source, GraphBuilder) else load_graph(source)
-
-
-def _name_of(source: Any) -> str:
-    text = isinstance(source, str) and ("\n" in source or not is_path(source))
-    return Path(source).name if isinstance(source, (str, os.PathLike)) and not text else "session"
 
 
 def _libraries(library: Any) -> list[Library]:

@@ -1,4 +1,4 @@
-"""Opened libraries: files whose code runs.
+"""Plannable libraries: files whose code runs.
 
 Code of a file runs here and nowhere else: this module is the only caller of core.library_open and
 core.tvm_open, which are the only ways to dlopen a file (but for OpenBLAS, an installed package: blas.py).

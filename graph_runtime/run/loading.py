@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, cast
 
-from ..base.errors import DocumentError, ForeignMachineError, InputError, refuse_words
+from ..base.errors import DocumentError, InputError, refuse_words
 from ..base.garbage import gc_paused
-from ..base.machine.devices import is_afar, parse_list
+from ..base.machine.devices import is_afar
 from ..base.options import Options
+from ..base.progress import Tell, silent
 from ..base.providers import provided
+from ..build.bundle_programs import bundle_files, open_entry
 from ..build.bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
-from ..build.libraries.judge import LibraryFile
-from ..build.libraries.offered import inplace_rules
-from ..build.prepare import prepare
+from ..build.door import model_of
+from ..build.plannable import Plannable
+from ..build.prepare import Prepared, prepare
 from ..build.trust import require_trust
 from ..ir.graph import Graph
-from ..plan import Plan
-from ..plan.snapshot import read_snapshot
-from .factory import adopt_params, create_flow, open_prepared, read_graph
+from .factory import adopt_params, create_flow, open_prepared
 from .library import Library, open_libraries
 from .module import GraphModule
 from .sessions.arena import Arena
@@ -30,7 +28,16 @@ from .sessions.arena import Arena
 if TYPE_CHECKING:
     from .flows.flow_module import FlowModule
 
-__all__ = ["bundle_files", "bundle_libraries", "load", "open_program", "open_source", "read_runnable"]
+__all__ = [
+    "bundle_libraries",
+    "chosen_kernels",
+    "load",
+    "open_flow_model",
+    "open_module",
+    "open_program",
+    "open_saved_flow",
+    "read_runnable",
+]
 
 
 def load(
@@ -68,45 +75,48 @@ def load(
         )
         return cast("GraphModule", there)
     opened = read_bundle(bundle, verify)
-    opened.kernels = _chosen_kernels(libraries, rebuild)
+    opened.kernels = chosen_kernels(libraries, rebuild)
     words: dict[str, Any] = {
         "threads": threads,
         "max_in_flight": max_in_flight,
         "unset_inputs": unset_inputs,
     }
     if opened.flow is not None and program is None:
-        from .flows.loaded import load_flow  # most bundles have none
-
-        entry = partial(open_program, opened, devices=devices, **words)
-        model = None if opened.source is None else partial(open_source, opened, devices, **words)
-        return cast("GraphModule", load_flow(opened, entry, model))
+        return cast("GraphModule", open_saved_flow(opened, devices, **words))
     return open_program(opened, opened.program(program), devices, **words)
 
 
-def open_source(bundle: Bundle, devices: Any = None, **words: Any) -> FlowModule:
+def open_saved_flow(bundle: Bundle, devices: Any = None, **words: Any) -> FlowModule:
+    """The module of an open bundle with a flow. ``words`` as open_program's. Raises as load."""
+    from .flows.loaded import load_flow  # most bundles have none
+
+    entry = partial(open_program, bundle, devices=devices, **words)
+    model = None if bundle.source is None else partial(open_flow_model, bundle, devices, **words)
+    return load_flow(bundle, entry, model)
+
+
+def open_flow_model(bundle: Bundle, devices: Any = None, **words: Any) -> FlowModule:
     """The module of the model that is in a bundle, as the bundle was compiled, with the kernels that
     ``Bundle.kernels`` says."""
-    assert bundle.source is not None, "the caller saw that there is one"
     options = Options.of(bundle.options, **words)
     if bundle.kernels != KERNELS[0]:
-        options = replace(options, compile=bundle.kernels == KERNELS[2])
-    member = bundle.member(bundle.source.model)
-    folder = None if member.file == bundle.path else member.file.parent
-    source = bundle.read(bundle.source.model)
-    return create_flow(source, devices or bundle.devices, options, bundle.path.name, folder=folder)
+        options = replace(options, compile=bundle.rebuilt)
+    waiting = model_of(bundle)
+    return create_flow(waiting, devices or waiting.devices, options)
 
 
 def read_runnable(bundle: str | os.PathLike[str], libraries: bool = True, rebuild: bool = False) -> Bundle:
     """A bundle whose programs will be run, with the kernels asked for, as load(). Nothing of it runs: what
     would be refused then is refused now. Raises DocumentError, UntrustedLibraryError."""
     opened = read_bundle(bundle)
-    opened.kernels = _chosen_kernels(libraries, rebuild)
+    opened.kernels = chosen_kernels(libraries, rebuild)
     if opened.kernels == KERNELS[0]:
         require_trust(bundle_files(opened))
     return opened
 
 
-def _chosen_kernels(libraries: bool, rebuild: bool) -> str:
+def chosen_kernels(libraries: bool, rebuild: bool) -> str:
+    """One of bundle.KERNELS."""
     return KERNELS[2] if rebuild else KERNELS[0] if libraries else KERNELS[1]
 
 
@@ -125,7 +135,7 @@ def open_program(
     False: for submitting only, the module holds its parameters and takes no other memory before it is run
     itself. ``arena``: as Session's."""
     with gc_paused():
-        libraries, devices = bundle_libraries(bundle), devices or bundle.devices
+        opened = open_entry(bundle, entry, bundle_libraries(bundle), devices or bundle.devices)
         options = Options.of(
             bundle.options,
             threads=threads,
@@ -133,19 +143,41 @@ def open_program(
             unset_inputs=unset_inputs,
         )
         running = Options(
-            compile=bundle.kernels == KERNELS[2],
+            compile=bundle.rebuilt,
             threads=options.threads,
             queues=options.queues,
             max_in_flight=options.max_in_flight,
             unset_inputs=options.unset_inputs,
         )  # the others have been followed: they are in the graph's columns
-        planned = _snapshot(bundle, entry, devices, libraries)
-        source = read_graph(bytes(bundle.read(entry.graph))) if planned is None else planned
-        prepared = prepare(source, devices, running, libraries=libraries)
-        module = open_prepared(prepared, libraries, bundle.path.name, constants=False, arena=arena)
-        _check_names(bundle, entry, module.session.graph, prepared.plan.aliases)
-        mapped = bundle.mapped(entry)
-        adopt_params(module, mapped.values, entry.params, mapped.digests, reserve)
+        prepared = prepare(opened, options=running)
+        return open_module(opened, prepared, reserve=reserve, arena=arena)
+
+
+def open_module(
+    opened: Plannable,
+    prepared: Prepared,
+    *,
+    tell: Tell = silent,
+    reserve: bool = True,
+    arena: Arena | None = None,
+) -> GraphModule:
+    """What was prepared of ``opened``, ready to run. A bundle's parameters are mapped where they lie, unless
+    nodes were rewritten or others were given. ``reserve`` as open_program's. Raises as open_prepared."""
+    bundle, entry = opened.bundle, opened.entry
+    mapped = opened.params is None and not prepared.options.fuse
+    module = open_prepared(
+        prepared,
+        opened.libraries,
+        opened.name,
+        tell=tell,
+        constants=bundle is None or not mapped,
+        arena=arena,
+    )
+    if bundle is None or entry is None or not mapped:
+        return module
+    _check_names(bundle, entry, module.session.graph, prepared.plan.aliases)
+    found = bundle.mapped(entry)
+    adopt_params(module, found.values, entry.params, found.digests, reserve)
     return module
 
 
@@ -171,35 +203,6 @@ def _check_names(bundle: Bundle, entry: BundleProgram, graph: Graph, aliases: tu
                 got=has,
                 wanted=wants,
             )
-
-
-def _snapshot(
-    bundle: Bundle, entry: BundleProgram, devices: Any, libraries: Sequence[Library]
-) -> Plan | None:
-    """The program's plan, where the bundle has it ready for these devices. Linked constants of a library that
-    others made are found by columns of the graph's file, so that one is read then."""
-    if entry.plan is None or any(library.manifest is None for library in libraries):
-        return None
-    return read_snapshot(bundle.read(entry.plan), parse_list(devices), inplace_rules(libraries))
-
-
-def bundle_files(bundle: Bundle) -> list[LibraryFile]:
-    """A bundle's libraries, judged by their bytes: nothing of them runs. One that was built for another
-    processor is left out with a warning: where functions of it have gr.op, the kernels built in serve, which
-    are slower.
-
-    Raises LibraryError, DocumentError for one that is damaged.
-    """
-    found = []
-    for item in bundle.libraries:
-        try:
-            found.append(bundle.judge(item))
-        except ForeignMachineError as error:
-            warnings.warn(
-                f"{error}. Until then the kernels built into this installation serve, which may be slower",
-                stacklevel=4,
-            )
-    return found
 
 
 def bundle_libraries(bundle: Bundle) -> list[Library]:

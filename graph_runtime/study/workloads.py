@@ -10,7 +10,7 @@ from typing import Any
 
 from ..base.errors import InputError, did_you_mean
 from ..base.packaged import data_folder
-from ..build.prepare import read_model
+from ..build.door import open_model
 from ..ir.documents.document import is_path
 from ..ir.documents.loader import load_graph
 from ..ir.documents.write import graph_to_json
@@ -48,7 +48,7 @@ def workload(source: Any) -> Workload:
             f"no file and no network of the corpus is called {source!r}{did_you_mean(str(source), corpus())}"
         )
         raise InputError(text, got=source, wanted=list(corpus()))
-    model = read_model(source)
+    model = open_model(source).model
     name = Path(source).stem if isinstance(source, str | Path) else type(source).__name__
     set_anew = [one for one in model.graph.input_names if one not in model.constants]
     return _workload(name, model.graph, set_anew if model.constants else ())

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..base.errors import PlanError, UnsupportedOpError
+from ..build.door import open_model
 from ..build.prepare import Prepared
 from ..ir.graph import Graph, NodeView
 from ..ir.model import Model
@@ -59,7 +60,7 @@ def compare(
 
     Raises what create, run and interpret raise.
     """
-    graph = factory.read_graph(graph)
+    graph = open_model(graph).graph
     arrays = random_inputs(graph, seed) | {name: np.asarray(a) for name, a in (inputs or {}).items()}
     wanted = interpret(graph, arrays, functions=functions)
     made = factory.create(graph, library, devices, **options)
@@ -213,7 +214,7 @@ def compare_arrangements(
     The value of an arrangement that cannot be (a dtype the device does not have) is the reason, as text.
     Options as compare; the plan of the graph as it is must exist.
     """
-    graph = factory.read_graph(graph)
+    graph = open_model(graph).graph
     reports: dict[str, Comparison | str] = {"as given": compare(graph, library, devices, **options)}
     of_plan = ("place", "formats", "layouts", "numerics", "policy", "device_map", "strict")
     plan_options = {k: v for k, v in options.items() if k in of_plan}

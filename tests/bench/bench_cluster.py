@@ -41,7 +41,7 @@ from served import IMAGE, Load, Process, build, build_images, serve
 
 import graph_runtime as gr
 from graph_runtime.base.options import Options
-from graph_runtime.build.prepare import read_model
+from graph_runtime.build.door import open_model
 
 SIZE, LAYERS = 2048, 4  # 64 MiB of weights
 CLIENTS = 16
@@ -178,7 +178,7 @@ def run_alone(bundle: Path, replicas: int, rows: int, seconds: float) -> tuple[f
 def build_model(model: Path | None, path: Path, sizes: tuple[int, ...]) -> Path:
     if model is None:
         return build_images(path, sizes)
-    programs = {f"b{size}": read_model(model, Options(batch=size)) for size in sizes}
+    programs = {f"b{size}": open_model(model, Options(batch=size)) for size in sizes}
     return gr.build_bundle(programs, "cpu:0", path, fuse=True)
 
 

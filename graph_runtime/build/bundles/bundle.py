@@ -97,7 +97,7 @@ class Bundle:
     (the defaults where it does not say), ``flow`` the file of what runs of its programs do, if it has one,
     ``source`` the model of which programs for other sizes are made, if it has that, ``files`` {name: sha256
     in hex}, ``sizes`` {name: bytes}, ``slots`` where each parameter lies. ``kernels``: with which its
-    programs run, one of KERNELS; factory.open_program reads it. ``verified``: parameters, graphs and plans
+    programs run, one of KERNELS; loading.open_program reads it. ``verified``: parameters, graphs and plans
     are not mapped, and all that is used is compared."""
 
     kernels: str
@@ -137,6 +137,11 @@ class Bundle:
         self._judged: dict[BundleLibrary, LibraryFile] = {}
         if self.params_file is not None:
             check_slots(self.slots, self.sizes[self.params_file], f"bundle {path}")
+
+    @property
+    def rebuilt(self) -> bool:
+        """Whether its programs run with kernels that are compiled here."""
+        return self.kernels == KERNELS[2]
 
     def program(self, name: str | None = None) -> BundleProgram:
         """The program of that name, the first without one. Raises DocumentError with "did you mean"."""

@@ -19,11 +19,11 @@ from ...base.machine.interconnect import Interconnect
 from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...base.temporary import temporary_folder
+from ...build.bundle_programs import open_entry
 from ...build.bundles.bundle import Bundle, BundleProgram, read_bundle
+from ...build.door import open_model
 from ...build.libraries.judge import LibraryFile, read_library
 from ...build.prepare import Prepared, prepare
-from ...ir.documents.loader import load_graph
-from ...ir.model import Constant, Model
 from .cut import cut
 from .fleet import SECONDS, Fleet
 from .part_bundles import write_parts
@@ -45,7 +45,7 @@ def create(
     *,
     params: Any = None,
     libraries: Sequence[Any] = (),
-    name: str = "module",
+    name: str | None = None,
     deadline: float = SECONDS,
     checkpoint_every: int = 0,
     measured: Measured | None = None,
@@ -62,8 +62,9 @@ def create(
     if measured is not None and options.interconnect is None and len(set(machines)) > 1 and not options.place:
         options = replace(options, interconnect=measured(list(dict.fromkeys(machines))))
     files = [item if isinstance(item, LibraryFile) else read_library(item) for item in libraries]
-    prepared = prepare(source, listed, options, params=params, libraries=files, kept=True, tell=tell)
-    return _open(fleet, prepared, name, deadline, checkpoint_every, files, tell)
+    opened = open_model(source, options, tell)
+    prepared = prepare(opened, listed, options, params=params, libraries=files, kept=True, tell=tell)
+    return _open(fleet, prepared, name or opened.name, deadline, checkpoint_every, files, tell)
 
 
 def load(
@@ -90,7 +91,7 @@ def load(
         )
     listed, entry = parse_list(devices), opened.program(program)
     chosen = Options.of(opened.options, threads=threads, max_in_flight=max_in_flight)
-    graph = load_graph(bytes(opened.read(entry.graph)))
+    program = open_entry(opened, entry)
     plain = Options(
         fuse=False,
         compile=bool(opened.libraries) and libraries,
@@ -99,11 +100,9 @@ def load(
         reuse=chosen.reuse,
     )
     if len({device.node for device in listed}) > 1:
-        values = opened.mapped(entry).values
-        constants = {name: Constant.of(value, f"parameter {name}") for name, value in values.items()}
-        prepared = prepare(Model(graph, constants), listed, plain, kept=True)
+        prepared = prepare(program, listed, plain, kept=True)
         return _open(fleet, prepared, opened.path.name, deadline, checkpoint_every)
-    prepared = prepare(graph, listed, replace(plain, compile=False))
+    prepared = prepare(program.graph, listed, replace(plain, compile=False))
     return _whole(fleet, opened, entry, listed, prepared, libraries, deadline, checkpoint_every)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from ...base.errors import InputError, all_there_are, did_you_mean, no_such
 from ...base.machine.devices import cpu as host
 from ...base.machine.devices import kernel_kinds
+from ...build.plannable import Waiting
 from ...frontends.onnx import require_onnx
 from ...frontends.onnx.begun import Begun
 from ...frontends.onnx.dynamic import PortInfo
@@ -93,7 +94,7 @@ class InferenceSession:
         devices = _devices(self._providers)
         if len(devices) > 1:
             options = replace(options, fallback="host")
-        self._module = create_flow(Begun(self._file()), devices, options, self._name)
+        self._module = create_flow(Waiting(self._name, Begun(self._file())), devices, options)
         if all(port.shape is not None and _fixed(port) for port in self._module.inputs):
             self._module.prepare()
         if self._events is not None:

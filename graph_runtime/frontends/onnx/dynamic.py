@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ from .control_checks import check_control
 from .elements import BY_CODE, ELEMENTS
 from .host_ops import check_host_ops
 from .importer import Importer
-from .parse import ParsedFile, all_nodes, checked_file
+from .parse import ParsedFile, all_nodes
 from .read import DTYPES, ModelFile, dtype_name
 from .stages import Known
 from .tape import TapeValue
@@ -121,16 +120,13 @@ def found_by_runs(error: GraphRuntimeError) -> bool:
     return isinstance(error, (UnboundDimsError, UnknownValueError)) or (any(waits) and all(waits))
 
 
-def open_dynamic(
-    source: Any, dims: Mapping[str, Size], values: Mapping[str, Any], folder: Path | None = None
-) -> DynamicFile:
+def open_dynamic(file: ModelFile, dims: Mapping[str, Size], values: Mapping[str, Any]) -> DynamicFile:
     """A file for runs that bring the sizes. ``dims``: sizes that are bound already; ``values``: inputs that
-    become constants; ``folder``: where external data of a model in bytes is. Raises as load_model, but for
+    become constants. Raises as load_model, but for
     what depends on sizes; UnsupportedOpError lists all ops that have no converter."""
     from . import families  # noqa: F401  (it fills the table of converters)
 
     onnx = require_onnx()
-    file = checked_file(source, onnx, folder)
     graph = file.proto.graph
     versions = opsets(file.proto, onnx)
     _check_ops(graph, file.name)

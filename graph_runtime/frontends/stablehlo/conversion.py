@@ -91,7 +91,7 @@ class OpImporter:
             self.source.text.fail(text, entry.at)
         outputs = {name: scope[value] for name, value in zip(made, walk.returned, strict=True)}
         scope.clear()
-        return emit(self.tape, inputs, outputs, (), {}, self.source.aliases())
+        return replace(emit(self.tape, inputs, outputs, (), {}, self.source.aliases()), offers=True)
 
     def call(self) -> HloOp:
         """The call of the entry, from inputs to outputs by their names."""

@@ -16,14 +16,15 @@ from ...base.errors import DocumentError, GraphRuntimeError, InputError, Session
 from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...build.bundles.flow_text import flow_text
-from ...frontends import is_stablehlo
-from ...frontends.onnx.begun import Begun
+from ...build.door import begun_at
+from ...build.plannable import Waiting
 from ...frontends.onnx.dynamic import PortInfo, open_dynamic
 from ...frontends.onnx.elements import elements_of, numpy_dtype
 from ...frontends.onnx.importer import Importer
 from ...frontends.onnx.stages import first_nodes
+from ...frontends.stablehlo.begun_text import BegunText
 from ...frontends.stablehlo.op_stages import check, first_ops, ports
-from ...frontends.stablehlo.source import Source, read_source
+from ...frontends.stablehlo.source import Source
 from ...ir.graph import TensorType
 from ...ir.model import Model
 from ...rewrite.buckets import Buckets
@@ -42,20 +43,19 @@ from .saving import flow_document, save_flow
 __all__ = ["FlowModule", "open_flow"]
 
 
-def open_flow(source: Any, make: Make, options: Options, name: str, folder: Path | None = None) -> FlowModule:
-    """A module of an ONNX file, whatever its sizes, or of a StableHLO text. ``options``: dims and values bind
-    some of the file's; ``make``: what makes a program; ``folder``: where external data of a model in bytes
-    is. Raises as the front-end's load_model, but for what runs find."""
-    programs = Programs(make, options, name, options.programs)
-    if is_stablehlo(source):
-        return _open_stablehlo(read_source(source), programs, options)
-    begun = source if isinstance(source, Begun) else None
-    file = open_dynamic(source if begun is None else begun.file, options.dims, options.values, folder)
+def open_flow(waiting: Waiting, make: Make, options: Options) -> FlowModule:
+    """A module of a model that its runs complete. ``options``: dims and values bind some of the file's;
+    ``make``: what makes a program. Raises as the front-end's load_model, but for what runs find."""
+    programs = Programs(make, options, waiting.name, options.programs)
+    begun = begun_at(waiting, options)
+    if isinstance(begun, BegunText):
+        return _open_stablehlo(begun.text, programs, options)
+    file = open_dynamic(begun.file, options.dims, options.values)
     nodes = first_nodes(file.file.file.proto.graph)
     names = tuple(info.name for info in file.outputs)
     flow = Flow(OnnxOrigin(file.file), nodes, names, file.known, programs, options.most_steps)
     module = FlowModule(file.inputs, file.outputs, flow, file.check, options, file.buckets)
-    if begun is not None and begun.importer is not None:
+    if begun.importer is not None:
         module.begin(begun.importer)
     return module
 

@@ -14,10 +14,10 @@ from ...base.errors import HandleError, InputError
 from ...base.locks import new_lock
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import Layout
+from ...build.bundle_programs import open_entry
 from ...build.bundles.bundle import Bundle, BundleProgram
 from ...ir.graph import TensorType
 from ...plan import plan as make_plan
-from ...run.factory import read_graph
 from ...run.loading import open_program
 from ...run.queues.blocks import let_go
 from ...run.sessions.constants import digest
@@ -66,7 +66,7 @@ def input_layout(bundle: Bundle, program: str | int | None, which: int | str) ->
     entry = program_entry(bundle, program)
     layouts = bundle.memo.get(entry.name)
     if layouts is None:
-        planned = make_plan(read_graph(bytes(bundle.read(entry.graph))), bundle.devices)
+        planned = make_plan(open_entry(bundle, entry).graph, bundle.devices)
         eids = dict(zip(planned.graph.input_names, planned.graph.input_eids.tolist(), strict=True))
         layouts = bundle.memo[entry.name] = tuple(planned.layout(eids[name]) for name in entry.inputs)
     if isinstance(which, str) and which in entry.inputs:

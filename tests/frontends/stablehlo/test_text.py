@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.build.door import open_source
+from graph_runtime.cli import main
 from graph_runtime.frontends.stablehlo import load_model
 from graph_runtime.run.flows.flow_module import FlowModule
 
@@ -219,6 +221,30 @@ def test_a_donated_argument_becomes_an_alias():
         module.run()
         np.testing.assert_array_equal(module.get_output(0).numpy(), x * (i + 2))
         np.testing.assert_array_equal(module.get_output(1).numpy(), x * (i + 1))
+
+
+TRANSPOSED = module_of(
+    "%0 = stablehlo.transpose %arg0, dims = [1, 0] : (tensor<2x2xf32>) -> tensor<2x2xf32>\n"
+    "return %0 : tensor<2x2xf32>",
+    "%arg0: tensor<2x2xf32> {tf.aliasing_output = 0 : i32}",
+    "tensor<2x2xf32>",
+)
+
+
+@pytest.mark.parametrize("opened", [str, load_model, open_source])
+def test_a_result_that_cannot_be_where_it_was_donated_has_memory_of_its_own(opened):
+    module = gr.create(opened(TRANSPOSED), compile=False)
+    module.run(arg0=np.arange(4, dtype=np.float32).reshape(2, 2))
+    np.testing.assert_array_equal(module.get_output(0).numpy(), [[0, 2], [1, 3]])
+    assert not module.session.plan.aliases
+
+
+def test_the_commands_take_such_a_donation_too(tmp_path, capsys):
+    (tmp_path / "net.mlir").write_text(TRANSPOSED)
+    with pytest.raises(SystemExit) as end:
+        main(["run", str(tmp_path / "net.mlir"), "--input", "arg0=random", "--no-compile"])
+    assert not end.value.code
+    assert "output 0 output0: float32[2, 2]" in capsys.readouterr().out
 
 
 # ---------------------------------------------------------------- errors
