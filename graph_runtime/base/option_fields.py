@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -63,8 +63,10 @@ def checked(name: str, value: Any, example: str) -> Any:
     if example.startswith("{"):
         require_mapping(name, value, example)
         return MappingProxyType({key: _listed(inner) for key, inner in value.items()})
-    kinds = (str, Callable) if "function" in example else str
-    if not isinstance(value, (list, tuple)) or not all(isinstance(one, kinds) for one in value):
+    called = "function" in example
+    if not isinstance(value, (list, tuple)) or not all(
+        isinstance(one, str) or (called and callable(one)) for one in value
+    ):
         raise InputError(f"{name} is a list of {example}; got {value!r}", got=type(value).__name__)
     return tuple(value)
 

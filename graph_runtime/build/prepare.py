@@ -25,7 +25,7 @@ from ..ir.documents.params import read_params
 from ..ir.model import Constant, Model, Note
 from ..ir.ops.registry import from_outside
 from ..plan.globs import EXACTLY, matching
-from ..plan.types import SAFE, SERIAL, Placement, Plan
+from ..plan.types import SAFE, SERIAL, Placement, Plan, Supplies
 from .door import open_model
 from .libraries.isa import host_features
 from .libraries.offered import inplace_rules, library_kernels
@@ -105,12 +105,13 @@ def prepare(
     from ..binding import circular, packing, tiles  # what is read from a bundle is planned
     from ..plan import plan as make_plan
 
-    own: dict[str, Any] = {
-        "kernels": library_kernels(libraries),
-        "inplace": inplace_rules(libraries),
-        "packer": packing.pack_thoroughly if kept else packing.pack,
-        "circular": circular.of_plan,
-    }
+    supplies = Supplies(
+        library_kernels(libraries),
+        inplace_rules(libraries),
+        packing.pack_thoroughly if kept else packing.pack,
+        circular.of_plan,
+    )
+    placement = None
     model, asked = imported, options
     if options.fuse:
         from ..rewrite.formats.store_weights import split_formats, split_layouts
@@ -118,21 +119,22 @@ def prepare(
 
         weights, tensors = split_formats(parse_list(devices), options.formats)
         asked = replace(options, formats=tensors)
-        model, placement = _rewritten(imported, devices, asked, own["kernels"], weights, tell)
+        model, placement = _rewritten(imported, devices, asked, supplies.kernels, weights, tell)
         stored, layouts = split_layouts(placement, weights, options.layouts)
         fast, paired = tiles.tile_products(), "avx512_bf16" in (host_features() or ())
-        model, own["placed"] = target(model, placement, measure, stored, fast, paired)
+        model, placement = target(model, placement, measure, stored, fast, paired)
         asked = replace(asked, place={}, layouts=layouts)  # the rest has been followed
     tell("planning", 0, 0)
     try:
-        planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
+        planned = make_plan(
+            model.graph, devices, asked, placed=placement, inputs=_set_inputs(model), supplies=supplies
+        )
     except CheckError as error:
         if getattr(error, "rule", None) != "alias" or not imported.offers:
             raise
         graph = model.graph
         model = replace(model, graph=replace(graph, hints=replace(graph.hints, aliases=())))
-        own.pop("placed", None)
-        planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), **own)
+        planned = make_plan(model.graph, devices, asked, inputs=_set_inputs(model), supplies=supplies)
     return Prepared(imported, model, planned, options, compiles, _of_tensors(asked))
 
 
@@ -206,21 +208,10 @@ def _rewritten(
     return model, placing.place(
         model.graph,
         devices,
+        options,
         pins=_pins(model, options.place),
-        device_map=options.device_map,
-        strict=options.strict,
-        placement=options.placement,
-        objective=options.objective,
-        fallback=options.fallback,
         inputs=_set_inputs(model),
-        formats=options.formats,
         kernels=kernels,
-        costs=options.costs,
-        topology=options.topology,
-        interconnect=options.interconnect,
-        stream=options.stream,
-        layouts=options.layouts,
-        numerics=options.numerics,
         constants=model.constants,
         weights=weights,
     )

@@ -30,7 +30,7 @@ from ..plan.balance import (
 )
 from ..plan.record import record
 from ..plan.storage.modes import Modes, peaks
-from ..plan.types import Placement
+from ..plan.types import Placement, Supplies
 from ..views import placement as report_placement
 from ..views import report
 from ..views.digest import MOST_NODES, digest_text
@@ -101,7 +101,7 @@ def plan(
             dot_text(planned).encode() if output.suffix == ".dot" else graph_to_json(record(planned)),
             through=True,
         )
-    modes = peaks(planned, pack, inplace_rules(program.libraries))
+    modes = peaks(planned, Supplies(inplace=inplace_rules(program.libraries), packer=pack))
     if json:
         opt.print_json(
             {

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..base.options import Options
 from ..ir.ops.numerics import Numerics
-from .device_numerics import Options, device_numerics
+from .device_numerics import device_numerics
 from .types import Plan
 
 __all__ = ["assign_numerics", "node_numerics"]
 
 
-def assign_numerics(plan: Plan, options: Options | None = None) -> Plan:
-    """The plan with the arithmetic of its devices. ``options`` and errors as device_numerics."""
-    chosen = device_numerics(plan.graph, plan.devices, options)
+def assign_numerics(plan: Plan, options: Options) -> Plan:
+    """The plan with the arithmetic of its devices. Raises as device_numerics."""
+    chosen = device_numerics(plan.graph, plan.devices, options.numerics)
     return replace(plan, numerics=chosen) if any(n.as_dict() for n in chosen) else plan
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..base.errors import PlanError, all_there_are, did_you_mean
 from ..base.machine.devices import Device, dl_types, parse, type_name
+from ..base.options import Options
 from ..ir.graph import Graph
 from .columns import intern
 
@@ -28,13 +29,12 @@ class Causes:
 def from_columns(
     graph: Graph,
     devices: tuple[Device, ...],
-    device_map: Mapping[str, str | Device],
-    strict: bool,
+    options: Options,
     causes: Causes,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, list[str]]:
     """did and cause of each node from device_index and device_id, whether the columns say it, and the
     warnings about devices that are not there."""
-    mapped = _read_map(devices, device_map)
+    mapped = _read_map(devices, options.device_map)
     if graph.hints.device_type is None:
         first = causes.add(f"no device column: the first device of the list, {devices[0]}")
         count = graph.num_nodes
@@ -47,7 +47,7 @@ def from_columns(
     dids, reasons, warnings = [], [], []
     for dl_type, ordinal in rows:
         did, text, missing = _resolve(dl_type, ordinal, devices, mapped)
-        if missing and strict:
+        if missing and options.strict:
             raise PlanError(
                 f"{text}; strict placement has no fallback: add the device or map the type",
                 path="$.attrs.device_index",

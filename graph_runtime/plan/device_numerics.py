@@ -9,39 +9,37 @@ from ..base.machine.devices import Device
 from ..ir.graph import Graph
 from ..ir.ops.numerics import Numerics, options_error
 
-__all__ = ["Options", "device_numerics"]
+__all__ = ["device_numerics"]
 
-Options = Mapping[str, Mapping[str, str]]
+_Asked = Mapping[str, Mapping[str, str]]
 
 
 def device_numerics(
-    graph: Graph, devices: tuple[Device, ...], options: Options | None = None
+    graph: Graph, devices: tuple[Device, ...], asked: _Asked | None = None
 ) -> tuple[Numerics, ...]:
-    """The arithmetic of each device. ``options``: device ("tt:0") or kind ("tt") -> {"fidelity", "dst",
+    """The arithmetic of each device. ``asked``: device ("tt:0") or kind ("tt") -> {"fidelity", "dst",
     "numerics"}; the device's own come before its kind's, both before metadata.graph_runtime.numerics.
 
     Raises PlanError for a device that is not in the list or computes in its own dtypes, and for a word that
     there is not.
     """
-    _check(options or {}, devices)
+    _check(asked or {}, devices)
     said, types = graph.hints.numerics, [d.dl_type for d in devices]
     chosen = []
     for did, device in enumerate(devices):
         in_files = f"{device.kind}:{types[:did].count(types[did])}"
-        chosen.append(_of(options or {}, str(device), device.kind).over(_of(said, in_files, device.kind)))
+        chosen.append(_of(asked or {}, str(device), device.kind).over(_of(said, in_files, device.kind)))
     return tuple(chosen)
 
 
-def _of(options: Options, device: str, kind: str) -> Numerics:
-    return Numerics(**options.get(device, {})).over(Numerics(**options.get(kind, {})))
+def _of(asked: _Asked, device: str, kind: str) -> Numerics:
+    return Numerics(**asked.get(device, {})).over(Numerics(**asked.get(kind, {})))
 
 
-def _check(options: Options, devices: tuple[Device, ...]) -> None:
-    if not isinstance(options, Mapping) or not all(isinstance(words, Mapping) for words in options.values()):
-        raise PlanError(
-            f"numerics are {{device: {{'fidelity': ..., 'dst': ...}}}}, got {options!r}", got=options
-        )
-    for name, words in options.items():
+def _check(asked: _Asked, devices: tuple[Device, ...]) -> None:
+    if not isinstance(asked, Mapping) or not all(isinstance(words, Mapping) for words in asked.values()):
+        raise PlanError(f"numerics are {{device: {{'fidelity': ..., 'dst': ...}}}}, got {asked!r}", got=asked)
+    for name, words in asked.items():
         owners = [d for d in devices if name in (d.kind, str(d))]
         if not owners:
             names = [*dict.fromkeys(d.kind for d in devices), *map(str, devices)]

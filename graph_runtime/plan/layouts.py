@@ -3,13 +3,13 @@ moves bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from ..base.errors import PlanError
 from ..base.machine.layout import HOST, Layout, same_image
+from ..base.options import Options
 from ..ir.graph import COPY, Graph, TensorType
 from .columns import intern, is_copy, is_nop
 from .conversions import explain_copies
@@ -23,15 +23,15 @@ __all__ = ["assign_layouts"]
 
 def assign_layouts(
     placed: PlacedGraph,
-    formats: Mapping[str, str] | None = None,
-    wishes: Mapping[str, str] | None = None,
+    options: Options,
     *,
     by_policy: bool = False,
 ) -> LaidOutGraph:
-    """Give each entry a Layout: what ``wishes`` says (wishes.py), else the file's where it says one for the
-    device it is on, else ``choose``'s, which is interleaved over the device's first memory (DRAM).
+    """Give each entry a Layout: what ``options.layouts`` says (wishes.py), else the file's where it says one
+    for the device it is on, else ``choose``'s, which is interleaved over the device's first memory (DRAM).
 
-    ``formats``: device ("tt:0") or kind ("tt") -> format of float tensors there; the device's own entry wins.
+    ``options.formats``: device ("tt:0") or kind ("tt") -> format of float tensors there; the device's own
+    entry wins.
     ``by_policy``: a placement policy decided where nodes run; a wish for nodes that it put on hosts is a
     warning then, else an error.
     A __nop on a device whose entries differ in physical image becomes a relayout __copy. The cause of each
@@ -40,7 +40,7 @@ def assign_layouts(
     Raises PlanError for a format the device does not store, for a dtype that it cannot hold, for a wish that
     cannot be, and for a __copy that would change the dtype outside of host memory.
     """
-    chosen = read_formats(placed.devices, formats or {})
+    chosen = read_formats(placed.devices, options.formats)
     graph, count = placed.graph, len(placed.devices)
     entry_did = np.repeat(placed.did, np.diff(graph.row_ptr))
     distinct, row = intern(graph.type_id.astype(np.int64) * count + entry_did, len(graph.types) * count)
@@ -58,9 +58,9 @@ def assign_layouts(
     layout_id = rows[row]
     if said is not None:
         layout_id = _follow_file(graph, said, layout_id, table)
-    if wishes:
+    if options.layouts:
         unused: list[str] = []
-        layout_id = follow_wishes(placed, wishes, layout_id, table, unused if by_policy else None)
+        layout_id = follow_wishes(placed, options.layouts, layout_id, table, unused if by_policy else None)
         placed = replace(placed, warnings=(*placed.warnings, *unused))
     used, layout_id = _used(table, layout_id)
     laid_out = LaidOutGraph(placed, tuple(k[0] for k in used), layout_id, tuple(k[1] for k in used))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Unpack
 
 import numpy as np
 
 from ..base.errors import InputError, PlanError
 from ..base.machine.devices import Device, parse_list
+from ..base.option_words import takes_words
 from ..base.options import Options
 from ..ir.graph import Graph
 from .checker.check import check
@@ -18,13 +19,16 @@ from .layouts import assign_layouts
 from .placement import place as _place
 from .storage.capacity import check_circular
 from .storage.memory import assign_storage
-from .storage.offsets import Packer
 from .transfers import insert_transfers
-from .types import SERIAL, Placement, Plan
+from .types import Placement, Plan, Supplies
+
+if TYPE_CHECKING:
+    from ..base.options import Words
 
 __all__ = ["plan"]
 
 
+@takes_words()
 def plan(
     graph: Graph,
     devices: str | Device | Sequence[str | Device],
@@ -32,75 +36,47 @@ def plan(
     *,
     placed: Placement | None = None,
     inputs: Collection[str] = (),
-    kernels: Mapping[str, Collection[str]] | None = None,
-    inplace: Mapping[str, tuple[int, ...]] | None = None,
+    supplies: Supplies | None = None,
     use_storage_hints: bool = True,
     reorder: bool = True,
-    packer: Packer | None = None,
-    circular: Callable[[Plan], np.ndarray] | None = None,
-    **words: Any,
+    **words: Unpack[Words],
 ) -> Plan:
     """Decide devices, copies, layouts and storage of a graph, and check the result.
 
     ``options``: those of placing, storing and computing count here; ``words`` are fields of it, which come
     first. ``placed``: a ready Placement of this graph on these devices, instead of the options that place.
-    ``inputs`` and ``kernels`` as placement.place. ``inplace``: func_name -> inputs that output 0 may
-    overwrite, from the libraries' manifests. ``use_storage_hints``, ``reorder`` and ``packer`` say how memory
-    is planned, as assign_storage. ``circular`` (circular.of_plan) says what circular buffers each node opens:
-    room for them is left in L1.
+    ``inputs`` as placement.place. ``use_storage_hints`` and ``reorder`` say how memory is planned, as
+    assign_storage.
 
     Raises PlanError, CheckError, CapacityError, UnsupportedOpError, DeviceError, InputError (options, types).
     """
-    options = Options.of(options, **words)
+    options, supplies = Options.of(options, **words), supplies or Supplies()
     _require(graph, options.policy)
     if placed is None:
-        placed = _place(
-            graph,
-            devices,
-            pins=options.place,
-            device_map=options.device_map,
-            strict=options.strict,
-            placement=options.placement,
-            objective=options.objective,
-            fallback=options.fallback,
-            inputs=inputs,
-            formats=options.formats,
-            kernels=kernels,
-            costs=options.costs,
-            topology=options.topology,
-            interconnect=options.interconnect,
-            stream=options.stream,
-            layouts=options.layouts,
-            numerics=options.numerics,
-        )
+        placed = _place(graph, devices, options, inputs=inputs, kernels=supplies.kernels)
     copied = insert_transfers(_matching(placed, graph, devices))
-    laid_out = assign_layouts(copied, options.formats, options.layouts, by_policy=placed.by_policy)
+    laid_out = assign_layouts(copied, options, by_policy=placed.by_policy)
     if options.order is not None:
         from .storage.order import in_order_of
 
         laid_out, reorder = in_order_of(laid_out, options.order), False
-    if options.packer is not None:
-        from .storage.packers import find_packer
-
-        packer = find_packer(options.packer)
     edited = bool(options.place or options.layouts or placed.problem) or laid_out.placed.graph is not graph
     planned = assign_storage(
         laid_out,
+        options,
+        supplies,
         loaded=graph if edited else None,
-        inplace=inplace,
         use_hints=use_storage_hints,
-        reuse=options.reuse or SERIAL,
         reorder=reorder,
-        packer=packer,
     )
-    planned = replace(assign_numerics(planned, options.numerics), placement=placed)
+    planned = replace(assign_numerics(planned, options), placement=placed)
     policy = options.policy or graph.hints.policy
     if policy is not None:
         from .balance import assign_models  # loaded where a balancer is asked for only
 
         planned = assign_models(planned, policy)
-    planned = check(planned, inplace=inplace)
-    return planned if circular is None else _with_circular(planned, circular(planned))
+    planned = check(planned, inplace=supplies.inplace)
+    return planned if supplies.circular is None else _with_circular(planned, supplies.circular(planned))
 
 
 def _with_circular(planned: Plan, needs: np.ndarray) -> Plan:

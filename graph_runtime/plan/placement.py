@@ -9,107 +9,84 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from ..base.errors import InputError, did_you_mean, refuse_words
+from ..base.errors import InputError, did_you_mean
 from ..base.machine.devices import Device, parse_list
+from ..base.option_fields import PLACING
+from ..base.option_words import options_of, takes_words
+from ..base.options import Options
 from ..ir.graph import COPY, NOP, Graph
 from .columns import slot_nid
 from .device_columns import Causes, from_columns, index_of
 from .fallbacks import FALLBACKS, fall_back, require_able, require_kernels, to_the_host
 from .globs import matching
+from .pricing import Pricing
 from .streaming import AUTO, choose_streamed, named_inputs
-from .types import Placement, Pricing
+from .types import Placement
 
 if TYPE_CHECKING:
-    from ..base.machine.interconnect import Interconnect
-    from ..base.machine.topology import Topology
-    from ..costs import CostModel
+    from ..base.options import Words
     from .placing.problem import PlacementProblem
 
 __all__ = ["place"]
 
 
+@takes_words(PLACING)
 def place(
     graph: Graph,
     devices: str | Device | Sequence[str | Device],
+    options: Options | None = None,
     *,
     pins: Mapping[str, str | Device] | None = None,
-    device_map: Mapping[str, str | Device] | None = None,
-    strict: bool = False,
-    placement: str | Callable[[PlacementProblem], np.ndarray] | None = None,
-    objective: str = "serial",
-    fallback: str = "error",
     inputs: Collection[str] = (),
-    formats: Mapping[str, str] | None = None,
     kernels: Mapping[str, Collection[str]] | None = None,
-    costs: CostModel | str | None = None,
-    topology: Topology | str | None = None,
-    interconnect: Interconnect | str | None = None,
     constants: Collection[str] | None = None,
-    stream: Sequence[str] = (),
-    layouts: Mapping[str, str] | None = None,
-    numerics: Mapping[str, Mapping[str, str]] | None = None,
     weights: Mapping[str, str] | None = None,
-    **unknown: Never,
+    **words: Unpack[Words],
 ) -> Placement:
     """Give each node a device of ``devices``.
 
-    ``pins``: glob over node name, op name and function name -> device; the last one that matches a node
-    wins. ``device_map``: a DLDeviceType, by name or number, -> device: what the file's column calls
-    "opencl" runs on tt:0. ``strict``: a type or ordinal that the list does not have is an error instead of
-    a warning. ``placement``: what places the rest: a policy's name (PLACEMENT_POLICIES),
-    "package.module:function", or such a function; None: devices[0]. ``objective``: what policies make
-    least, "serial", "makespan" or "throughput". ``fallback``: a node that was asked to run where it cannot
-    is an "error", or runs on a "host" of the list, with a warning. Costs: ``inputs``, graph inputs that
-    every run sets anew; ``formats``, device -> format of its floats; ``kernels``, function -> device kinds
-    that libraries have it for; ``costs``, a costs.CostModel or "package.module:Name" of one, None: this
-    package's; ``topology``, how chips are cabled, by name, path or as a Topology; ``interconnect``, how
-    machines are connected, by path or as a Interconnect; ``constants``, inputs that rewrite.target, which
-    follows, knows. ``stream``: globs over the inputs that stay on the host and that every run copies, or
-    "auto" (streaming.py). ``layouts``, names -> layout, and ``numerics``, device -> arithmetic, as the plan
-    will have them: they say what lies in L1, and what kernels take of it. ``weights``: host -> format of
-    the weights of its products, which rewrite.target gives them.
+    ``options``: those of placing count here; ``words`` are such fields of it, which come first, and ``pins``
+    is its field ``place``. gr.Options says what each of them is; formats, layouts and numerics are those
+    that the plan will have. Costs: ``inputs``, graph inputs that every run sets anew; ``kernels``, function
+    -> device kinds that libraries have it for; ``constants``, inputs that rewrite.target, which follows,
+    knows; ``weights``: host -> format of the weights of its products, which rewrite.target gives them.
 
     Raises PlanError for a pin or mapping that names nothing, for a node whose outputs lie on two devices, for
     a policy's answer that is no placement, and under ``strict``; CapacityError where a policy finds nothing
     that has room; UnsupportedOpError, which lists all of them, where devices have no kernel for nodes;
     InputError for unknown words.
     """
-    refuse_words(unknown, place)
+    options = options_of(place, options, words)
+    pins, kernels, placement = options.place if pins is None else pins, kernels or {}, options.placement
     devices = parse_list(devices)
-    _require_fallback(fallback)
-    if placement is not None or objective != "serial":
-        _require_known(placement, objective)
+    _require_fallback(options.fallback)
+    if placement is not None or options.objective != "serial":
+        _require_known(placement, options.objective)
     causes = Causes()
-    did, cause_id, said, warnings = from_columns(graph, devices, device_map or {}, strict, causes)
-    pinned = _apply_pins(graph, devices, pins or {}, did, cause_id, causes) | said
-    asked, kernels = np.where(pinned, did, -1).astype(np.int32), kernels or {}
-    if fallback == "host":
+    did, cause_id, said, warnings = from_columns(graph, devices, options, causes)
+    pinned = _apply_pins(graph, devices, pins, did, cause_id, causes) | said
+    asked = np.where(pinned, did, -1).astype(np.int32)
+    if options.fallback == "host":
         fallen, texts = fall_back(graph, devices, did, pinned | (placement is None), kernels)
         cause_id[fallen] = [causes.add(text) for text in texts]
         warnings += texts
         asked[fallen] = np.where(asked[fallen] < 0, 0, asked[fallen])  # devices[0] was asked for
-    problem, streamed = None, named_inputs(graph, devices, [g for g in stream if g != AUTO], inputs)
-    if topology is not None or interconnect is not None:
-        from ..costs import find_costs
-
-        costs = find_costs(costs, topology, interconnect)
-    pricing = Pricing(
-        tuple(inputs), formats, kernels, costs, objective, constants, streamed, layouts, numerics, weights
-    )
+    problem = None
+    streamed = named_inputs(graph, devices, [glob for glob in options.stream if glob != AUTO], inputs)
+    pricing = Pricing(_priced(options), tuple(inputs), kernels, constants, streamed, weights or {})
     if placement is not None:
-        from .placing.shortages import (
-            require_circular,
-        )  # policies and costs are loaded where they decide only
+        from .placing.problem import make_problem  # policies and costs are loaded where they decide only
+        from .placing.shortages import require_circular
 
         pinned |= _foreign(graph, kernels, pinned, cause_id, causes, devices)
-        if AUTO in stream:
+        if AUTO in options.stream:
             pricing = _with_streamed(pricing, graph, devices, np.where(pinned, did, -1), placement)
             streamed = pricing.streamed
-        problem = pricing.problem(graph, devices, np.where(pinned, did, -1))
+        problem = make_problem(graph, devices, pricing, pin=np.where(pinned, did, -1))
         require_circular(problem)
         require_able(graph, devices, did, kernels, problem.allowed)
         warnings += _follow_policy(problem, placement, pinned, did, cause_id, causes)
@@ -123,6 +100,16 @@ def place(
     )
 
 
+def _priced(options: Options) -> Options:
+    """With one model of costs, which knows how chips and machines are connected."""
+    if options.topology is None and options.interconnect is None:
+        return options
+    from ..costs import find_costs
+
+    model = find_costs(options.costs, options.topology, options.interconnect)
+    return replace(options, costs=model, topology=None, interconnect=None)
+
+
 def _with_streamed(
     pricing: Pricing,
     graph: Graph,
@@ -133,9 +120,11 @@ def _with_streamed(
     """With the weights that are streamed where that is better than what else fits."""
     streamed = pricing.streamed
 
+    from .placing.problem import make_problem
+
     def problem(names: Collection[str]) -> PlacementProblem:
         kept = (*streamed, *(name for name in names if name not in streamed))
-        return replace(pricing, streamed=kept).problem(graph, devices, pin)
+        return make_problem(graph, devices, replace(pricing, streamed=kept), pin=pin)
 
     more = choose_streamed(problem, policy, pricing.constants)
     return replace(pricing, streamed=(*streamed, *(name for name in more if name not in streamed)))

@@ -8,8 +8,8 @@ input.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,9 +20,9 @@ from ..base.machine.layout import Layout
 from ..base.providers import provided
 from ..ir.graph import Graph
 from ..ir.ops.numerics import Numerics
+from .pricing import Pricing
 
 if TYPE_CHECKING:
-    from ..costs import CostModel
     from .placing.problem import PlacementProblem
 
 __all__ = [
@@ -34,8 +34,8 @@ __all__ = [
     "PlacedGraph",
     "Placement",
     "Plan",
-    "Pricing",
     "Storage",
+    "Supplies",
 ]
 
 REUSE = SERIAL, SAFE, OFF = "serial", "safe", "off"  # what memory may be used again by (docs/memory.md)
@@ -43,41 +43,16 @@ _MOST_MEMORIES = 16  # of a device
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pricing:
-    """What the times of a placement stand on, words of make_problem: ``inputs`` that every run sets anew,
-    ``formats``, ``kernels``, the model of ``costs``, the ``objective``, ``constants``, ``streamed``,
-    ``layouts``, ``numerics`` and ``weights``."""
+class Supplies:
+    """What libraries and higher layers have for a plan. ``kernels``: function -> device kinds that libraries
+    have it for. ``inplace``: func_name -> inputs that output 0 may overwrite, from the libraries' manifests.
+    ``packer`` (packing.pack) looks for offsets where the options name none. ``circular`` (circular.of_plan)
+    says what circular buffers each node opens: room for them is left in L1."""
 
-    inputs: tuple[str, ...] = ()
-    formats: Mapping[str, str] | None = None
-    kernels: Mapping[str, Collection[str]] | None = None
-    costs: CostModel | str | None = None
-    objective: str = "serial"
-    constants: Collection[str] | None = None
-    streamed: tuple[str, ...] = ()
-    layouts: Mapping[str, str] | None = None
-    numerics: Mapping[str, Mapping[str, str]] | None = None
-    weights: Mapping[str, str] | None = None
-
-    def problem(self, graph: Graph, devices: tuple[Device, ...], pin: np.ndarray | None) -> PlacementProblem:
-        """What a policy decides about. ``pin`` int32 [nodes]: the device that is asked for, -1: any."""
-        from .placing.problem import make_problem  # the models of costs are loaded where they are asked only
-
-        return make_problem(
-            graph,
-            devices,
-            pin=pin,
-            inputs=self.inputs,
-            formats=self.formats,
-            kernels=self.kernels,
-            costs=self.costs,
-            objective=self.objective,
-            constants=self.constants,
-            streamed=self.streamed,
-            layouts=self.layouts,
-            numerics=self.numerics,
-            weights=self.weights,
-        )
+    kernels: Mapping[str, Collection[str]] = field(default_factory=dict)
+    inplace: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    packer: Callable[..., Any] | None = None
+    circular: Callable[[Plan], np.ndarray] | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +71,7 @@ class Placement:
     warnings: tuple[str, ...] = ()
     asked: np.ndarray | None = None
     problem: PlacementProblem | None = None
-    pricing: Pricing = Pricing()
+    pricing: Pricing = field(default_factory=Pricing)
     before: Placement | None = None
 
     def __post_init__(self) -> None:
@@ -143,7 +118,9 @@ class Placement:
     def _problem(self) -> PlacementProblem:
         if self.problem is not None:
             return self.problem
-        return self.pricing.problem(self.graph, self.devices, self.asked)
+        from .placing.problem import make_problem  # the models of costs are loaded where they are asked only
+
+        return make_problem(self.graph, self.devices, self.pricing, pin=self.asked)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -127,7 +127,7 @@ def _check(plan: Plan, runs: int, in_flight: int, turn_ns: float) -> None:
 
 def _model(plan: Plan, costs: CostModel | str | None) -> CostModel:
     if costs is None and plan.placement is not None:
-        costs = plan.placement.pricing.costs
+        costs = plan.placement.pricing.options.costs
     return find_costs(costs)
 
 

@@ -21,7 +21,7 @@ from ..ir.ops.inputs import nmse
 from ..ir.ops.rules import narrow
 from ..plan.globs import EXACTLY
 from ..plan.placing.policies import decide
-from ..plan.placing.problem import UNSUPPORTED, PlacementProblem
+from ..plan.placing.problem import UNSUPPORTED, PlacementProblem, make_problem
 from ..plan.types import Placement
 from ..rewrite.formats.store_weights import HOST_FORMATS
 from ..run import factory
@@ -116,8 +116,11 @@ class FormatTrials:
         self.placement: Placement = placement.before or placement
         pricing, graph = self.placement.pricing, self.placement.graph
         self.plain, self.stored = (
-            replace(pricing, weights={**(pricing.weights or {}), **dict.fromkeys(self._hosts, fmt)}).problem(
-                graph, self.placement.devices, self.placement.asked
+            make_problem(
+                graph,
+                self.placement.devices,
+                replace(pricing, weights={**pricing.weights, **dict.fromkeys(self._hosts, fmt)}),
+                pin=self.placement.asked,
             )
             for fmt in (_PLAIN, _STORED)
         )

@@ -21,9 +21,11 @@ import numpy as np
 
 from graph_runtime.base.errors import CapacityError, PlanError
 from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.base.options import Options
 from graph_runtime.plan.placing import PlacementProblem, decide, evaluate, make_problem
 from graph_runtime.plan.placing.pipeline import contiguous
 from graph_runtime.plan.placing.schedule import NO_ROOM
+from graph_runtime.plan.pricing import Pricing
 from graph_runtime.study import BASELINES, workload
 
 SHORT = 0.4
@@ -33,7 +35,7 @@ POLICIES = ("m-topo", "m-etf", "m-sct")
 def problem_of(name: str, devices: int) -> PlacementProblem:
     one = workload(name)
     listed = parse_list([f"tt:{i}=p150" for i in range(devices)])
-    return make_problem(one.graph, listed, inputs=one.inputs, objective="makespan")
+    return make_problem(one.graph, listed, Pricing(Options(objective="makespan"), one.inputs))
 
 
 def short_of(problem: PlacementProblem) -> PlacementProblem:

@@ -35,6 +35,7 @@ from graph_runtime.plan.lifetimes import find_values
 from graph_runtime.plan.storage.conflicts import Groups
 from graph_runtime.plan.storage.modes import peaks
 from graph_runtime.plan.storage.offsets import most_live, pack_offsets
+from graph_runtime.plan.types import Supplies
 
 NODES, LESS_NODES = 20_000_000, 100_000  # placements to fit the capacity, and to get below it
 SECONDS, WORST = 4.5, 1.02
@@ -186,7 +187,10 @@ def measure(path: Path, devices: list[str], reuse: str) -> bool:
             bound=bound,
             ratio=round(ratio, 4),
             status=plan.status[did, memory],
-            **{mode: found.get((did, memory), 0) - apart for mode, found in peaks(plan, pack).items()},
+            **{
+                mode: found.get((did, memory), 0) - apart
+                for mode, found in peaks(plan, Supplies(packer=pack)).items()
+            },
             tvm=tvm_rule(values.born[mine], values.last[mine] + 1, np.minimum(own, nbytes)),
             ort=ort_pattern(path) if len(plan.peak) == 1 else None,
             seconds=round(seconds, 2),

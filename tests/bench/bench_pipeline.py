@@ -18,10 +18,11 @@ import numpy as np
 
 import graph_runtime as gr
 from graph_runtime.base.machine.devices import parse_list
-from graph_runtime.costs import CostModel
+from graph_runtime.base.options import Options
 from graph_runtime.ir.graph import Graph
 from graph_runtime.plan.placing import decide, evaluate, make_problem
 from graph_runtime.plan.placing.bounds import lower_bound
+from graph_runtime.plan.pricing import Pricing
 
 
 def chain(length: int = 64) -> Graph:
@@ -73,7 +74,9 @@ def rows(graphs: list[str], counts: list[int], policies: list[str]) -> Iterator[
         graph = GRAPHS[name]()
         for count in counts:
             devices = parse_list([f"tt:{i}" for i in range(count)])
-            problem = make_problem(graph, devices, objective="throughput", costs=CostModel(topology="galaxy"))
+            problem = make_problem(
+                graph, devices, Pricing(Options(objective="throughput", topology="galaxy"))
+            )
             calls = np.flatnonzero(graph.func_id >= 0)
             even = np.zeros(graph.num_nodes, np.int16)
             even[calls] = np.arange(len(calls)) * count // len(calls)

@@ -41,6 +41,7 @@ from graph_runtime.codegen.build import cached_library
 import graph_runtime as gr
 from graph_runtime.base import config
 from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.base.options import Options
 from graph_runtime.binding.packing import pack
 from graph_runtime.build.prepare import prepare
 from graph_runtime.costs import CostModel, Machine
@@ -48,6 +49,7 @@ from graph_runtime.ir.builder import Value
 from graph_runtime.ir.model import Model
 from graph_runtime.plan import Placement, plan
 from graph_runtime.plan.placing import PlacementProblem, decide, evaluate, make_problem
+from graph_runtime.plan.pricing import Pricing
 from graph_runtime.run.factory import adopt_params
 from graph_runtime.run.sessions.zero_copy import ALIGNMENT
 from graph_runtime.views.measured import queued_run
@@ -193,7 +195,7 @@ def reality(
     """A line a plan, then one for the model."""
     prepared = prepare(source, ["cpu:0"])
     graph, listed = prepared.model.graph, parse_list(PAIR)
-    problem = make_problem(graph, listed, costs=CostModel(machine), objective="makespan")
+    problem = make_problem(graph, listed, Pricing(Options(costs=CostModel(machine), objective="makespan")))
     made = sample(problem, options.plans)
     predicted = evaluate(problem, np.stack([did for _, did in made]))
     built, constants = cached_library([prepared.plan]), shared(prepared.model)

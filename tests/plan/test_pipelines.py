@@ -9,6 +9,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.base.machine.topology import Topology
+from graph_runtime.base.options import Options
 from graph_runtime.costs import CostModel
 from graph_runtime.plan.placing import decide, evaluate, make_problem
 from graph_runtime.plan.placing.bounds import lower_bound
@@ -16,6 +17,7 @@ from graph_runtime.plan.placing.cuts import pair_bound, shared_bound
 from graph_runtime.plan.placing.exact import solve
 from graph_runtime.plan.placing.pipeline import contiguous
 from graph_runtime.plan.placing.seats import reseat
+from graph_runtime.plan.pricing import Pricing
 from graph_runtime.testing.placing import random_problem
 from graph_runtime.views.placement import text
 
@@ -89,7 +91,7 @@ def test_throughput_is_near_the_bound_on_every_number_of_chips(graph, policy):
     last = None
     for count in (2, 4, 6, 12):
         devices = parse_list([f"tt:{i}" for i in range(count)])
-        problem = make_problem(graph, devices, objective="throughput", costs=_ring(count))
+        problem = make_problem(graph, devices, Pricing(Options(objective="throughput", costs=_ring(count))))
         ns = int(evaluate(problem, decide(problem, policy)[None])[0])
         assert lower_bound(problem) <= ns <= 1.1 * lower_bound(problem), count
         assert last is None or ns < last
@@ -99,7 +101,7 @@ def test_throughput_is_near_the_bound_on_every_number_of_chips(graph, policy):
 @pytest.mark.slow
 def test_forty_eight_devices_are_placed():
     devices = parse_list([f"tt:{i}" for i in range(48)])
-    problem = make_problem(_chain(48), devices, objective="throughput", costs=_ring(48))
+    problem = make_problem(_chain(48), devices, Pricing(Options(objective="throughput", costs=_ring(48))))
     ns = int(evaluate(problem, decide(problem, "heft")[None])[0])
     assert ns <= 1.1 * lower_bound(problem)
 

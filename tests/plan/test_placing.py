@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from graph_runtime.base.errors import InputError, PlanError
 from graph_runtime.base.machine.devices import parse_list
+from graph_runtime.base.options import Options
 from graph_runtime.costs import SPIN_NS, CostModel, Machine
 from graph_runtime.ir.graph import Graph
 from graph_runtime.plan import plan
@@ -26,6 +27,7 @@ from graph_runtime.plan.placing.policies import PLACEMENT_POLICIES, decide
 from graph_runtime.plan.placing.problem import PlacementProblem, make_problem
 from graph_runtime.plan.placing.schedule import OBJECTIVES, evaluate, measure
 from graph_runtime.plan.placing.search import singles
+from graph_runtime.plan.pricing import Pricing
 from graph_runtime.plan.types import Placement, Plan, Storage
 from graph_runtime.simulation.simulation import simulate
 from graph_runtime.testing.graphs import random_graph
@@ -152,7 +154,7 @@ def test_times_are_those_of_the_simulated_plan(seed, devices, set_anew, host, to
     assume(set_anew or not has_reshapes_in_a_row(graph))
     inputs = graph.input_names if set_anew else ()
     costs = CostModel(host, topology)
-    problem = make_problem(graph, listed, inputs=inputs, costs=costs)
+    problem = make_problem(graph, listed, Pricing(Options(costs=costs), inputs))
     did = np.array([rng.choice(np.flatnonzero(row)) for row in problem.allowed], np.int32)
     placed = Placement(graph, listed, did, np.zeros(len(did), np.int32), ("drawn",))
     planned = plan(graph, listed, placed=placed, reorder=False)

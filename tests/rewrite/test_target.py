@@ -15,6 +15,7 @@ from graph_runtime.ir.ops.products.packed import unpack
 from graph_runtime.plan import plan
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing import make_problem
+from graph_runtime.plan.pricing import Pricing
 from graph_runtime.rewrite import fuse, simplify
 from graph_runtime.rewrite.target import target
 from graph_runtime.testing.interpreter import heads, interpret
@@ -555,7 +556,7 @@ def test_policies_see_the_costs_of_the_kernels_that_target_chooses():
     y = b.op("matmul", y, b.input("w6", (80, 64)), name="activations")
     b.output(b.op("dense", y, b.input("w7", (48, 64)), name="plain"))
     model = Model.from_builder(b)
-    before = make_problem(model.graph, parse_list("cpu:0"), constants=model.constants)
+    before = make_problem(model.graph, parse_list("cpu:0"), Pricing(constants=model.constants))
     as_it_stands = make_problem(model.graph, parse_list("cpu:0"))
     made, _ = target(model, place(model.graph, "cpu:0"))
     after = make_problem(made.graph, parse_list("cpu:0"))

@@ -21,6 +21,7 @@ from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
+from graph_runtime.plan.types import Supplies
 from graph_runtime.testing.compare import compare, random_inputs
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 from graph_runtime.testing.interpreter import heads, interpret
@@ -51,7 +52,7 @@ def random_layouts(rng, graph, names) -> dict[str, str]:
         words = str(rng.choice(PLACES)), str(rng.choice(["row_major", "tile", ""]))
         wish = {**wishes, name: "/".join(filter(None, words))}
         try:
-            plan(graph, names, layouts=wish, circular=of_plan)
+            plan(graph, names, layouts=wish, supplies=Supplies(circular=of_plan))
             wishes = wish
         except CapacityError:
             continue

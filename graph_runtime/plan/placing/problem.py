@@ -22,7 +22,7 @@ from ...costs import CostModel, find_costs
 from ...ir.graph import Graph
 from ..columns import slot_nid
 from ..device_numerics import device_numerics
-from ..supports import Kernels
+from ..pricing import Pricing
 from .holding import Room
 from .prices import UNSUPPORTED, Circular, Prices
 from .stores import find_room
@@ -106,46 +106,30 @@ class PlacementProblem:
 def make_problem(
     graph: Graph,
     devices: Sequence[Device],
+    pricing: Pricing | None = None,
     *,
     pin: np.ndarray | None = None,
-    inputs: Collection[str] = (),
-    formats: Mapping[str, str] | None = None,
-    kernels: Kernels | None = None,
-    costs: CostModel | str | None = None,
-    objective: str = "serial",
-    constants: Collection[str] | None = None,
-    streamed: Collection[str] = (),
-    layouts: Mapping[str, str] | None = None,
-    numerics: Mapping[str, Mapping[str, str]] | None = None,
     circular: Circular | None = None,
-    weights: Mapping[str, str] | None = None,
 ) -> PlacementProblem:
-    """The problem of a graph and a device list.
+    """The problem of a graph and a device list, with times that depend on ``pricing``.
 
-    ``pin`` int32 [nodes], -1: any device. ``inputs``: graph inputs that every run sets anew, from the first
-    host of the list. ``formats``: device or kind -> format of its floats. ``kernels``: function -> device
-    kinds that a library has it for. ``costs``: what times are, None: this package's models.
-    ``constants``: None where nodes run as they stand; else rewrite.target follows, and knows the values of
-    these inputs: costs are those of the kernels that it will choose. ``streamed``: inputs that each run
-    brings from that host, as those set anew, and that a device holds only while they are read. ``layouts``
-    and ``numerics``: as assign_layouts and assign_numerics. ``circular`` says what circular buffers a node
-    opens, None: its kernel is asked (binding/circular.of_node), or where the compiled core is absent, none.
-    ``weights``: host -> format of the weights of its products; a wish of ``layouts`` says another of single
-    nodes.
+    ``pin`` int32 [nodes], -1: any device. ``circular`` says what circular buffers a node opens, None: its
+    kernel is asked (binding/circular.of_node), or where the compiled core is absent, none.
 
     Raises InputError for an input that the graph does not have; PlanError for layouts and numerics that
     cannot be.
     """
-    devices = tuple(devices)
-    set_anew = _set_anew(graph, [*inputs, *streamed])
+    devices, pricing = tuple(devices), pricing or Pricing()
+    options = pricing.options
+    set_anew = _set_anew(graph, [*pricing.inputs, *pricing.streamed])
     afar = bool(len(set_anew)) and not any(d.is_callers_host for d in devices)
     devices = (*devices, parse("cpu:0")) if afar else devices
-    model = find_costs(costs)
-    kinds = find_kinds(graph, devices, formats, layouts, weights)
+    model = find_costs(options.costs, options.topology, options.interconnect)
+    kinds = find_kinds(graph, devices, options, pricing.weights)
     opens = circular or _asked_of_kernels()
-    arithmetic = device_numerics(graph, devices, numerics)
-    known = _known(graph, constants)
-    prices = Prices(graph, devices, kinds, kernels or {}, model, known, arithmetic, opens)
+    arithmetic = device_numerics(graph, devices, options.numerics)
+    known = _known(graph, pricing.constants)
+    prices = Prices(graph, devices, kinds, pricing.kernels, model, known, arithmetic, opens)
     pin = np.full(graph.num_nodes, -1, np.int32) if pin is None else np.array(pin, np.int32)
     on_host = np.array([d.descriptor.on_host for d in devices])
     null = graph.func_id < 0
@@ -176,10 +160,10 @@ def make_problem(
         uses[:, 0],
         uses[:, 1],
         prices.reasons,
-        find_room(graph, devices, kinds, graph.row_ptr[_set_anew(graph, streamed)], prices.circular),
+        find_room(graph, devices, kinds, graph.row_ptr[_set_anew(graph, pricing.streamed)], prices.circular),
         round(model.host.handoff_ns),
         round(model.host.wake_ns),
-        objective,
+        options.objective,
         _links(devices, model),
         prices.circular,
     )

@@ -14,6 +14,7 @@ import numpy as np
 from ...base.errors import DeviceError, PlanError
 from ...base.machine.devices import Device
 from ...base.machine.layout import Layout
+from ...base.options import Options
 from ...ir.graph import Graph, TensorType
 from ..defaults import choose, holds, read_formats
 from ..globs import matching
@@ -39,17 +40,16 @@ class Kinds:
 def find_kinds(
     graph: Graph,
     devices: Sequence[Device],
-    formats: Mapping[str, str] | None = None,
-    wishes: Mapping[str, str] | None = None,
-    weights: Mapping[str, str] | None = None,
+    options: Options,
+    weights: Mapping[str, str],
 ) -> Kinds:
-    """``formats`` and ``wishes`` as assign_layouts. A glob that names nothing is left to that to refuse.
-    ``weights``: host -> format of the weights of its products, where no wish says another.
+    """``options``: formats and layouts, as assign_layouts. A glob that names nothing is left to that to
+    refuse. ``weights``: host -> format of the weights of its products, where no wish says another.
 
     Raises PlanError for a wish that means nothing, and for one that none of the devices can follow.
     """
-    chosen = read_formats(devices, formats or {})
-    words = read_wishes(wishes or {})
+    chosen = read_formats(devices, options.formats)
+    words = read_wishes(options.layouts)
     said, types = _said(graph), graph.type_id.astype(np.int64)
     wish = np.repeat(_wished_nodes(graph, words), np.diff(graph.row_ptr))
     if (wish < 0).all() and (said < 0).all():
@@ -71,7 +71,7 @@ def find_kinds(
     asked = [wish.format for wish in words.values()]
     stored = [
         [
-            ((asked[row[1]] if row[1] >= 0 else None) or (weights or {}).get(str(device)) or "")
+            ((asked[row[1]] if row[1] >= 0 else None) or weights.get(str(device)) or "")
             if device.descriptor.on_host
             else ""
             for device in devices

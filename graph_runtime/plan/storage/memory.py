@@ -10,16 +10,15 @@ planned anew:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from ...base.errors import InputError, did_you_mean
+from ...base.options import Options
 from ...base.unique import unique_values
 from ...ir.graph import Graph
 from ..lifetimes import Values, find_values, inplace_slots, take_over
 from ..queues.happens import happens, take_over_in_order
-from ..types import OFF, REUSE, SAFE, SERIAL, LaidOutGraph, Plan, Storage
+from ..types import OFF, REUSE, SAFE, SERIAL, LaidOutGraph, Plan, Storage, Supplies
 from .buffers import Allocation, Buffers
 from .capacity import check_capacity
 from .file_storage import follow_ids, is_unsafe, was_unsafe
@@ -41,37 +40,40 @@ def require_reuse(reuse: str) -> None:
 
 def assign_storage(
     laid_out: LaidOutGraph,
+    options: Options,
+    supplies: Supplies,
     *,
     loaded: Graph | None = None,
-    in_place: bool = True,
-    inplace: Mapping[str, tuple[int, ...]] | None = None,
     use_hints: bool = True,
-    reuse: str = SERIAL,
     reorder: bool = True,
-    packer: Packer | None = None,
     capacity: bool = True,
 ) -> Plan:
     """Give every entry a storage id and every storage an offset.
 
-    ``loaded``: the graph as the file has it, if passes or pins may have changed it since: then the file's
-    storage ids are followed only where they are still safe. ``in_place``: let an output take over the buffer
-    of an input that dies there, as the op registry or ``inplace`` (func_name -> inputs, from manifests)
-    allows. ``reuse``: serial, safe or off. ``reorder``: take another order of the nodes where it needs less
-    memory; only for a serial order that is planned anew. ``packer`` (packing.pack) looks for offsets where
-    blocks that are used in turn leave a gap to the lower bound. ``capacity``: refuse what does not
-    fit.
+    ``options``: how memory is reused, and the packer, else that of the ``supplies``, which looks for offsets
+    where blocks that are used in turn leave a gap to the lower bound. An output takes over the buffer of an
+    input that dies there, as the op registry or ``supplies.inplace`` allows. ``loaded``: the graph as the
+    file has it, if passes or pins may have changed it since: then the file's storage ids are followed only
+    where they are still safe. ``reorder``: take another order of the nodes where it needs less memory; only
+    for a serial order that is planned anew. ``capacity``: refuse what does not fit.
 
     Raises CapacityError, before anything is allocated, if a device has too little memory; PlanError for a
     storage column that says two things; InputError for a mode that is none.
     """
+    reuse = options.reuse or SERIAL
     require_reuse(reuse)
+    packer = supplies.packer
+    if options.packer is not None:
+        from .packers import find_packer
+
+        packer = find_packer(options.packer)
     use_hints = use_hints and laid_out.placed.graph.hints.storage_id is not None
     if reorder and reuse == SERIAL and not use_hints:
-        laid_out = best_order(laid_out, inplace if in_place else {})
+        laid_out = best_order(laid_out, supplies.inplace)
     placed, graph = laid_out.placed, laid_out.placed.graph
     sizes = entry_sizes(laid_out)
     values = find_values(graph, placed.at_input)
-    slots = inplace_slots(graph, inplace) if in_place else np.zeros(len(graph.in_eid), bool)
+    slots = inplace_slots(graph, supplies.inplace)
     donor = take_over(laid_out, values, slots)
     warnings, sid, hinted = placed.warnings, None, False
     if use_hints:

@@ -15,6 +15,7 @@ from graph_runtime.binding.circular import of_plan
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import BALANCER_POLICIES
 from graph_runtime.plan.supports import circular_room
+from graph_runtime.plan.types import Supplies
 
 pytestmark = pytest.mark.core
 
@@ -94,7 +95,9 @@ def network():
 @pytest.mark.parametrize("stored", ["bf16", "bfp8_b"])
 @pytest.mark.parametrize("policy", OTHERS)
 def test_kernels_open_what_their_op_model_says(policy, stored):
-    made = plan(network(), [BOARD], policy=policy, formats={"tt": stored}, circular=of_plan)
+    made = plan(
+        network(), [BOARD], policy=policy, formats={"tt": stored}, supplies=Supplies(circular=of_plan)
+    )
     checked = 0
     for nid in np.flatnonzero(made.model_id >= 0).tolist():
         if made.graph.node(nid).op in FOLLOW:
@@ -112,14 +115,16 @@ def test_op_models_are_made_for_the_room_beside_tensors():
     b.output(b.op("add", y, kept))
     graph = gr.load_graph(b.to_json())
     room = circular_room(parse(BOARD))
-    free = plan(graph, [BOARD], policy="minimize_grid", formats={"tt": "bf16"}, circular=of_plan)
+    free = plan(
+        graph, [BOARD], policy="minimize_grid", formats={"tt": "bf16"}, supplies=Supplies(circular=of_plan)
+    )
     tight = plan(
         graph,
         [BOARD],
         policy="minimize_grid",
         formats={"tt": "bf16"},
         layouts={"kept": "l1"},
-        circular=of_plan,
+        supplies=Supplies(circular=of_plan),
     )
     (taken,) = (size for (_, memory), size in tight.peak.items() if memory == 1)
     most = [max(p.models[i].l1_bytes for i in p.model_id if i >= 0) for p in (free, tight)]

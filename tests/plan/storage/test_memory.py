@@ -16,6 +16,7 @@ from graph_runtime.ir.graph import NOP, StorageHint, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 from graph_runtime.plan.storage.pack import greedy
+from graph_runtime.plan.types import Supplies
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 LISTS = (["cpu:0"], ["cpu:0", "tt:0"], ["tt:0", "tt:1"], ["tt:1", "cpu:0", "tt:0", "cpu:1"])
@@ -146,13 +147,13 @@ def test_in_place_use_needs_a_permission_and_a_dying_input():
     library.call("g", [library.call("g", [library.input(f(8))], [f(8)])], [f(8)])
     apart = plan(library.graph([2]), ["cpu:0"])
     assert len(set(apart.sid.tolist())) == 3
-    together = plan(library.graph([2]), ["cpu:0"], inplace={"g": (0,)})
+    supplies = Supplies(inplace={"g": (0,)})
+    together = plan(library.graph([2]), ["cpu:0"], supplies=supplies)
     assert together.sid[1] == together.sid[2]
     with pytest.raises(CheckError, match="overwrites 'n1'"):
         plan(library.graph([2], storage_id=np.array([0, 1, 1])), ["cpu:0"])
-    assert (
-        plan(library.graph([2], storage_id=np.array([0, 1, 1])), ["cpu:0"], inplace={"g": (0,)}).sid[2] == 1
-    )
+    hinted = plan(library.graph([2], storage_id=np.array([0, 1, 1])), ["cpu:0"], supplies=supplies)
+    assert hinted.sid[2] == 1
 
 
 def test_broadcast_operands_are_not_written_over():

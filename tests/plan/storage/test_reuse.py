@@ -19,6 +19,7 @@ from graph_runtime.plan.queues.lanes import lanes
 from graph_runtime.plan.record import record
 from graph_runtime.plan.storage.modes import peaks
 from graph_runtime.plan.storage.sizes import round_up
+from graph_runtime.plan.types import Supplies
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 pytestmark = pytest.mark.core
@@ -54,7 +55,12 @@ def test_a_serial_plan_takes_least_and_makes_queues_wait():
             assert least.lower_bound[where] <= peak
             assert peak <= most.peak[where]
             assert middle.peak[where] <= most.peak[where]
-        assert peaks(least, pack) == {"serial": least.peak, "safe": middle.peak, "off": most.peak}
+        modes = peaks(least, Supplies(packer=pack))
+        assert modes == {
+            "serial": least.peak,
+            "safe": middle.peak,
+            "off": most.peak,
+        }
 
 
 def test_the_search_brings_safe_plans_to_their_own_bound():
