@@ -4,7 +4,7 @@ place of those that are gone, and scales their number.
     served = await deploy(source, "digits-1", scale, workers, door)
     await stop("digits-1")
 
-Batches go to the replicas by channels of their own (dispatcher.py): a call of Ray Serve's takes some
+Batches go to the replicas by connections of their own (dispatcher.py): a call of Ray Serve's takes some
 milliseconds of a core. Ray is imported when this module is.
 """
 
@@ -21,13 +21,13 @@ from typing import Any
 
 from ..base.errors import ClusterError
 from .dispatcher import Workers
-from .doors import Door
 from .installation import Installation, this_installation
 from .ports import Served
-from .rays import import_ray, require_folder
+from .rays import import_ray, own_tls, require_folder
 from .replica import Replica
 from .runner import Runner, ServedSource
 from .scaling import LOAD, replicas_wanted
+from .transport.listening import Door
 from .travel import pack, unpack
 
 __all__ = ["Scale", "deploy", "stop"]
@@ -74,12 +74,12 @@ class ReplicaActor:
             from ..codegen.cache import open_cache  # where bundles are kept that came from elsewhere
 
             source = replace(source, path=str(unpack(packed, ray.get, open_cache().folder / "bundles")))
-        if not door.host:
+        if "host" not in door.address:
             _listen_on_loopback()
-        self._replica: Replica | None = Replica(Runner(source), door, name)
+        self._replica: Replica | None = Replica(Runner(source), door, name, own_tls())
 
     async def __call__(self) -> None:
-        """Ray Serve wants one; batches come by the replica's own channel."""
+        """Ray Serve wants one; batches come by the replica's own connection."""
 
     def record_autoscaling_stats(self) -> dict[str, float]:
         """What Ray Serve gives to ``replicas_wanted``."""

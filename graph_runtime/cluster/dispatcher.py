@@ -1,56 +1,54 @@
 """The server's side of its replicas: they connect to it, and it hands batches to them.
 
-    dispatcher = Dispatcher(Door.on_this_machine(folder), memory)
-    await dispatcher.open()
+    dispatcher = Dispatcher(memory)
+    await dispatcher.open()                           replicas are told of dispatcher.door
     workers = dispatcher.workers("digits-1")          replicas that say this name are its
     outputs = await workers.run(batch)
 
 A replica on this machine comes by a Unix socket and reads inputs from shared memory; one on another comes by
-TCP, with TLS and the cluster's certificates. Each says the token first. A replica whose channel ends, or that
-is silent for ``SILENT`` seconds, has lost its batches: WorkerLost, and the queue runs them elsewhere.
+TCP, with TLS and the cluster's certificates. A thread for each reads what it says, and the event loop hears
+it; the loop itself sends. A replica whose connection ends, or that is silent for ``limits.QUIET`` seconds,
+has lost its batches: WorkerLost, and the queue runs them elsewhere.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import itertools
+import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from ..base.errors import GraphRuntimeError, KernelError, WorkerLost
+from ..base.errors import ClusterError, DocumentError, GraphRuntimeError, KernelError, WorkerLost
 from .batcher import Done, RowBatch
-from .channel import Channel
 from .clocks import ClockOffset, now
-from .doors import Door
-from .messages import Message
 from .metrics import ServingMetrics
 from .ports import Served
-from .shared_memory import SharedMemory
+from .transport import limits
+from .transport.connections import Connection
+from .transport.listening import Door, Listener
+from .transport.messages import Message
+from .transport.shared_memory import SharedMemory
+from .transport.sockets import Tls
 
 __all__ = ["PLACES", "Dispatcher", "Observer", "Remote", "Workers"]
 
 PLACES = 2  # batches that a replica has: one runs, the next is there when it ends
-SILENT = 3.0  # seconds without an answer to a ping, after which a replica gets no batches
-_ABANDONED = 10.0  # seconds after which its channel is closed: it connects again if it can
-_PING = 0.5  # seconds between two pings
-_HELLO = 10.0  # seconds in which what connects has to say the token
 
 
 @dataclass(eq=False)
 class Remote:
     """A replica, as the server knows it. ``pending``: its batches by number. ``heard``: time.monotonic() of
-    its last answer; ``shares``: whether it reads this process's memory."""
+    its last answer."""
 
-    channel: Channel
+    connection: Connection
     name: str
     node: str
     pid: int
     served: Served
-    shares: bool = False
     leaving: bool = False
     silent: bool = False
     heard: float = field(default_factory=time.monotonic)
@@ -87,12 +85,12 @@ class Observer(Protocol):
 class Workers:
     """The replicas of one version of a model: a Pool of its Batcher. ``metrics`` is told what runs took."""
 
-    def __init__(self, name: str, memory: SharedMemory | None, observer: Observer | None = None):
+    def __init__(self, name: str, observer: Observer | None = None):
         self.name, self.remotes = name, list[Remote]()
         self.metrics = ServingMetrics.unnamed()
         self.load: Callable[[], int] = lambda: 0
         self._watcher: Callable[[], None] = lambda: None
-        self._memory, self._observer = memory, observer
+        self._observer = observer
         self._numbers = itertools.count()
         self._changed = asyncio.Event()
         self._waiting: list[tuple[RowBatch, Done]] = []
@@ -126,12 +124,11 @@ class Workers:
             return
         number = next(self._numbers)
         remote.pending[number] = _Pending(batch, done, now())
-        memory = self._memory if remote.shares else None
         head = {"type": "run", "number": number, "size": batch.size, "filled": batch.filled}
         head["traced"] = self._observer is not None and self._observer.wants_events()
         head |= {"ids": batch.ids, "names": list(batch.requests[0])}
         tensors = {f"{at} {name}": x for at, one in enumerate(batch.requests) for name, x in one.items()}
-        remote.channel.send(head, tensors, memory)
+        remote.connection.post(head, tensors)
 
     def _choose(self, batch: RowBatch) -> Remote | None:
         free = [one for one in self.remotes if one.takes]
@@ -180,20 +177,33 @@ class Workers:
 
 
 class Dispatcher:
-    """See the module. ``observer`` is told of each run; one event loop."""
+    """See the module. ``observer`` is told of each run; ``host``, ``tls``: as Listener's; one event loop."""
 
-    def __init__(self, door: Door, memory: SharedMemory | None = None, observer: Observer | None = None):
-        self.door, self._memory, self._observer = door, memory, observer
+    def __init__(
+        self,
+        memory: SharedMemory | None = None,
+        observer: Observer | None = None,
+        host: str | None = None,
+        tls: Tls | None = None,
+    ):
+        self._memory, self._observer, self._host, self._tls = memory, observer, host, tls
         self._workers: dict[str, Workers] = {}
-        self._remotes: dict[Channel, Remote] = {}
-        self._strangers: set[Channel] = set()
-        self._servers: list[asyncio.Server] = []
+        self._remotes: dict[Connection, Remote] = {}
+        self._listener: Listener | None = None
         self._pinging: asyncio.Task[None] | None = None
 
+    @property
+    def door(self) -> Door:
+        """Where replicas connect, once it is open."""
+        assert self._listener is not None, "open() comes first"
+        return self._listener.door
+
     async def open(self) -> None:
-        """Listen. Raises OSError."""
-        self._servers = await self.door.listen(self._stranger)
-        self._pinging = asyncio.get_running_loop().create_task(self._ping())
+        """Listen. Raises LinkLost."""
+        self._loop = asyncio.get_running_loop()
+        key = secrets.token_bytes(32)
+        self._listener = Listener("serve", key, self._listen, self._host, self._tls)
+        self._pinging = self._loop.create_task(self._ping())
 
     async def close(self) -> None:
         """Let go of all replicas."""
@@ -201,40 +211,55 @@ class Dispatcher:
             self._pinging.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._pinging
-        for server in self._servers:
-            server.close()
-        for channel in [*self._remotes, *self._strangers]:
-            channel.abort("the server ends")
+        if self._listener is not None:
+            self._listener.close()
 
     def workers(self, name: str) -> Workers:
         """The replicas that say that name."""
-        return self._workers.setdefault(name, Workers(name, self._memory, self._observer))
+        return self._workers.setdefault(name, Workers(name, self._observer))
 
     def forget(self, name: str) -> None:
         """No replica says that name any more."""
         workers = self._workers.pop(name)
         for remote in workers.remotes[:]:
-            remote.channel.abort("its model is no longer served")
+            self._remotes.pop(remote.connection, None)
+            remote.connection.end("its model is no longer served")
 
-    # **************** channels ****************
+    # **************** connections ****************
 
-    def _stranger(self) -> Channel:
-        channel = Channel(self._on_message, self._on_end)
-        self._strangers.add(channel)
-        asyncio.get_running_loop().call_later(_HELLO, self._doubt, channel)
-        return channel
+    def _listen(self, connection: Connection) -> None:
+        """In the connection's own thread: all that it says goes to the event loop."""
 
-    def _doubt(self, channel: Channel) -> None:
-        if channel in self._strangers:
-            channel.abort("it has not said who it is")
+        def heard(message: Message) -> None:
+            self._loop.call_soon_threadsafe(self._on_message, connection, message)
 
-    def _on_message(self, channel: Channel, message: Message) -> None:
-        head = message.header
-        remote = self._remotes.get(channel)
-        if remote is None:
-            self._greet(channel, head)
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            cause = connection.serve(heard)
+            self._loop.call_soon_threadsafe(self._on_end, connection, cause)
+
+    def _on_message(self, connection: Connection, message: Message) -> None:
+        try:
+            remote = self._remotes.get(connection)
+            if remote is None:
+                self._greet(connection, message.header)
+            else:
+                self._hear(remote, message)
+        except (ClusterError, DocumentError, KeyError, TypeError, ValueError, IndexError) as error:
+            connection.end(f"it sent a message that cannot be read: {error}")
+
+    def _greet(self, connection: Connection, head: Mapping[str, Any]) -> None:
+        if head.get("name") not in self._workers:
+            connection.end("it is no replica of this server")
             return
-        workers = self._workers[remote.name]
+        served = Served.from_json(head["served"])
+        if self._memory is not None and connection.near:
+            connection.share(self._memory)
+        remote = Remote(connection, head["name"], head["node"], head["pid"], served)
+        self._remotes[connection] = remote
+        self._workers[remote.name].join(remote)
+
+    def _hear(self, remote: Remote, message: Message) -> None:
+        head, workers = message.header, self._workers[remote.name]
         remote.heard = time.monotonic()
         if remote.silent:
             remote.silent = False
@@ -245,31 +270,12 @@ class Dispatcher:
             case "pong" if remote.pinged is not None:
                 remote.clock.add(remote.pinged, head["clock"], now())
                 remote.pinged = None
-            case "shares":
-                remote.shares = bool(head["memory"])
-                workers.join(remote)
             case "leaving":
                 remote.leaving = True
                 workers.change()
 
-    def _greet(self, channel: Channel, head: Mapping[str, Any]) -> None:
-        self._strangers.discard(channel)
-        token = head.get("token")
-        known = isinstance(token, str) and hmac.compare_digest(token.encode(), self.door.token.encode())
-        if not known or head.get("name") not in self._workers:
-            channel.abort("it is no replica of this server")
-            return
-        served = Served.from_json(head["served"])
-        remote = Remote(channel, head["name"], head["node"], head["pid"], served)
-        self._remotes[channel] = remote
-        memory = None
-        if self._memory is not None and channel.local:
-            memory = {"name": self._memory.name, "size": self._memory.size}
-        channel.send({"type": "welcome", "memory": memory})
-
-    def _on_end(self, channel: Channel, cause: str) -> None:
-        self._strangers.discard(channel)
-        remote = self._remotes.pop(channel, None)
+    def _on_end(self, connection: Connection, cause: str) -> None:
+        remote = self._remotes.pop(connection, None)
         if remote is None or (workers := self._workers.get(remote.name)) is None:
             return
         if remote in workers.remotes:
@@ -279,15 +285,15 @@ class Dispatcher:
     async def _ping(self) -> None:
         """Ask all replicas now and then, and notice those that do not answer."""
         while True:
-            for channel, remote in list(self._remotes.items()):
+            for connection, remote in list(self._remotes.items()):
                 workers = self._workers[remote.name]
                 quiet = time.monotonic() - remote.heard
                 if remote.pinged is None:
                     remote.pinged = now()
-                    channel.send({"type": "ping", "load": workers.load()})
-                elif quiet > _ABANDONED:
-                    channel.abort(f"silent for {quiet:.0f} s")
-                elif quiet > SILENT and not remote.silent:
+                    connection.post({"type": "ping", "load": workers.load()})
+                elif quiet > limits.ABANDONED:
+                    connection.end(f"silent for {quiet:.0f} s")
+                elif quiet > limits.QUIET and not remote.silent:
                     remote.silent = True
                     workers.lose(remote, f"silent for {quiet:.1f} s")
-            await asyncio.sleep(_PING)
+            await asyncio.sleep(limits.PING)

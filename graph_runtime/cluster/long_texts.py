@@ -11,20 +11,21 @@ One text is read at a time. The process ends with its server, by the end of the 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ..base.errors import ClusterError, RequestError
-from .channel import Channel
-from .event_loops import new_event_loop
-from .messages import Message
+from ..base.errors import ClusterError, DocumentError, RequestError
 from .ports import Served
 from .requests import Asked, Said, SaidTensor, read_text
-from .shared_memory import AttachedMemory, SharedMemory
+from .transport.connections import Connection
+from .transport.messages import Message
+from .transport.shared_memory import SharedMemory
 
 __all__ = ["LongTexts", "main"]
 
@@ -38,9 +39,8 @@ class LongTexts:
     def __init__(self, memory: SharedMemory | None = None):
         self._memory = memory
         self._turn = asyncio.Lock()
-        self._channel: Channel | None = None
+        self._connection: Connection | None = None
         self._process: subprocess.Popen[bytes] | None = None
-        self._answer: asyncio.Future[Message] | None = None
 
     async def read(self, text: memoryview, served: Served) -> Said:
         """Read a text. Raises RequestError: as read_text, and 503 where the process has ended."""
@@ -51,61 +51,48 @@ class LongTexts:
 
     async def _ask(self, text: memoryview, served: Served) -> Said:
         try:
-            async with asyncio.timeout(_MOST_SECONDS):
-                message = await self._answered(text, served)
-        except (TimeoutError, ClusterError, OSError) as error:
+            message = await asyncio.to_thread(self._answered, text, served)
+        except (ClusterError, DocumentError, OSError) as error:
             self.close()
-            why = f"the JSON part could not be read ({error or 'it took too long'}): send it again later"
+            why = f"the JSON part could not be read ({error}): send it again later"
             raise RequestError(why, status=503, retry_after=1) from None
         head = message.header
         if "error" in head:
             raise RequestError(head["error"], status=head["status"])
         return _said(message, served)
 
-    async def _answered(self, text: memoryview, served: Served) -> Message:
-        if self._channel is None:
-            await self._start()
-        assert self._channel is not None, "_start has made it"
-        self._answer = asyncio.get_running_loop().create_future()
-        tensors = {"text": np.frombuffer(text, np.uint8)}
-        self._channel.send({"served": served.as_json()}, tensors, self._memory)
-        return await self._answer
+    def _answered(self, text: memoryview, served: Served) -> Message:
+        """In a thread, one after the other."""
+        connection = self._connection or self._started()
+        with contextlib.ExitStack() as stack:
+            stack.callback(connection.close)
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                tensors = {"text": np.frombuffer(text, np.uint8)}
+                connection.send({"served": served.as_json()}, tensors, _MOST_SECONDS)
+                if (message := connection.receive(_MOST_SECONDS)) is not None:
+                    stack.pop_all()
+                    return message
+        raise ClusterError("the process that reads it has ended")
 
-    async def _start(self) -> None:
-        command = [sys.executable, "-P", "-c", _PROGRAM]
-        files: list[int] = []
-        if self._memory is not None:
-            files.append(self._memory.file)
-            command += [f"/proc/self/fd/{self._memory.file}", self._memory.name[1], str(self._memory.size)]
+    def _started(self) -> Connection:
         own, its = socket.socketpair()
         with its:
-            self._process = await asyncio.to_thread(
-                lambda: subprocess.Popen(command, stdin=its.fileno(), pass_fds=files, start_new_session=True)
-            )
-        loop = asyncio.get_running_loop()
-        _, self._channel = await loop.create_connection(
-            lambda: Channel(self._on_message, self._on_end), sock=own
-        )
-
-    def _on_message(self, channel: Channel, message: Message) -> None:
-        if channel is self._channel and self._answer is not None and not self._answer.done():
-            self._answer.set_result(message)
-
-    def _on_end(self, channel: Channel, cause: str) -> None:
-        if channel is self._channel:
-            if self._answer is not None and not self._answer.done():
-                self._answer.set_exception(ClusterError(f"the process that reads it has ended: {cause}"))
-            self.close()
+            command = [sys.executable, "-P", "-c", _PROGRAM]
+            self._process = subprocess.Popen(command, stdin=its.fileno(), start_new_session=True)
+        self._connection = connection = Connection(own)
+        if self._memory is not None:
+            connection.share(self._memory)
+        return connection
 
     def close(self) -> None:
         """End the process; another one starts when there is need."""
-        channel, self._channel = self._channel, None
+        connection, self._connection = self._connection, None
         process, self._process = self._process, None
-        if channel is not None:
-            channel.abort("it is closed")
         if process is not None:
             process.kill()
             process.wait()
+        if connection is not None:
+            (connection.end if self._turn.locked() else connection.close)()  # a thread that reads closes it
 
 
 def _said(message: Message, served: Served) -> Said:
@@ -132,26 +119,17 @@ def _message(said: Said) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
 
 def main() -> None:
     """Read texts that come over standard input, a socket, until it ends."""
-    ended, channel = asyncio.Event(), Channel(_on_text, lambda *_: ended.set())
-    if len(sys.argv) > 1:
-        path, cookie, size = sys.argv[1:]
-        channel.attach(AttachedMemory.by_name((path, cookie), int(size)))
-
-    async def go() -> None:
-        await asyncio.get_running_loop().create_connection(lambda: channel, sock=socket.socket(fileno=0))
-        await ended.wait()
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(go())
+    connection = Connection(socket.socket(fileno=0))
+    connection.serve(partial(_answer, connection))
 
 
-def _on_text(channel: Channel, message: Message) -> None:
+def _answer(connection: Connection, message: Message) -> None:
     text, served = message.tensors["text"], Served.from_json(message.header["served"])
     try:
-        channel.send(*_message(read_text(text.tobytes(), served)))
+        connection.send(*_message(read_text(text.tobytes(), served)))
     except RequestError as error:
-        channel.send({"error": str(error), "status": error.status})
+        connection.send({"error": str(error), "status": error.status})
     except MemoryError:
-        channel.send({"error": "there is no memory for what the JSON part says", "status": 413})
+        connection.send({"error": "there is no memory for what the JSON part says", "status": 413})
     except Exception as error:  # a mistake of this package's, which the request is told of
-        channel.send({"error": f"the JSON part could not be read: {error!r}", "status": 500})
+        connection.send({"error": f"the JSON part could not be read: {error!r}", "status": 500})

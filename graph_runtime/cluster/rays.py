@@ -26,6 +26,7 @@ from ..base.errors import ClusterError, GraphRuntimeError
 from ..base.loopback import is_loopback
 from .ray_address import require_ray_at
 from .ray_folder import new_folder, private_files, require_closed_folder
+from .transport.sockets import Tls
 
 __all__ = [
     "auth_token",
@@ -33,6 +34,7 @@ __all__ = [
     "join",
     "leave",
     "own_address",
+    "own_tls",
     "require_closed",
     "require_folder",
     "require_ray",
@@ -125,6 +127,12 @@ def tls_files(environ: Mapping[str, str] = os.environ) -> tuple[str, str] | None
 def tls_authority(environ: Mapping[str, str] = os.environ) -> str | None:
     """The certificate of the authority that signed those of the cluster, where TLS is on."""
     return environ.get(_TLS[2]) if environ.get("RAY_USE_TLS") == "1" else None
+
+
+def own_tls(environ: Mapping[str, str] = os.environ) -> Tls | None:
+    """All three, where TLS is on."""
+    files, authority = tls_files(environ), tls_authority(environ)
+    return None if files is None or authority is None else (*files, authority)
 
 
 def join(address: str = LOCAL, cores: int | None = None) -> Any:

@@ -15,7 +15,6 @@ import os
 import secrets
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -32,18 +31,16 @@ from . import rays
 from .batcher import Batcher, Limits
 from .catalog import Catalog, ServedModel
 from .dispatcher import Dispatcher, Workers
-from .doors import Door
 from .event_loops import new_event_loop
 from .front import DEADLINE, Front
 from .http_server import HttpServer, listen
 from .long_texts import LongTexts
 from .metrics import ServingMetrics
 from .ports import Served
-from .ray_folder import socket_folder
 from .request_bodies import Bodies
 from .request_trace import RequestTrace
 from .runner import ServedSource, bundle_hash, read_source
-from .shared_memory import SharedMemory
+from .transport.shared_memory import SharedMemory
 
 if TYPE_CHECKING:
     from .deployment import Scale
@@ -124,11 +121,8 @@ def serve_models(
         cores = 2 * serving.most_replicas * serving.replica_threads * len(models)
         ray = rays.join(serving.address, cores)
         try:
-            with tempfile.TemporaryDirectory(dir=socket_folder()) as folder:
-                reached = serving.address != rays.LOCAL and rays.tls_files() is not None
-                door = Door.new(Path(folder), rays.own_address() if reached else "")
-                with asyncio.Runner(loop_factory=new_event_loop) as loop:
-                    loop.run(_Server(ray, door, models, serving, tell).run(sources, listening))
+            with asyncio.Runner(loop_factory=new_event_loop) as loop:
+                loop.run(_Server(ray, models, serving, tell).run(sources, listening))
         finally:
             rays.leave()
 
@@ -150,7 +144,6 @@ class _Server:
     def __init__(
         self,
         ray: Any,
-        door: Door,
         models: Sequence[Named],
         serving: Serving,
         tell: Callable[[str], None],
@@ -160,7 +153,9 @@ class _Server:
         self.ray, self.models, self.serving, self.tell = ray, models, serving, tell
         self.memory = SharedMemory.where_possible(_SHARED)
         self.trace = RequestTrace() if serving.trace else None
-        self.dispatcher = Dispatcher(door, self.memory, self.trace)
+        tls = None if serving.address == rays.LOCAL else rays.own_tls()
+        host = None if tls is None else rays.own_address()
+        self.dispatcher = Dispatcher(self.memory, self.trace, host, tls)
         most, cores = serving.most_replicas, serving.replica_threads
         self.scale: Scale = Scale(most if serving.replicas else 1, most, cores)
         self.catalog = Catalog()

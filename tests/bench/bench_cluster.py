@@ -80,12 +80,13 @@ def overhead(folder: Path, load: Load, number: int) -> None:
 
 def calls(folder: Path, bundle: Path, number: int) -> None:
     """ms of a batch to a replica in another process and back, and of Ray's empty actor call, alternating."""
+    from graph_runtime.cluster.doors import Door
+
     from graph_runtime.cluster import rays
     from graph_runtime.cluster.batcher import RowBatch
     from graph_runtime.cluster.dispatcher import Dispatcher
-    from graph_runtime.cluster.doors import Door
     from graph_runtime.cluster.runner import Runner, ServedSource
-    from graph_runtime.cluster.shared_memory import SharedMemory
+    from graph_runtime.cluster.transport.shared_memory import SharedMemory
 
     ray = rays.join(cores=1)
     runner = Runner(ServedSource(str(bundle), threads=1))

@@ -31,7 +31,7 @@ import numpy as np
 from machine import machine
 
 import graph_runtime as gr
-from graph_runtime.cluster.graphs.endpoint import Endpoint
+from graph_runtime.cluster.transport.endpoint import Endpoint
 from graph_runtime.ir.model import Model
 
 BLOCK = 64 << 20

@@ -17,17 +17,17 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.cluster import dispatcher as dispatching
 from graph_runtime.cluster.batch_rows import stack
 from graph_runtime.cluster.batcher import Batcher, RowBatch
 from graph_runtime.cluster.clocks import ClockOffset
 from graph_runtime.cluster.dispatcher import Dispatcher
-from graph_runtime.cluster.doors import Door
-from graph_runtime.cluster.messages import write_message
 from graph_runtime.cluster.ports import OPEN, Port, Served
 from graph_runtime.cluster.replica import Replica
 from graph_runtime.cluster.runner import Reply
-from graph_runtime.cluster.shared_memory import AttachedMemory, SharedMemory
+from graph_runtime.cluster.transport import limits
+from graph_runtime.cluster.transport.connections import connect
+from graph_runtime.cluster.transport.messages import write_message
+from graph_runtime.cluster.transport.shared_memory import SharedMemory
 
 SERVED = Served((Port("x", "int64", (OPEN, 2)),), (Port("y", "int64", (OPEN, 2)),), (1, 4, 8), ())
 linux = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory without a file is Linux's")
@@ -59,7 +59,7 @@ def test_regions_do_not_overlap_and_all_come_back():
 def test_a_region_is_taken_while_any_array_of_it_lives():
     memory = SharedMemory(1 << 20)
     array = np.frombuffer(memory.take(64)[16:48], np.float32)[2:].reshape(2, 3)
-    assert (memory.taken, memory.offset_of(array)) == (4096, 4096 + 16 + 8)
+    assert (memory.taken, memory.offset_of(array)) == (4096, 16 + 8)
     assert memory.offset_of(array.T) is None
     assert memory.offset_of(np.zeros(3)) is None
     del array
@@ -73,17 +73,13 @@ def test_another_process_reads_it_and_cannot_write():
     view[:] = np.arange(4, dtype=np.int32).tobytes()
     offset = memory.offset_of(np.frombuffer(view, np.uint8))
     program = (
-        "import sys, numpy as np; from graph_runtime.cluster.shared_memory import AttachedMemory as A\n"
-        f"a = A.by_name({memory.name!r}, {memory.size}).array(np.dtype(np.int32), (2, 2), {offset})\n"
+        "import numpy as np; from graph_runtime.cluster.transport.shared_memory import AttachedMemory as A\n"
+        f"a = A({memory.file}).array(np.dtype(np.int32), (2, 2), {offset})\n"
         "print(a.tolist(), a.flags.writeable)"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, pass_fds=[memory.file])
     assert done.stdout.strip() == "[[0, 1], [2, 3]] False", done.stderr
-    path, cookie = memory.name
-    with pytest.raises(gr.ClusterError, match="another process"):
-        AttachedMemory.by_name((path, "00" + cookie[2:]), memory.size)
-    with pytest.raises(gr.ClusterError, match="cannot be shared"):
-        AttachedMemory.by_name((path + "9", cookie), memory.size)
 
 
 # **************** clocks ****************
@@ -133,11 +129,11 @@ def soon(seconds: float = 10.0) -> float:
     return time.monotonic() + seconds
 
 
-def dispatched(tmp_path, test, memory=None, host="", runners=2):
+def dispatched(test, memory=None, host=None, runners=2):
     """Run ``test(batcher, workers, replicas)`` with replicas of one model."""
 
     async def go():
-        dispatcher = Dispatcher(Door.new(tmp_path, host), memory)
+        dispatcher = Dispatcher(memory, host=host)
         await dispatcher.open()
         workers = dispatcher.workers("m")
         replicas = [Replica(Doubling(), dispatcher.door, "m") for _ in range(runners)]
@@ -154,7 +150,7 @@ def dispatched(tmp_path, test, memory=None, host="", runners=2):
 
 
 @pytest.mark.parametrize("shared", [False, pytest.param(True, marks=linux)])
-def test_each_request_gets_its_own_answer(tmp_path, shared):
+def test_each_request_gets_its_own_answer(shared):
     memory = SharedMemory(1 << 20) if shared else None
 
     def inputs(n: int, start: int) -> dict[str, np.ndarray]:
@@ -166,7 +162,7 @@ def test_each_request_gets_its_own_answer(tmp_path, shared):
         return {"x": np.frombuffer(view, x.dtype).reshape(x.shape)}
 
     async def test(batcher, workers, replicas):
-        assert all(remote.shares == shared for remote in workers.remotes)
+        assert all((remote.connection.memory is not None) == shared for remote in workers.remotes)
         asked = [(n, 100 * n) for n in (*range(1, 20), 4, 8)]
         found = await asyncio.gather(*(batcher.submit(str(s), inputs(n, s), soon()) for n, s in asked))
         for (n, start), y in zip(asked, found, strict=True):
@@ -175,12 +171,12 @@ def test_each_request_gets_its_own_answer(tmp_path, shared):
         for replica in replicas:
             replica._runner.seen.clear()
 
-    dispatched(tmp_path, test, memory)
+    dispatched(test, memory)
     gc.collect()
     assert memory is None or memory.taken == 0
 
 
-def test_errors_of_a_run_reach_their_request(tmp_path):
+def test_errors_of_a_run_reach_their_request():
     async def test(batcher, workers, replicas):
         with pytest.raises(gr.KernelError, match="an index is -1"):
             await batcher.submit("a", {"x": np.array([[-1, 0]])}, soon())
@@ -188,17 +184,17 @@ def test_errors_of_a_run_reach_their_request(tmp_path):
             await batcher.submit("b", {"x": np.array([[99, 0]])}, soon())
         return await batcher.submit("c", rows(1), soon())
 
-    assert dispatched(tmp_path, test)["y"].tolist() == [[0, 2]]
+    assert dispatched(test)["y"].tolist() == [[0, 2]]
 
 
-def test_a_replica_that_ends_loses_nothing_and_one_that_comes_back_is_used(tmp_path):
+def test_a_replica_that_ends_loses_nothing_and_one_that_comes_back_is_used():
     async def test(batcher, workers, replicas):
         replicas[0]._runner.gate.clear()
         replicas[1]._runner.gate.clear()
         asked = [asyncio.ensure_future(batcher.submit(str(i), rows(8, i), soon())) for i in range(6)]
         await asyncio.sleep(0.1)
         assert batcher.running == 4
-        workers.remotes[0].channel.abort("killed")
+        workers.remotes[0].connection.end("killed")
         replicas[1]._runner.gate.set()
         replicas[0]._runner.gate.set()
         for at, found in enumerate(await asyncio.gather(*asked)):
@@ -207,32 +203,32 @@ def test_a_replica_that_ends_loses_nothing_and_one_that_comes_back_is_used(tmp_p
         while workers.count < 2:  # it connects again
             await asyncio.sleep(0.02)
 
-    dispatched(tmp_path, test)
+    dispatched(test)
 
 
-def test_a_replica_that_is_silent_gets_nothing_until_it_speaks(tmp_path, monkeypatch):
-    monkeypatch.setattr(dispatching, "SILENT", 0.3)
-    monkeypatch.setattr(dispatching, "_PING", 0.05)
+def test_a_replica_that_is_silent_gets_nothing_until_it_speaks(monkeypatch):
+    monkeypatch.setattr(limits, "QUIET", 0.3)
+    monkeypatch.setattr(limits, "PING", 0.05)
 
     async def test(batcher, workers, replicas):
-        paused = threading.Event()
-        replicas[0]._loop.call_soon_threadsafe(paused.wait)  # as SIGSTOP does
+        paused = replicas[0]._connection._order
+        paused.acquire()  # it says nothing, as one that is stopped
         await asyncio.sleep(0.1)
         found = await asyncio.gather(*(batcher.submit(str(i), rows(8, i), soon()) for i in range(6)))
         for at, one in enumerate(found):
             np.testing.assert_array_equal(one["y"], 2 * rows(8, at)["x"])
         assert (workers.count, workers.places) == (1, 2)
-        paused.set()
+        paused.release()
         while workers.count < 2:
             await asyncio.sleep(0.02)
 
-    dispatched(tmp_path, test)
+    dispatched(test)
 
 
-def test_requests_wait_while_there_is_no_replica_and_are_refused_at_their_deadline(tmp_path):
+def test_requests_wait_while_there_is_no_replica_and_are_refused_at_their_deadline():
     async def test(batcher, workers, replicas):
         for remote in workers.remotes[:]:
-            remote.channel.abort("killed")
+            remote.connection.end("killed")
         await asyncio.sleep(0)
         early = asyncio.ensure_future(batcher.submit("a", rows(1), soon(0.05)))
         late = asyncio.ensure_future(batcher.submit("b", rows(1), soon()))
@@ -241,10 +237,10 @@ def test_requests_wait_while_there_is_no_replica_and_are_refused_at_their_deadli
         assert error.value.status == 504
         return await late
 
-    assert dispatched(tmp_path, test)["y"].tolist() == [[0, 2]]
+    assert dispatched(test)["y"].tolist() == [[0, 2]]
 
 
-def test_a_replica_that_leaves_answers_what_it_has(tmp_path):
+def test_a_replica_that_leaves_answers_what_it_has():
     async def test(batcher, workers, replicas):
         replicas[0]._runner.gate.clear()
         asked = asyncio.ensure_future(batcher.submit("a", rows(1), soon()))
@@ -256,11 +252,11 @@ def test_a_replica_that_leaves_answers_what_it_has(tmp_path):
         await leaving
         return await asked
 
-    assert dispatched(tmp_path, test, runners=1)["y"].tolist() == [[0, 2]]
+    assert dispatched(test, runners=1)["y"].tolist() == [[0, 2]]
 
 
-def test_replicas_hear_of_the_load(tmp_path, monkeypatch):
-    monkeypatch.setattr(dispatching, "_PING", 0.02)
+def test_replicas_hear_of_the_load(monkeypatch):
+    monkeypatch.setattr(limits, "PING", 0.02)
 
     async def test(batcher, workers, replicas):
         replicas[0]._runner.gate.clear()
@@ -273,24 +269,31 @@ def test_replicas_hear_of_the_load(tmp_path, monkeypatch):
             await asyncio.sleep(0.01)
         assert workers.remotes[0].clock.error < 1e8
 
-    dispatched(tmp_path, test, runners=1)
+    dispatched(test, runners=1)
 
 
-def test_a_stranger_gets_no_batch(tmp_path, monkeypatch):
-    monkeypatch.setattr(dispatching, "_HELLO", 0.2)
-    hello = {"type": "hello", "name": "m", "node": "n", "pid": 1, "served": SERVED.as_json()}
+HELLO = {"type": "hello", "name": "m", "node": "n", "pid": 1, "served": SERVED.as_json()}
+
+
+def test_a_stranger_gets_no_batch(monkeypatch):
+    """One that proves nothing, has another key, or has the key and is no replica."""
+    monkeypatch.setattr(limits, "HELLO", 0.2)
 
     async def test(batcher, workers, replicas):
-        path = replicas[0]._door.path
-        for text in (b"", b"GET / HTTP/1.1\r\n\r\n", *(write_message({**hello, **own}) for own in STRANGE)):
-            reader, writer = await asyncio.open_unix_connection(path)
+        door = replicas[0]._door
+        for text in (b"", b"GET / HTTP/1.1\r\n\r\n", bytes(64), 9 * write_message(HELLO)):
+            reader, writer = await asyncio.open_unix_connection(door.address["path"])
             writer.write(text)
             with contextlib.suppress(ConnectionError):
-                assert await asyncio.wait_for(reader.read(), 5) == b""
+                assert len(await asyncio.wait_for(reader.read(), 5)) == 32  # what it is asked for
             writer.close()
+        with pytest.raises((gr.ClusterError, OSError, EOFError)):
+            await asyncio.to_thread(connect, door.address, bytes(32))
+        for more in ({"name": "n"}, {"name": 3}, {"served": None}, {"served": {}}, {"name": []}):
+            connection = await asyncio.to_thread(connect, door.address, door.key)
+            connection.send({**HELLO, **more})
+            assert await asyncio.to_thread(connection.receive, 5) is None
+            connection.close()
         return len(workers.remotes)
 
-    assert dispatched(tmp_path, test, runners=1) == 1
-
-
-STRANGE = ({}, {"token": "x"}, {"token": 3}, {"token": None, "name": "n"})
+    assert dispatched(test, runners=1) == 1

@@ -19,7 +19,7 @@ from graph_runtime.cluster.metrics import ServingMetrics, metrics_text
 from graph_runtime.cluster.ports import OPEN, Port, Served
 from graph_runtime.cluster.request_bodies import Bodies
 from graph_runtime.cluster.requests import read_text
-from graph_runtime.cluster.shared_memory import SharedMemory
+from graph_runtime.cluster.transport.shared_memory import SharedMemory
 
 SERVED = Served((Port("x", "int64", (OPEN, 2)),), (Port("y", "int64", (OPEN, 2)),), (1, 4), ((((1, 2),),)))
 GOOD = {"inputs": [{"name": "x", "datatype": "INT64", "shape": [1, 2], "data": [1, 2]}], "id": "q"}

@@ -22,12 +22,12 @@ import numpy as np
 import pytest
 
 from graph_runtime.base.errors import RunCancelledError, WaitTimeoutError
-from graph_runtime.cluster import shared_memory
-from graph_runtime.cluster.graphs import endpoint as endpoints
-from graph_runtime.cluster.graphs.endpoint import Endpoint, LinkLost, Tls
 from graph_runtime.cluster.graphs.mailbox import Key, Mailbox
-from graph_runtime.cluster.messages import Message
-from graph_runtime.cluster.shared_memory import SharedMemory
+from graph_runtime.cluster.transport import limits, shared_memory
+from graph_runtime.cluster.transport.endpoint import Endpoint
+from graph_runtime.cluster.transport.messages import Message
+from graph_runtime.cluster.transport.shared_memory import SharedMemory
+from graph_runtime.cluster.transport.sockets import LinkLost, Tls
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 from certificates import make_certificates
@@ -105,16 +105,16 @@ def test_what_arrived_does_not_change_while_it_is_held() -> None:
     held = [pair.send({"x": np.full(1 << 16, i, np.float32), "few": np.ones(3)}) for i in range(4)]
     assert [float(message.tensors["x"][5]) for message in held] == [0, 1, 2, 3]
     link = link_of(pair)
-    assert link._memory.taken == 4 << 18  # small ones go over the socket
+    assert link._connection.memory.taken == 4 << 18  # small ones go over the socket
     kept = held[1].tensors["x"][7:9]
     held.clear()
     gc.collect()
-    wait_until(lambda: link._memory.taken == 1 << 18)  # once the word that it is free has come back
+    wait_until(lambda: link._connection.memory.taken == 1 << 18)  # the word has come back
     for i in range(20):  # memory is used again
         assert pair.send({"x": np.full(1 << 16, i, np.float32)}).tensors["x"][0] == i
     assert kept.tolist() == [1, 1]
     del kept
-    wait_until(lambda: link._memory.taken == 0)
+    wait_until(lambda: link._connection.memory.taken == 0)
     pair.a.close()
     pair.b.close()
 
@@ -139,16 +139,16 @@ def test_memory_that_is_free_again_goes_back_to_the_system(monkeypatch: pytest.M
 
 
 def test_a_tensor_goes_over_the_socket_where_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "_SHARED", 1 << 19)
+    monkeypatch.setattr(limits, "SHARED", 3 << 17)
     pair = Pair(far=False)
     held = [pair.send({"x": np.full(1 << 16, i, np.float32)}) for i in range(3)]
-    assert link_of(pair)._memory.taken == 1 << 18
+    assert link_of(pair)._connection.memory.taken == 1 << 18
     assert [float(message.tensors["x"][-1]) for message in held] == [0, 1, 2]
     monkeypatch.setattr(SharedMemory, "where_possible", lambda size: None)
     pair.a.close()
     again = Pair(far=False)
     assert again.send({"x": np.full(1 << 16, 5, np.float32)}).tensors["x"][0] == 5
-    assert link_of(again)._memory is None
+    assert link_of(again)._connection.memory is None
     for one in (pair, again):
         one.a.close()
         one.b.close()
@@ -179,7 +179,7 @@ def test_machines_talk_by_tls(clusters: tuple[Tls, Tls]) -> None:
     for size in (0, 3, 1 << 18):
         x = np.arange(size, dtype=np.float64)
         np.testing.assert_array_equal(pair.send({"x": x, "y": x[::2]}).tensors["x"], x)
-    assert isinstance(link_of(pair)._socket, ssl.SSLSocket)
+    assert isinstance(link_of(pair)._connection._socket, ssl.SSLSocket)
     with socket.create_connection(("127.0.0.1", pair.b.address["port"]), 5) as stranger:
         stranger.sendall(b"GRM\2" + bytes(60))  # plain text
     assert pair.send({"n": np.ones(2)}).tensors["n"].sum() == 2
@@ -236,7 +236,7 @@ def test_strangers_that_say_nothing_keep_nobody_out() -> None:
         where = ("127.0.0.1", pair.b.address["port"])
         silent = [stack.enter_context(socket.create_connection(where, 5)) for _ in range(200)]
         assert pair.send({"x": np.ones(3)}).tensors["x"].sum() == 3
-        wait_until(lambda: len(pair.b._strangers) <= endpoints._MOST_STRANGERS)
+        wait_until(lambda: len(pair.b._listener._strangers) <= limits.STRANGERS)
         assert threading.active_count() < 150
         silent[0].settimeout(5)
         assert silent[0].recv(100)[32:] == b""  # what it is asked for; it was ended then
@@ -301,7 +301,7 @@ def test_what_work_has_read_is_free_when_it_is_over() -> None:
         a.send(b.address, {}, {"x": np.ones(1 << 16, np.float32)})
         assert done.acquire(timeout=10)
     link: Any = next(iter(a._out.values()))
-    wait_until(lambda: link._memory.taken == 0)
+    wait_until(lambda: link._connection.memory.taken == 0)
     a.close()
     b.close()
 
@@ -309,8 +309,8 @@ def test_what_work_has_read_is_free_when_it_is_over() -> None:
 def test_a_link_that_broke_is_made_again() -> None:
     pair = Pair(far=False)
     pair.send({})
-    for connection in list(pair.b._open):
-        connection.shutdown(socket.SHUT_RDWR)
+    for connection in list(pair.b._listener._open):
+        connection.end()
     time.sleep(0.05)
     assert pair.send({"x": np.ones(1 << 15)}).tensors["x"].sum() == 1 << 15
     pair.b.close()

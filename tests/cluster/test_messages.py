@@ -14,8 +14,14 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.base import dtypes
-from graph_runtime.cluster.messages import Message, MessageReader, message_parts, read_message, write_message
-from graph_runtime.cluster.shared_memory import AttachedMemory, SharedMemory
+from graph_runtime.cluster.transport.messages import (
+    Message,
+    MessageReader,
+    message_parts,
+    read_message,
+    write_message,
+)
+from graph_runtime.cluster.transport.shared_memory import AttachedMemory, SharedMemory
 
 linux = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory without a file is Linux's")
 ARRAYS = {
@@ -107,14 +113,12 @@ def test_tensors_in_shared_memory_are_read_there() -> None:
     tensors = {"x": shared, "own": np.arange(3), "row": shared[2]}
     data = b"".join(message_parts({"n": 1}, tensors, memory))
     assert len(data) < 300
-    other = AttachedMemory.by_name(memory.name, memory.size)
+    other = AttachedMemory(os.dup(memory.file))
     (message,) = read(data, memory=other)
     equal(message.tensors, tensors)
     shared[2] = 4.0
     assert message.tensors["row"].tolist() == [4.0] * 10
-    with pytest.raises(
-        gr.DocumentError, match=r"bytes 4096 to 4896 of shared memory, there is none"
-    ) as error:
+    with pytest.raises(gr.DocumentError, match=r"bytes 0 to 800 of shared memory, there is none") as error:
         read(data)
     assert error.value.path == "$.tensors[0][3]"
     for end in (memory.size - 799, memory.size + 5, 1 << 39):

@@ -14,13 +14,13 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.base.config import config
-from graph_runtime.cluster.graphs import link_calls
 from graph_runtime.cluster.graphs.connecting import Cluster
 from graph_runtime.cluster.graphs.fleet import ThreadFleet
 from graph_runtime.cluster.graphs.remote_session import RemoteSession
 from graph_runtime.cluster.graphs.remote_tensor import RemoteTensor
 from graph_runtime.cluster.graphs.worker import encode_error
-from graph_runtime.cluster.messages import Message, read_message, write_message
+from graph_runtime.cluster.transport import limits
+from graph_runtime.cluster.transport.messages import Message, read_message, write_message
 from graph_runtime.ir.model import Model
 
 pytestmark = pytest.mark.slow
@@ -389,8 +389,8 @@ def test_outputs_that_stayed_on_a_lost_machine(cluster: Cluster) -> None:
 
 def quick(monkeypatch: Any) -> None:
     """Calls are asked after soon."""
-    monkeypatch.setattr(link_calls, "_TURN", 0.02)
-    monkeypatch.setattr(link_calls, "_LONG", 0.05)
+    monkeypatch.setattr(limits, "TURN", 0.02)
+    monkeypatch.setattr(limits, "LONG", 0.05)
 
 
 @pytest.mark.parametrize("lost", ["request", "answer"])

@@ -23,8 +23,8 @@ from driver import fuzz, run
 
 import graph_runtime as gr
 from graph_runtime.base import dtypes
-from graph_runtime.cluster.messages import Message, MessageReader, read_message
-from graph_runtime.cluster.shared_memory import AttachedMemory, SharedMemory
+from graph_runtime.cluster.transport.messages import Message, MessageReader, read_message
+from graph_runtime.cluster.transport.shared_memory import AttachedMemory, SharedMemory
 
 SECONDS_OF_TEST = 1.0
 SIZE = 1 << 16

@@ -22,9 +22,10 @@ import numpy as np
 
 from ...base.errors import ClusterError, DeviceError, WorkerLost, did_you_mean
 from ..installation import this_installation
-from ..messages import Message, write_message
+from ..transport import limits
+from ..transport.messages import Message, write_message
+from ..transport.sockets import LinkLost, Tls
 from .cut import CALLER
-from .endpoint import LinkLost, Tls
 from .fleet_members import FleetMember, WorkerGone, answer_of
 from .link_calls import LinkCalls
 from .worker import Worker
@@ -32,9 +33,7 @@ from .worker import Worker
 __all__ = ["SECONDS", "Fleet", "ThreadFleet"]
 
 SECONDS = 60.0  # of every wait, unless the caller says otherwise
-_GRACE = 2.0  # seconds that an answer may be late: the worker itself answers at the deadline
 _THREADS = 64
-_MOST_BREAKS = 5  # of links under one request
 _T = TypeVar("_T")
 
 
@@ -184,7 +183,7 @@ class Fleet:
         """Call and wait. Raises what the worker raised, and WorkerLost where it ended or gave no answer."""
         with _loss(member, seconds):
             started = member.start(write_message({**header, "seconds": seconds}, tensors))
-            return answer_of(started.result(seconds + _GRACE))
+            return answer_of(started.result(seconds + limits.LATE))
 
     def ask_by_link(
         self, member: FleetMember, header: Mapping[str, Any], seconds: float = SECONDS
@@ -192,13 +191,13 @@ class Fleet:
         """The same over the links, which may change nothing: where one breaks it is asked again. Raises
         LinkLost besides."""
         end = time.monotonic() + seconds
-        for turn in range(_MOST_BREAKS + 1):
+        for turn in range(limits.BREAKS + 1):
             with _loss(member, seconds):
                 left = max(0.001, end - time.monotonic())
                 try:
-                    return member.send({**header, "seconds": left}, None, end).result(left + _GRACE)
+                    return member.send({**header, "seconds": left}, None, end).result(left + limits.LATE)
                 except LinkLost:
-                    if turn == _MOST_BREAKS:
+                    if turn == limits.BREAKS:
                         raise
             time.sleep(0.1 * 2**turn)
         raise AssertionError("the last turn returns or raises")

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..messages import Message, read_message
-from .endpoint import Address
+from ..transport.messages import Message, read_message
+from ..transport.sockets import Address
 from .worker import decode_error
 
 __all__ = ["FleetMember", "WorkerGone", "answer_of"]

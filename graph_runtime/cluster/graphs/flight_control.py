@@ -19,8 +19,9 @@ from weakref import finalize
 import numpy as np
 
 from ...base.errors import GraphRuntimeError, WaitTimeoutError, WorkerLost
-from ..messages import Message, write_message
-from .endpoint import LinkLost
+from ..transport import limits
+from ..transport.messages import Message, write_message
+from ..transport.sockets import LinkLost
 from .fleet import Fleet
 from .fleet_members import FleetMember, WorkerGone
 from .flights import Flight, wait_for
@@ -31,8 +32,6 @@ from .recovery import recover
 __all__ = ["Flights"]
 
 log = logging.getLogger(__name__)
-
-_MOST_BREAKS = 5  # of links under one run, after which it fails
 
 
 class Flights:
@@ -296,7 +295,7 @@ class Flights:
             flight.breaks += 1
             flight.attempt += 1
             flight.answers.clear()
-        if flight.breaks > _MOST_BREAKS:
+        if flight.breaks > limits.BREAKS:
             requests = (f"{self.name}#{flight.number}",)
             self._fail(
                 flight, WorkerLost(str(error), worker=str(error.got), cause=str(error), requests=requests)

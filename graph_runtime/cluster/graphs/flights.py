@@ -13,7 +13,7 @@ import numpy as np
 
 from ...base.errors import GraphRuntimeError, WaitTimeoutError, afresh
 from ...run.queues.buffer import check_timeout
-from ..messages import Message
+from ..transport.messages import Message
 from .remote_tensor import RemoteTensor
 
 __all__ = ["Flight", "RemoteRun"]

@@ -24,16 +24,13 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import GraphRuntimeError, WaitTimeoutError, afresh
-from ..messages import Message, write_message
-from .endpoint import Endpoint, LinkLost
+from ..transport import limits
+from ..transport.endpoint import Endpoint
+from ..transport.messages import Message, write_message
+from ..transport.sockets import LinkLost
 from .fleet_members import FleetMember, WorkerGone, answer_of
 
 __all__ = ["LinkCalls"]
-
-_TURN = 1.0  # seconds from one look at what is under way to the next
-_LONG = 2.0  # seconds after which a call is asked after
-_NOES = 3  # answers that a worker has no such call, after which it was lost: one may be on its way
-_GRACE = 2.0  # seconds that an answer may be late: the worker itself answers at the deadline
 
 
 @dataclass(slots=True, eq=False)
@@ -114,13 +111,13 @@ class LinkCalls:
     # **************** what was lost on the way ****************
 
     def _watch(self) -> None:
-        while not self._closed.wait(_TURN):
+        while not self._closed.wait(limits.TURN):
             now = time.monotonic()
             late: dict[FleetMember, list[int]] = {}
             with self._lock:
-                over = [number for number, call in self._under_way.items() if now > call.end + _GRACE]
+                over = [number for number, call in self._under_way.items() if now > call.end + limits.LATE]
                 for number, call in self._under_way.items():
-                    if now > call.sent + _LONG and call.member not in self._asked:
+                    if now > call.sent + limits.LONG and call.member not in self._asked:
                         late.setdefault(call.member, []).append(number)
                 self._asked |= late.keys()
             for call in self._taken(over):
@@ -150,7 +147,7 @@ class LinkCalls:
             for number in numbers:
                 if (call := self._under_way.get(number)) is not None:
                     call.noes = 0 if number in there else call.noes + 1
-                    missed += [number] if call.noes >= _NOES else []
+                    missed += [number] if call.noes >= limits.NOES else []
         for call in self._taken(missed):
             text = f"the link to {member.name}: a message or its answer was lost on the way"
             call.future.set_exception(LinkLost(text, got=member.name))

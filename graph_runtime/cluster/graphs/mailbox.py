@@ -8,7 +8,7 @@ import time
 from typing import NamedTuple
 
 from ...base.errors import RunCancelledError, WaitTimeoutError
-from ..messages import Message
+from ..transport.messages import Message
 
 __all__ = ["Key", "Mailbox"]
 

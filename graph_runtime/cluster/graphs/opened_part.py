@@ -18,8 +18,9 @@ import numpy as np
 from ...base.errors import HandleError, InputError, RunCancelledError, WaitTimeoutError
 from ...run.loading import open_program, read_runnable
 from ...run.module import GraphModule
-from ..messages import Message
-from .opened_stage import INLINE, OpenedStage, as_array
+from ..transport import limits
+from ..transport.messages import Message
+from .opened_stage import OpenedStage, as_array
 from .sheets import Sheet
 
 __all__ = ["SET", "STATE", "OpenedPart", "open_part"]
@@ -140,7 +141,7 @@ class OpenedPart:
             self._passes(run)
         outputs = {value: table[value] for value in self.sheet.outputs}
         header: dict[str, Any] = {"kept": []}
-        if sum(value.nbytes for value in outputs.values()) <= INLINE:
+        if sum(value.nbytes for value in outputs.values()) <= limits.INLINE:
             tensors = {value: as_array(held) for value, held in outputs.items()}
         else:
             tensors, header["kept"] = {}, list(outputs)
@@ -202,7 +203,7 @@ class OpenedPart:
         read = {value for other in self.sheet.stages for value in other.reads.values()}
         read |= {value for of in stage.sheet.sends.values() for value in of}
         values = {stage.sheet.makes[output] for output, _ in stage.module.session.plan.aliases}
-        chosen = [value for value in values if value in read or made[value].nbytes <= INLINE]
+        chosen = [value for value in values if value in read or made[value].nbytes <= limits.INLINE]
         return {value: as_array(made[value]).copy() for value in chosen}
 
     def skip(self, run: int, sets: bool = False) -> None:

@@ -13,11 +13,11 @@ from ...base.errors import InputError, WaitTimeoutError
 from ...run.module import GraphModule
 from ...run.tensors.arrays import borrow
 from ...run.tensors.tensor import Tensor
+from ..transport import limits
 from .sheets import StageSheet
 
-__all__ = ["INLINE", "OpenedStage", "as_array"]
+__all__ = ["OpenedStage", "as_array"]
 
-INLINE = 1 << 16  # bytes of outputs that come with the answer to a run
 _COPIED = 1 << 20  # bytes of inputs and outputs whose copies take less than a queued run
 
 
@@ -41,7 +41,7 @@ class OpenedStage:
         # one with a large state that is an output, which stays where it is.
         nbytes = sum(graph.entry_type(eid).nbytes for eid in graph.outputs.tolist())
         nbytes += sum(self._types[name].nbytes for name in (*sheet.given, *sheet.reads))
-        small = nbytes <= (INLINE if session.plan.aliases else _COPIED)
+        small = nbytes <= (limits.INLINE if session.plan.aliases else _COPIED)
         self._turn = threading.Lock() if small and len(session.plan.devices) == 1 else None
         self._lasting: dict[str, np.ndarray] = {}  # what inputs are set to for all runs, of a small stage
 

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ClusterError
-from ..messages import Message
-from ..rays import import_ray, require_folder, tls_authority, tls_files
-from .endpoint import Tls
+from ..rays import import_ray, own_tls, require_folder
+from ..transport.messages import Message
 from .fleet import Fleet
 from .fleet_members import FleetMember, WorkerGone
 from .link_calls import LinkCalls
@@ -57,12 +56,6 @@ class NodeWorker:
     def empty(self, data: bytes) -> bytes:
         """Nothing: what a call of Ray's itself takes."""
         return data
-
-
-def own_tls() -> Tls | None:
-    """This machine's certificate, where Ray's TLS is on."""
-    files, authority = tls_files(), tls_authority()
-    return None if files is None or authority is None else (*files, authority)
 
 
 class _ActorMember(FleetMember):

@@ -30,9 +30,10 @@ from ...base.errors import (
     WaitTimeoutError,
 )
 from ..installation import this_installation
-from ..messages import Message, read_message, write_message
+from ..transport.endpoint import Endpoint
+from ..transport.messages import Message, read_message, write_message
+from ..transport.sockets import Address, LinkLost, Tls
 from ..travel import content_hash, unpack
-from .endpoint import Address, Endpoint, LinkLost, Tls
 from .mailbox import Key, Mailbox
 from .opened_part import OpenedPart, open_part
 from .sheets import read_sheet

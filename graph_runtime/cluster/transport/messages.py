@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ..base import dtypes
-from ..base.errors import ClusterError, DocumentError
-from ..base.json_text import parse_text
-from ..run.tensors.host_values import ALIGNMENT, aligned_empty
+from ...base import dtypes
+from ...base.errors import ClusterError, DocumentError
+from ...base.json_text import parse_text
+from ...run.tensors.host_values import ALIGNMENT, aligned_empty
 from .shared_memory import AttachedMemory, SharedMemory
 
 __all__ = ["Message", "MessageReader", "Part", "message_parts", "read_message", "write_message"]
@@ -140,12 +140,13 @@ class MessageReader:
         else:
             self._at += count
         while self._begin() and self._at == len(self._behind):
-            assert self._begun is not None, "_begin has read it"
-            header, rows = self._begun
-            message = _message(header, rows, self._behind, self.memory)
-            self._begun, self._behind = None, _take(0)
-            yield message
-            del message  # a reader keeps nothing of a message
+            yield self._whole()  # a reader keeps nothing of a message
+
+    def _whole(self) -> Message:
+        assert self._begun is not None, "_begin has read it"
+        (header, rows), behind = self._begun, self._behind
+        self._begun, self._behind = None, _take(0)
+        return _message(header, rows, behind, self.memory)
 
     def _begin(self) -> bool:
         """Whether the header of a message is there."""

@@ -4,8 +4,7 @@ replicas read from it; tensors on their way from one machine's worker to another
     memory = SharedMemory(256 << 20)              the process that writes
     view = memory.take(602_112)                   a writable memoryview, or None where no room is left
     memory.offset_of(array)                       where an array that lies in it begins, None for others
-    AttachedMemory.by_name(memory.name, size)     the processes that read
-    AttachedMemory.by_file(file, free)            the same by memory.file, where a socket passed it
+    AttachedMemory(file, free)                    the processes that read: by memory.file, passed to them
 
 A region is free again when nothing refers to it: neither a request, nor a batch that a replica still has, nor
 a link whose other end has arrays there. So no process reads values that change under it. The memory has no
@@ -17,19 +16,15 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
-import secrets
 import weakref
 from collections import deque
 from collections.abc import Callable
 
 import numpy as np
 
-from ..base.errors import ClusterError
-
 __all__ = ["AttachedMemory", "SharedMemory"]
 
 _ALIGN = 4096  # of regions: whole pages, so that there are few sizes of gaps
-_COOKIE = 32  # bytes at the beginning, by which a reader knows that it has opened the right memory
 _WARM = 1 << 30  # bytes at the beginning that stay with a process: pages that are there are faster to write
 
 
@@ -43,10 +38,8 @@ class SharedMemory:
         weakref.finalize(self, os.close, self.file)
         os.ftruncate(self.file, size)
         self._map = _map(self.file, size, mmap.PROT_READ | mmap.PROT_WRITE)
-        self._bytes = np.frombuffer(self._map, np.uint8)
-        self._begin = self._bytes.ctypes.data
-        self._bytes[:_COOKIE] = np.frombuffer(secrets.token_bytes(_COOKIE), np.uint8)
-        self._free = [(_ALIGN, size)]  # (begin, end), ascending, none next to another
+        self._begin = np.frombuffer(self._map, np.uint8).ctypes.data
+        self._free = [(0, size)]  # (begin, end), ascending, none next to another
         self._returned: deque[tuple[int, int]] = deque()  # in any thread, and in the middle of take()
 
     @classmethod
@@ -58,15 +51,10 @@ class SharedMemory:
             return None
 
     @property
-    def name(self) -> tuple[str, str]:
-        """What AttachedMemory opens: a path that lasts as long as this process, and the cookie."""
-        return f"/proc/{os.getpid()}/fd/{self.file}", bytes(self._bytes[:_COOKIE]).hex()
-
-    @property
     def taken(self) -> int:
         """Bytes that are in use."""
         self._take_back()
-        return self.size - _ALIGN - sum(end - begin for begin, end in self._free)
+        return self.size - sum(end - begin for begin, end in self._free)
 
     def take(self, nbytes: int) -> memoryview | None:
         """A region of ``nbytes``, None where there is no room for it."""
@@ -104,34 +92,16 @@ class SharedMemory:
 
 
 class AttachedMemory:
-    """The same bytes in another process. ``size``: of all; ``free`` is called, in any thread, with the offset
-    of an array that nothing refers to any more."""
+    """The same bytes in another process, by a descriptor that came over a socket, which is closed. ``size``:
+    of all. ``free`` is called, in any thread, with the offset of an array that nothing refers to any more;
+    without it the memory is read only: with it a session may write its inputs there. Raises OSError."""
 
-    def __init__(self, mapped: mmap.mmap, size: int, free: Callable[[int], None] | None = None):
-        self.size, self._map, self._free = size, mapped, free
-
-    @classmethod
-    def by_name(cls, name: tuple[str, str], size: int) -> AttachedMemory:
-        """To be read. Raises ClusterError where it is another machine, user or container that has it."""
-        path, cookie = name
+    def __init__(self, file: int, free: Callable[[int], None] | None = None):
+        self._free = free
         try:
-            with contextlib.ExitStack() as stack:
-                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                stack.callback(os.close, file)
-                mapped = _map(file, size, mmap.PROT_READ)
-        except (OSError, ValueError) as error:
-            raise ClusterError(f"{path} cannot be shared: {error}", got=path) from None
-        if bytes(mapped[:_COOKIE]).hex() != cookie:
-            raise ClusterError(f"{path} is the memory of another process", got=path)
-        return cls(mapped, size)
-
-    @classmethod
-    def by_file(cls, file: int, free: Callable[[int], None]) -> AttachedMemory:
-        """By a descriptor that came over a socket, which is closed. A session may write its inputs there.
-        Raises OSError."""
-        try:
-            size = os.fstat(file).st_size
-            return cls(_map(file, size, mmap.PROT_READ | mmap.PROT_WRITE), size, free)
+            self.size = os.fstat(file).st_size
+            access = mmap.PROT_READ | (0 if free is None else mmap.PROT_WRITE)
+            self._map = _map(file, self.size, access)
         finally:
             os.close(file)
 
