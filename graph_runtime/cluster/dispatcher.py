@@ -6,9 +6,8 @@
     outputs = await workers.run(batch)
 
 A replica on this machine comes by a Unix socket and reads inputs from shared memory; one on another comes by
-TCP, with TLS and the cluster's certificates. A thread for each reads what it says, and the event loop hears
-it; the loop itself sends. A replica whose connection ends, or that is silent for ``limits.QUIET`` seconds,
-has lost its batches: WorkerLost, and the queue runs them elsewhere.
+TCP, with TLS and the cluster's certificates. A replica whose connection ends, or that is silent for
+``limits.QUIET`` seconds, has lost its batches: WorkerLost, and the queue runs them elsewhere.
 """
 
 from __future__ import annotations
@@ -20,9 +19,10 @@ import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
-from ..base.errors import ClusterError, DocumentError, GraphRuntimeError, KernelError, WorkerLost
+from ..base.errors import GraphRuntimeError, KernelError, WorkerLost
 from .batcher import Done, RowBatch
 from .clocks import ClockOffset, now
 from .metrics import ServingMetrics
@@ -188,6 +188,7 @@ class Dispatcher:
     ):
         self._memory, self._observer, self._host, self._tls = memory, observer, host, tls
         self._workers: dict[str, Workers] = {}
+        self._open: set[Connection] = set()
         self._remotes: dict[Connection, Remote] = {}
         self._listener: Listener | None = None
         self._pinging: asyncio.Task[None] | None = None
@@ -202,7 +203,7 @@ class Dispatcher:
         """Listen. Raises LinkLost."""
         self._loop = asyncio.get_running_loop()
         key = secrets.token_bytes(32)
-        self._listener = Listener("serve", key, self._listen, self._host, self._tls)
+        self._listener = Listener("serve", key, self._let_in, self._host, self._tls)
         self._pinging = self._loop.create_task(self._ping())
 
     async def close(self) -> None:
@@ -213,6 +214,8 @@ class Dispatcher:
                 await self._pinging
         if self._listener is not None:
             self._listener.close()
+        for connection in list(self._open):
+            self._end(connection, "the server ends")
 
     def workers(self, name: str) -> Workers:
         """The replicas that say that name."""
@@ -227,25 +230,28 @@ class Dispatcher:
 
     # **************** connections ****************
 
-    def _listen(self, connection: Connection) -> None:
-        """In the connection's own thread: all that it says goes to the event loop."""
+    def _let_in(self, connection: Connection) -> None:
+        """One has proved to have the key, in a thread of its own."""
+        try:
+            self._loop.call_soon_threadsafe(self._begin, connection)
+        except RuntimeError:  # the loop has ended
+            connection.close()
 
-        def heard(message: Message) -> None:
-            self._loop.call_soon_threadsafe(self._on_message, connection, message)
+    def _begin(self, connection: Connection) -> None:
+        self._open.add(connection)
+        self._loop.add_reader(connection, self._read, connection)
 
-        with contextlib.suppress(RuntimeError):  # the loop has ended
-            cause = connection.serve(heard)
-            self._loop.call_soon_threadsafe(self._on_end, connection, cause)
+    def _read(self, connection: Connection) -> None:
+        cause = connection.serve(partial(self._on_message, connection), 0.0)
+        if cause is not None:
+            self._end(connection, cause)
 
     def _on_message(self, connection: Connection, message: Message) -> None:
-        try:
-            remote = self._remotes.get(connection)
-            if remote is None:
-                self._greet(connection, message.header)
-            else:
-                self._hear(remote, message)
-        except (ClusterError, DocumentError, KeyError, TypeError, ValueError, IndexError) as error:
-            connection.end(f"it sent a message that cannot be read: {error}")
+        remote = self._remotes.get(connection)
+        if remote is None:
+            self._greet(connection, message.header)
+        else:
+            self._hear(remote, message)
 
     def _greet(self, connection: Connection, head: Mapping[str, Any]) -> None:
         if head.get("name") not in self._workers:
@@ -274,7 +280,10 @@ class Dispatcher:
                 remote.leaving = True
                 workers.change()
 
-    def _on_end(self, connection: Connection, cause: str) -> None:
+    def _end(self, connection: Connection, cause: str) -> None:
+        self._open.discard(connection)
+        self._loop.remove_reader(connection)
+        connection.close()
         remote = self._remotes.pop(connection, None)
         if remote is None or (workers := self._workers.get(remote.name)) is None:
             return

@@ -1,4 +1,4 @@
-"""The event loop of a server and of its replicas."""
+"""The event loop of a server."""
 
 from __future__ import annotations
 

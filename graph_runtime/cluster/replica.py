@@ -74,6 +74,7 @@ class Replica:
                 self._connection = connection = connect(self._door.address, self._door.key, self._tls)
                 self._greet(connection)
                 connection.serve(partial(self._hear, connection), limits.FORGOTTEN)
+                connection.close()
             self._over.wait(limits.AGAIN)
         self._batches.put(None)
 

@@ -75,12 +75,11 @@ def overhead(folder: Path, load: Load, number: int) -> None:
         p50 = [run["p50_ms"] for run in runs]
         line = {"bench": "overhead", "what": f"HTTP, {name}", "least_p50_ms": min(p50), "p50_ms": sorted(p50)}
         print(json.dumps({**line, "errors": sum(run["errors"] for run in runs)}), flush=True)
-    calls(folder, bundle, 200 * number)
+    calls(bundle, 200 * number)
 
 
-def calls(folder: Path, bundle: Path, number: int) -> None:
+def calls(bundle: Path, number: int) -> None:
     """ms of a batch to a replica in another process and back, and of Ray's empty actor call, alternating."""
-    from graph_runtime.cluster.doors import Door
 
     from graph_runtime.cluster import rays
     from graph_runtime.cluster.batcher import RowBatch
@@ -98,7 +97,7 @@ def calls(folder: Path, bundle: Path, number: int) -> None:
             pass
 
     async def both() -> dict[str, list[float]]:
-        dispatcher = Dispatcher(Door.new(folder), SharedMemory.where_possible(1 << 20))
+        dispatcher = Dispatcher(SharedMemory.where_possible(1 << 20))
         await dispatcher.open()
         workers = dispatcher.workers("m")
         context = multiprocessing.get_context("spawn")

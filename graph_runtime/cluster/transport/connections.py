@@ -1,9 +1,9 @@
-"""One end of a connection that carries messages, both ways. Threads use it: any of them sends, one reads.
+"""One end of a connection that carries messages, both ways. Any thread sends; one, or an event loop, reads.
 
     connection = connect(address, key, tls)         made, and both sides have proved to have the key
     connection.send(header, tensors)                waits; connection.post(...) never does
     while (message := connection.receive()) is not None: ...
-    connection.close()                              the thread that reads; others end() it
+    connection.close()                              the one that reads; others end() it
 
 On one machine an end may share memory, by its descriptor: its messages then speak of arrays that lie there.
 One that lends copies large arrays into memory of its own, and writes there again when the other end has them
@@ -18,6 +18,7 @@ import os
 import select
 import socket
 import ssl
+import struct
 import threading
 import time
 from collections import deque
@@ -28,7 +29,7 @@ import numpy as np
 
 from ...base.errors import ClusterError, DocumentError
 from . import limits
-from .messages import Message, MessageReader, Part, message_parts
+from .messages import Message, MessageReader, Part, free_message, message_parts
 from .proofs import greet
 from .shared_memory import AttachedMemory, SharedMemory
 from .sockets import Address, Tls, end_socket, open_socket
@@ -49,10 +50,15 @@ class Connection:
         self._lent: dict[int, memoryview] = {}  # what the other end reads, by offset
         self._cause = ""  # why it ended here
         self._socket, self._reader = made, MessageReader()
-        made.setblocking(False)
         self._order = threading.Lock()  # of what is sent
-        # TLS does not read and write at once; without it the garbage collector may come in between
-        self._turn: Any = threading.Lock() if isinstance(made, ssl.SSLSocket) else contextlib.nullcontext()
+        # TLS does not read and write at once, so only poll waits there; elsewhere reading itself does, and
+        # the garbage collector may come in between
+        self._tls = isinstance(made, ssl.SSLSocket)
+        self._turn: Any = threading.Lock() if self._tls else contextlib.nullcontext()
+        made.setblocking(not self._tls)
+        self._at_once = () if self._tls else (socket.MSG_DONTWAIT,)
+        self._patience: float | None = None  # seconds that reading waits
+        self._emptied = False  # all that had come was read
         self._posted: deque[Sequence[Part]] = deque()  # what a thread sends
         self._posting = threading.Lock()
         self._there: Iterator[Message] = iter(())  # messages that have come
@@ -88,11 +94,7 @@ class Connection:
         passed = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [memory.file]))]
         text = b"".join(message_parts({"shares": self._lends}))
         with self._order:
-            sent = self._when_ready(
-                lambda: self._socket.sendmsg([text], passed), select.POLLOUT, _end(limits.SEND)
-            )
-            if sent is None or self._send_some([text[sent:]], limits.SEND):
-                raise TimeoutError("its memory was not taken")
+            self._send_some([text[self._socket.sendmsg([text], passed) :]], limits.SEND)
         self.memory = memory
 
     def _lend(self, value: np.ndarray) -> np.ndarray:
@@ -137,11 +139,10 @@ class Connection:
         for at, part in enumerate(parts):
             view = memoryview(part)
             while len(view):
-                chunk, end = view[: limits.CHUNK], _end(seconds)
+                chunk, end = view[: limits.CHUNK], time.monotonic() + seconds
                 view = view[limits.CHUNK :]
                 while len(chunk):
-                    # bound now: it is called at once
-                    sent = self._when_ready(lambda: self._socket.send(chunk), select.POLLOUT, end)  # noqa: B023
+                    sent = self._when_ready(select.POLLOUT, end, self._socket.send, chunk, *self._at_once)
                     if sent is None:
                         return [chunk, view, *parts[at + 1 :]]
                     chunk = chunk[sent:]
@@ -158,38 +159,53 @@ class Connection:
                 if "shares" in message.header:
                     self._attach(bool(message.header["shares"]))
                 elif "free" in message.header:
-                    for offset in message.header["free"]:
-                        self._lent.pop(offset, None)
+                    self._lent.pop(message.header["free"], None)
                 else:
                     return message
                 continue
-            count = self._when_ready(self._received, select.POLLIN, _end(seconds))
+            emptied, self._emptied = self._emptied, False
+            count = None if emptied and seconds == 0 else self._received(seconds)
             if count is None:
                 raise TimeoutError(f"nothing came for {seconds:.0f} s")
             if not count:
                 return None
             self._there = self._reader.filled(count)
 
-    def serve(self, heard: Callable[[Message], None], seconds: float | None = None) -> str:
-        """Give all messages to ``heard``, until the connection ends, which this closes. The cause."""
+    def serve(self, heard: Callable[[Message], None], seconds: float | None = None) -> str | None:
+        """Give all messages to ``heard``, until the connection ends: the cause. In an event loop's reader
+        ``seconds`` are 0: None as soon as no more has come."""
         try:
             while (message := self.receive(seconds)) is not None:
                 heard(message)
                 del message  # while the next one is waited for, its memory may be free
             cause = "its connection was closed"
         except OSError as error:
+            if seconds == 0 and isinstance(error, TimeoutError):
+                return None
             cause = f"its connection was closed: {error}"
         except (ClusterError, DocumentError, KeyError, TypeError, ValueError, IndexError) as error:
             cause = f"it sent a message that cannot be read: {error}"
-        self.close()
         return self._cause or cause
 
-    def _received(self) -> int:
-        """Bytes that came; descriptors come with them."""
+    def _received(self, seconds: float | None) -> int | None:
+        """Bytes that came, None where none did. Descriptors come with them."""
         into = self._reader.buffer()
-        if not self.near:
-            return self._socket.recv_into(into)
-        count, passed, _, _ = self._socket.recvmsg_into([into], _DESCRIPTOR)
+        if self._tls:
+            end = None if seconds is None else time.monotonic() + seconds
+            return self._when_ready(select.POLLIN, end, self._socket.recv_into, into)
+        if seconds and seconds != self._patience:
+            self._patience = seconds
+            whole = struct.pack("ll", *divmod(int(1e6 * seconds), 1_000_000))
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, whole)
+        flags, passed = socket.MSG_DONTWAIT if seconds == 0 else 0, []
+        try:
+            if self.near:
+                count, passed, _, _ = self._socket.recvmsg_into([into], _DESCRIPTOR, flags)
+            else:
+                count = self._socket.recv_into(into, 0, flags)
+        except BlockingIOError:
+            return None
+        self._emptied = 0 < count < len(into)
         for level, kind, data in passed:
             if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
                 self._files += array.array("i", data[: len(data) // 4 * 4])
@@ -209,20 +225,20 @@ class Connection:
         """The thread that sends now tells of these, too."""
         while self._gone and self._order.acquire(blocking=False):
             try:
-                gone = [self._gone.popleft() for _ in range(len(self._gone))]
+                gone = [free_message(self._gone.popleft()) for _ in range(len(self._gone))]
                 with contextlib.suppress(OSError):
-                    self._send_some(message_parts({"free": gone}), limits.SEND)
+                    self._send_some(gone, limits.SEND)
             finally:
                 self._order.release()
 
     # **************** the socket ****************
 
-    def _when_ready(self, call: Callable[[], int], ready: int, end: float | None) -> int | None:
+    def _when_ready(self, ready: int, end: float | None, call: Callable[..., int], *words: Any) -> int | None:
         """What a call gives as soon as it need not wait, None where that is not before ``end``."""
         while True:
             try:
                 with self._turn:
-                    return call()
+                    return call(*words)
             except ssl.SSLWantReadError:
                 wanted = select.POLLIN
             except ssl.SSLWantWriteError:
@@ -238,6 +254,10 @@ class Connection:
             if not waiting.poll(None if left is None else max(0.0, 1e3 * left)) and left is not None:
                 return None
 
+    def fileno(self) -> int:
+        """Of its socket, for an event loop."""
+        return self._socket.fileno()
+
     def end(self, cause: str = "") -> None:
         """End it, in any thread: ``receive`` gives None."""
         self._cause = self._cause or cause
@@ -245,7 +265,7 @@ class Connection:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End it, and give back what it holds: the thread that reads, or any where none does."""
+        """End it, and give back what it holds."""
         with self._turn:
             end_socket(self._socket)
         while self._files:
@@ -263,7 +283,3 @@ def connect(
     except BaseException:
         made.close()
         raise
-
-
-def _end(seconds: float | None) -> float | None:
-    return None if seconds is None else time.monotonic() + seconds

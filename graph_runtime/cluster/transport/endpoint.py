@@ -132,11 +132,16 @@ class _Outgoing:
         if self._connection is None:
             self._connection = connect(self._to, self._key, self._tls, end - time.monotonic(), lends=True)
             if self._connection.near:  # which hears what is no longer lent
-                serve = partial(self._connection.serve, lambda _: None)
-                threading.Thread(target=serve, name="gr-memory", daemon=True).start()
+                made = (self._connection,)
+                threading.Thread(target=_take_back, args=made, name="gr-memory", daemon=True).start()
         self._connection.send(header, tensors, max(0.001, end - time.monotonic()))
 
     def _break(self) -> None:
         if self._connection is not None:
             (self._connection.end if self._connection.near else self._connection.close)()
         self._connection = None
+
+
+def _take_back(connection: Connection) -> None:
+    connection.serve(lambda _: None)
+    connection.close()

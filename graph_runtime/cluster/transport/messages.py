@@ -5,8 +5,10 @@
     behind it    those tensors, row major, each at a multiple of 64 bytes
 
 A tensor whose row has a fourth value is not behind the header, but in memory that both ends share: there it
-says where. The same bytes go over sockets and in calls of Ray. Reading them makes no object of this package:
-nothing is unpickled, and every size is compared before memory is taken.
+says where. Where the header has no bytes nothing follows: the array at that place of the other end's memory
+is needed no more, which is read as ``{"free": place}``. The same bytes go over sockets and in calls of Ray.
+Reading them makes no object of this package: nothing is unpickled, and every size is compared before memory
+is taken.
 """
 
 from __future__ import annotations
@@ -27,7 +29,15 @@ from ...base.json_text import parse_text
 from ...run.tensors.host_values import ALIGNMENT, aligned_empty
 from .shared_memory import AttachedMemory, SharedMemory
 
-__all__ = ["Message", "MessageReader", "Part", "message_parts", "read_message", "write_message"]
+__all__ = [
+    "Message",
+    "MessageReader",
+    "Part",
+    "free_message",
+    "message_parts",
+    "read_message",
+    "write_message",
+]
 
 Part = bytes | memoryview
 _PREFIX = struct.Struct("<3sBIQ")
@@ -75,6 +85,11 @@ def message_parts(
                 behind += gap
     text = orjson.dumps({**header, "tensors": rows} if rows else header)
     return [_PREFIX.pack(_MAGIC, _VERSION, len(text), behind) + text, *parts]
+
+
+def free_message(place: int) -> bytes:
+    """Tells the other end that the array there, in memory that it shares, is needed no more."""
+    return _PREFIX.pack(_MAGIC, _VERSION, 0, place)
 
 
 def write_message(header: Mapping[str, Any], tensors: Mapping[str, np.ndarray] | None = None) -> bytes:
@@ -159,6 +174,10 @@ class MessageReader:
         begin = _PREFIX.size + size
         if len(seen) < begin:
             return False
+        if not size:
+            self._begun, self._at = ({"free": behind}, []), 0
+            del seen[:begin]
+            return True
         self._begun = _read_header(bytes(seen[_PREFIX.size : begin]), behind)
         self._behind = _take(behind)
         self._at = min(behind, len(seen) - begin)
