@@ -75,6 +75,7 @@ class Connection:
         parts = message_parts(header, tensors, self.memory)
         with self._order:
             if self._send_some(parts, seconds):
+                self.end("it took no message")
                 raise TimeoutError(f"nothing was taken for {seconds:.0f} s")
         self._tell_gone()
 
