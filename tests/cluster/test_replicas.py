@@ -8,10 +8,12 @@ import contextlib
 import gc
 import os
 import random
+import shutil
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,8 +28,12 @@ from graph_runtime.cluster.replica import Replica
 from graph_runtime.cluster.runner import Reply
 from graph_runtime.cluster.transport import limits
 from graph_runtime.cluster.transport.connections import connect
+from graph_runtime.cluster.transport.listening import Door
 from graph_runtime.cluster.transport.messages import write_message
 from graph_runtime.cluster.transport.shared_memory import SharedMemory
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+from certificates import make_certificates
 
 SERVED = Served((Port("x", "int64", (OPEN, 2)),), (Port("y", "int64", (OPEN, 2)),), (1, 4, 8), ())
 linux = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="memory without a file is Linux's")
@@ -129,14 +135,18 @@ def soon(seconds: float = 10.0) -> float:
     return time.monotonic() + seconds
 
 
-def dispatched(test, memory=None, host=None, runners=2):
-    """Run ``test(batcher, workers, replicas)`` with replicas of one model."""
+def dispatched(test, memory=None, runners=2, tls=None):
+    """Run ``test(batcher, workers, replicas)`` with replicas of one model. ``tls``: they come by TCP, as from
+    another machine."""
 
     async def go():
-        dispatcher = Dispatcher(memory, host=host)
+        dispatcher = Dispatcher(memory, host="127.0.0.1" if tls else None, tls=tls)
         await dispatcher.open()
         workers = dispatcher.workers("m")
-        replicas = [Replica(Doubling(), dispatcher.door, "m") for _ in range(runners)]
+        door = dispatcher.door
+        if tls:
+            door = Door({**door.address, "machine": "another"}, door.key)
+        replicas = [Replica(Doubling(), door, "m", tls) for _ in range(runners)]
         try:
             while len(workers.remotes) < runners:
                 await asyncio.sleep(0.01)
@@ -174,6 +184,21 @@ def test_each_request_gets_its_own_answer(shared):
     dispatched(test, memory)
     gc.collect()
     assert memory is None or memory.taken == 0
+
+
+def test_replicas_on_other_machines_come_by_tls(tmp_path):
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+
+    async def test(batcher, workers, replicas):
+        assert not any(remote.connection.near or remote.connection.memory for remote in workers.remotes)
+        asked = [np.full((8, 20_000), at) for at in range(30)]  # more than sockets hold, both ways at once
+        calls = (batcher.submit(str(at), {"x": x}, soon()) for at, x in enumerate(asked))
+        found = await asyncio.gather(*calls)
+        for x, y in zip(asked, found, strict=True):
+            np.testing.assert_array_equal(y["y"], 2 * x)
+
+    dispatched(test, SharedMemory.where_possible(1 << 20), tls=make_certificates(tmp_path))
 
 
 def test_errors_of_a_run_reach_their_request():
