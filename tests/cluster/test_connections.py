@@ -1,4 +1,4 @@
-"""One connection: what is sent while nobody reads, bounds of waits, memory that is passed, and ends."""
+"""One connection: what is sent before the other end reads, bounds of waits, memory that is passed, and ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def ends() -> Iterator[tuple[Connection, Connection]]:
     b.close()
 
 
-def test_what_is_posted_comes_in_its_order_though_nobody_reads_at_first(ends) -> None:
+def test_what_is_posted_comes_in_its_order_though_it_is_read_later(ends) -> None:
     a, b = ends
     begin = time.monotonic()
     for n in range(6):
