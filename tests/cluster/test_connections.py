@@ -1,4 +1,4 @@
-"""One connection: what is sent before the other end reads, bounds of waits, memory that is passed, its end."""
+"""One connection: what is sent before the other end reads, bounds of waits, memory that is passed, ends."""
 
 from __future__ import annotations
 
