@@ -201,7 +201,7 @@ providers.provide(
         "bundle parameters": lambda: import_module(".build.parameters", __name__).read_bundle_params,
         "cluster": lambda: import_module(".cluster.graphs.connecting", __name__).connected(),
         "cluster to join": lambda: import_module(".cluster.graphs.connecting", __name__).connect,
-        "error bound": lambda: import_module(".testing.bounding", __name__).bounded,
+        "error bound": lambda: import_module(".accuracy.bounding", __name__).bounded,
         "version": lambda: __version__,
         "circular buffers": lambda: import_module(".binding.circular", __name__),
         "cpu features": lambda: import_module(".build.libraries.isa", __name__).host_features,

@@ -56,7 +56,7 @@ FUNCTION(slow) { usleep(10000); F(1)[0] = F(0)[0] + 1; return 0; }
 
 HERE = Path(__file__).parent
 # folders whose tests need no compiled core, but for those that are marked "core"
-UNIT = {"base", "codegen", "costs", "ir", "plan", "rewrite", "simulation", "testing", "views"}
+UNIT = {"accuracy", "base", "codegen", "costs", "ir", "plan", "rewrite", "simulation", "testing", "views"}
 
 
 def _has_core() -> bool:

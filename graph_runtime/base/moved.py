@@ -16,7 +16,7 @@ __all__ = ["MOVED", "install"]
 MOVED: Mapping[str, str] = {
     "builder": "ir.builder",
     "bundles": "build.bundles",
-    "comparison": "testing",
+    "comparison": "accuracy",
     "core": "binding.core",
     "devices": "base.machine.devices",
     "documents": "ir.documents",
@@ -39,7 +39,7 @@ MOVED: Mapping[str, str] = {
     "shards": "base.machine.shards",
     "stitching": "runtime.stitching",
     "tensors": "run.tensors",
-    "testing.numerics": "testing.accuracy",
+    "testing.numerics": "testing.operands",
     "tvm": "compat.artifacts",
 }
 _PUBLIC = {"errors"}  # another name of the same module, which stays

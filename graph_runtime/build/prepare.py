@@ -83,7 +83,7 @@ def prepare(
     several (tuning.Tuner); by default a rule chooses. ``tell`` hears of steps that take long.
 
     With ``options.error_bound`` the model is run as often as it takes to keep to it
-    (testing/bounding.py).
+    (accuracy/bounding.py).
 
     Raises what the front-end, the rewrites and plan raise: DocumentError, GraphError, UnsupportedOpError,
     PlanError, DeviceError, InputError.

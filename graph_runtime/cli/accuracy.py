@@ -29,10 +29,10 @@ from .sources import is_bundle, open_program
 from .values import pairs, read_input
 
 if TYPE_CHECKING:
-    from ..testing.precision import Precision
-    from ..testing.searching import Found
-    from ..testing.side_by_side import Question
-    from ..testing.thresholds import Thresholds
+    from ..accuracy.precision import Precision
+    from ..accuracy.searching import Found
+    from ..accuracy.side_by_side import Question
+    from ..accuracy.thresholds import Thresholds
 
 __all__ = ["accuracy"]
 
@@ -114,8 +114,8 @@ def accuracy(
 
     Example: graph-runtime accuracy model.onnx --as bf16 --search pcc=0.99 -o coarser.json
     """
-    from ..testing.precision import Precision
-    from ..testing.thresholds import Thresholds
+    from ..accuracy.precision import Precision
+    from ..accuracy.thresholds import Thresholds
 
     precisions = [Precision.of(text) for text in as_ or ()]
     limits = None if thresholds is None else Thresholds.read(thresholds)
@@ -196,8 +196,8 @@ def _ops(
     options: Options,
     limits: Thresholds | None,
 ) -> tuple[dict[str, Any], list[Any]]:
-    from ..testing.precision import Precision
-    from ..testing.sweeping import named_ops, sweep
+    from ..accuracy.precision import Precision
+    from ..accuracy.sweeping import named_ops, sweep
 
     if device and len(device) > 1:
         raise InputError("ops are swept on one device: give one --device", got=device)
@@ -213,7 +213,6 @@ def _ops(
 
 def _question(program: Plannable, options: Options, given: dict[str, str], seed: int) -> Question:
     from ..base.errors import did_you_mean
-    from ..testing.side_by_side import Question
 
     graph, rng = program.graph, np.random.default_rng(seed)
     types = dict(zip(graph.input_names, map(graph.entry_type, graph.input_eids.tolist()), strict=True))
@@ -243,8 +242,8 @@ class _Search:
     """--search with its flags, judged before anything runs."""
 
     def __init__(self, text: str | None, choices: list[str] | None, runs: int, output: Path | None):
-        from ..testing.precision import Precision
-        from ..testing.searching import CHOICES, Goal
+        from ..accuracy.precision import Precision
+        from ..accuracy.searching import CHOICES, Goal
 
         if text is None and (choices or output):
             raise InputError("--choice and --output are of --search: give it, as --search pcc=0.99")
@@ -255,7 +254,7 @@ class _Search:
 
     def found(self, question: Question, precisions: list[Precision], tell: Any) -> Found | None:
         """Begin with the first precision; write what was found."""
-        from ..testing.searching import search
+        from ..accuracy.searching import search
 
         if self._goal is None:
             return None

@@ -15,10 +15,10 @@ from ..base.errors import CapacityError
 from ..base.writing import write_whole
 
 if TYPE_CHECKING:
+    from ..accuracy.differences import Comparison
     from ..build.prepare import Prepared
     from ..plan import Plan
     from ..simulation.timeline import Timeline
-    from ..testing.differences import Comparison
     from ..views.page.shown import Shown
 
 __all__ = [

@@ -33,10 +33,10 @@ from .trace import timed_run
 from .values import pairs, random_array, read_input
 
 if TYPE_CHECKING:
+    from ..accuracy.against import Judge
+    from ..accuracy.differences import Comparison
     from ..run.flows.flow_module import FlowModule
     from ..simulation.timeline import Timeline
-    from ..testing.against import Judge
-    from ..testing.differences import Comparison
     from .flows import FlowRun
 
 __all__ = ["run"]
@@ -209,7 +209,7 @@ def _arrays(module: GraphModule, names: Iterable[str]) -> dict[str, np.ndarray]:
 
 
 def _compare(program: Plannable, prepared: Prepared, module: GraphModule) -> Comparison:
-    from ..testing.compare import compare_prepared
+    from ..accuracy.compare import compare_prepared
 
     source = prepared.source
     names = [name for name in source.graph.input_names if name not in source.constants]
@@ -219,7 +219,7 @@ def _compare(program: Plannable, prepared: Prepared, module: GraphModule) -> Com
 def _judge(
     name: str, path: Path, options: Options, device: list[str] | None, inputs: dict[str, Any]
 ) -> Judge:
-    from ..testing.against import Judge
+    from ..accuracy.against import Judge
 
     return Judge(name, path, options, device or ["cpu:0"], inputs)
 

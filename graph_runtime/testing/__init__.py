@@ -1,11 +1,6 @@
-"""What results should be, and how far they are from it.
+"""For tests: pytest's plugin with the fixture ``check_graph``, and the names of accuracy/ that tests use.
 
-Read: interpreter (numpy alone), rearrange (the same graph in other ways), ulp and differences (how far),
-compare (devices with the interpreter), against (outputs with another runtime's); precision (ways to
-compute), sweeping (an op over all bf16 numbers), side_by_side (a model in several precisions), thresholds,
-coarsening and searching (which nodes may be coarser), ways and bounding (where and in which format nodes run
-within an error bound); graphs, accuracy and placing make random cases. plugin is pytest's: the fixture
-``check_graph``.
+Read plugin; graphs, placing and operands make random cases for the project's own tests and benchmarks.
 """
 
 from __future__ import annotations
@@ -16,30 +11,30 @@ from typing import TYPE_CHECKING, Any
 from ..base.errors import no_attribute
 
 if TYPE_CHECKING:
+    from ..accuracy.compare import compare_arrangements as compare_arrangements
+    from ..accuracy.compare import random_inputs as random_inputs
+    from ..accuracy.differences import Comparison as Comparison
+    from ..accuracy.precision import Precision as Precision
+    from ..accuracy.searching import Goal as Goal
+    from ..accuracy.searching import search as search
+    from ..accuracy.side_by_side import Question as Question
+    from ..accuracy.sweeping import sweep as sweep
+    from ..accuracy.thresholds import Thresholds as Thresholds
     from ..run import oracle as oracle
-    from .compare import compare_arrangements as compare_arrangements
-    from .compare import random_inputs as random_inputs
-    from .differences import Comparison as Comparison
     from .plugin import check_graph as check_graph
-    from .precision import Precision as Precision
-    from .searching import Goal as Goal
-    from .searching import search as search
-    from .side_by_side import Question as Question
-    from .sweeping import sweep as sweep
-    from .thresholds import Thresholds as Thresholds
 
 # public name -> what defines it; pytest need not be installed where nothing is tested
 _HOME = {
-    "Comparison": "differences",
-    "Goal": "searching",
-    "Question": "side_by_side",
-    "Precision": "precision",
-    "Thresholds": "thresholds",
-    "check_graph": "plugin",
-    "compare_arrangements": "compare",
-    "random_inputs": "compare",
-    "search": "searching",
-    "sweep": "sweeping",
+    "Comparison": "..accuracy.differences",
+    "Goal": "..accuracy.searching",
+    "Question": "..accuracy.side_by_side",
+    "Precision": "..accuracy.precision",
+    "Thresholds": "..accuracy.thresholds",
+    "check_graph": ".plugin",
+    "compare_arrangements": "..accuracy.compare",
+    "random_inputs": "..accuracy.compare",
+    "search": "..accuracy.searching",
+    "sweep": "..accuracy.sweeping",
 }
 __all__ = sorted([*_HOME, "oracle"])
 
@@ -49,4 +44,4 @@ def __getattr__(name: str) -> Any:
         return import_module("..run.oracle", __name__)
     if name not in _HOME:
         raise no_attribute(__name__, name, __all__)
-    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    return getattr(import_module(_HOME[name], __name__), name)

@@ -26,11 +26,11 @@ def check_graph():
 
     def check(graph, library=None, devices=("cpu:0",), **options):
         __tracebackhide__ = True
-        from ..base.errors import GraphRuntimeError
-        from .compare import (  # numpy and the core are loaded by tests that use this only
+        from ..accuracy.compare import (  # numpy and the core are loaded by tests that use this only
             Comparison,
             compare_arrangements,
         )
+        from ..base.errors import GraphRuntimeError
 
         try:
             reports = compare_arrangements(graph, library, devices, **options)

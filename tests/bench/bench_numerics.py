@@ -3,8 +3,8 @@
     python tests/bench/bench_numerics.py [--op 'conv*'] [--table]
 
 A line: op, format, fidelity, dst ("" where none is named), kind of operands, and error, equal, disagree as
-graph_runtime.testing.accuracy.Distance has them. --table: one row for an op, format and Dst mode, the largest
-error over the fidelities for each kind of operands.
+graph_runtime.testing.operands.Distance has them. --table: one row for an op, format and Dst mode, the
+largest error over the fidelities for each kind of operands.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import fnmatch
 import json
 from dataclasses import asdict
 
-from graph_runtime.testing.accuracy import CASES, KINDS, Distance, distance
+from graph_runtime.testing.operands import CASES, KINDS, Distance, distance
 
 FORMATS = ("bf16", "bfp8_b", "bfp4_b", "f32")
 FIDELITIES = ("LoFi", "HiFi2", "HiFi3", "HiFi4")

@@ -25,7 +25,7 @@ import torch
 from silicon_tables import read
 
 import graph_runtime.compat.ttnn as ttnn
-from graph_runtime.testing.ulp import as_bf16, bf16_codes, last_place, steps_of
+from graph_runtime.accuracy.ulp import as_bf16, bf16_codes, last_place, steps_of
 
 LEAST = 2.0**-126
 PARTNERS = (1.0, -1.0, 1.5, 3.140625, -7.0, 0.10009765625, 10.0, 1e-3, 100.0, -0.5)

@@ -176,7 +176,7 @@ def test_bisection_finds_the_node_that_was_changed(tmp_path, wrong):
     onnx = pytest.importorskip("onnx")
     from onnx.reference import ReferenceEvaluator
 
-    from graph_runtime.testing.bisection import first_difference
+    from graph_runtime.accuracy.bisection import first_difference
 
     path, x = tmp_path / "net.onnx", np.linspace(-1, 1, 16, dtype="float32")
     onnx.save(_chain(_OPS), path)
@@ -205,7 +205,7 @@ def test_against_names_the_first_node_that_differs(tmp_path, monkeypatch, capsys
     """The other runtime is told to take Softplus for Relu."""
     onnx = pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
-    from graph_runtime.testing import against
+    from graph_runtime.accuracy import against
 
     real = against._RUNTIMES["onnxruntime"]
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.cluster.graphs.cut import Cut, cut
 from graph_runtime.cluster.graphs.machine_stages import cut_into_stages
 from graph_runtime.ir.graph import Graph
 from graph_runtime.ir.model import Model
 from graph_runtime.plan import plan
 from graph_runtime.testing.graphs import random_graph
-from graph_runtime.testing.interpreter import heads, interpret
 
 DEVICES = ("node0/cpu:0", "node0/tt:0", "node1/tt:0", "node2/cpu:0")
 

@@ -30,14 +30,14 @@ from fuzz_documents import mutate_bytes, mutate_json
 from graph_runtime.codegen.build import build_bundle
 
 from graph_runtime import GraphBuilder
+from graph_runtime.accuracy.compare import random_inputs
+from graph_runtime.accuracy.differences import bounds_of
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.ir.graph import Graph
 from graph_runtime.ir.ops.inputs import nmse
 from graph_runtime.run.loading import open_program
-from graph_runtime.testing.compare import random_inputs
-from graph_runtime.testing.differences import bounds_of
 from graph_runtime.testing.graphs import random_graph
-from graph_runtime.testing.interpreter import heads, interpret
 
 MOST_RUN = 1 << 20
 MAGIC, ALIGNMENT = b"GRPLAN\x01\x00", 64

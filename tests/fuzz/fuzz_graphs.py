@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.accuracy.compare import compare, random_inputs
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.testing.compare import compare, random_inputs
 from graph_runtime.testing.graphs import random_graph
 
 LISTS = (

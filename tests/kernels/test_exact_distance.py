@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from graph_runtime.testing.accuracy import CASES, KINDS, distance, operands, run
+from graph_runtime.testing.operands import CASES, KINDS, distance, operands, run
 
 # by what the op gives of its inputs' magnitudes: one unit of the output's format, and what the sums differ by
 PRODUCT = {

@@ -14,7 +14,7 @@ from graph_runtime.base import dtypes
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.ir.ops import registry
 from graph_runtime.run import oracle
-from graph_runtime.testing import accuracy
+from graph_runtime.testing import operands as accuracy
 
 MODES = [("", "fp32"), ("LoFi", "bf16"), ("HiFi2", "fp32"), ("HiFi3", "bf16"), ("HiFi4", "fp32")]
 TILE = {

@@ -9,10 +9,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from graph_runtime import GraphBuilder
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.run.factory import create, set_constants
-from graph_runtime.testing.interpreter import heads, interpret
 
 pytestmark = pytest.mark.core
 SIZES, SEEDS = st.integers(1, 4), st.integers(0, 99)

@@ -8,11 +8,11 @@ import pytest
 import sfpu_numpy
 
 import graph_runtime as gr
+from graph_runtime.accuracy.ulp import bf16_codes
 from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.ir.ops import registry
 from graph_runtime.ir.ops.numerics import NUMERICS
 from graph_runtime.testing import Precision, sweep
-from graph_runtime.testing.ulp import bf16_codes
 
 CODES = bf16_codes().reshape(256, 256)
 CHEAP = ("relu", "reciprocal", "gelu", "log")

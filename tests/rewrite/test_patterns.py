@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder, load_graph
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.base.errors import KernelError
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.ir.model import Model
 from graph_runtime.rewrite import fuse, simplify
-from graph_runtime.testing.interpreter import heads, interpret
 
 RNG = np.random.default_rng(7)
 

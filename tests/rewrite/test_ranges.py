@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.ir.model import Model
 from graph_runtime.rewrite import simplify
 from graph_runtime.rewrite.ranges import keeps_range
-from graph_runtime.testing.interpreter import heads, interpret
 
 ENDS = (np.finfo(np.float32).min, 1e38, np.inf, np.nan, 0.0, 1e-38, 1e-40, 1e-45)
 

@@ -9,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from graph_runtime import GraphBuilder
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.ir.model import Model
 from graph_runtime.ir.ops.products.packed import unpack
@@ -18,7 +19,6 @@ from graph_runtime.plan.placing import make_problem
 from graph_runtime.plan.pricing import Pricing
 from graph_runtime.rewrite import fuse, simplify
 from graph_runtime.rewrite.target import target
-from graph_runtime.testing.interpreter import heads, interpret
 
 RNG = np.random.default_rng(5)
 

@@ -11,6 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
+from graph_runtime.accuracy.compare import compare, random_inputs
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.base.dtypes import CONVERTED, FORMATS
 from graph_runtime.base.errors import CapacityError, PlanError
 from graph_runtime.base.machine import devices
@@ -22,9 +24,7 @@ from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 from graph_runtime.plan.types import Supplies
-from graph_runtime.testing.compare import compare, random_inputs
 from graph_runtime.testing.graphs import GraphMaker, random_graph
-from graph_runtime.testing.interpreter import heads, interpret
 
 PLACES = ["dram", "l1", "height", "width", "block", "block[2x3@1x2]", "height[1x7@4x1:col]"]
 LISTS = [["tt:0"], ["cpu:0", "tt:0"], ["tt:0=e150"], ["tt:0=p150", "cpu:0", "tt:1=n300"]]

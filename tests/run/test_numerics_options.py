@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.accuracy.compare import compare
 from graph_runtime.base.errors import GraphError, PlanError
 from graph_runtime.binding.programs.lower import lower
 from graph_runtime.ir.documents.write import graph_to_json
@@ -18,7 +19,6 @@ from graph_runtime.plan import plan
 from graph_runtime.plan.compute_config import node_numerics
 from graph_runtime.plan.record import record
 from graph_runtime.run.kernels import resolve
-from graph_runtime.testing.compare import compare
 
 
 def two_products(device="tt:0", **attrs) -> gr.GraphBuilder:

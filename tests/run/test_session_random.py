@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
+from graph_runtime.accuracy.compare import random_inputs
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.base import dtypes
-from graph_runtime.testing.compare import random_inputs
 from graph_runtime.testing.graphs import random_graph
-from graph_runtime.testing.interpreter import heads, interpret
 
 DEVICES = [["cpu:0"], ["cpu:0", "tt:0"], ["tt:0", "cpu:0", "tt:1"], ["cpu:0", "cpu:1"]]
 

@@ -24,7 +24,9 @@ from graph_runtime.ir.ops import Op, all_ops
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "native/kernels"
 # what looks for ops, or makes nodes of them, but defines nothing about one
-_MATCHING = tuple(f"graph_runtime/{part}/" for part in "rewrite compat views testing runtime cli".split())
+_MATCHING = tuple(
+    f"graph_runtime/{part}/" for part in "rewrite accuracy compat views testing runtime cli".split()
+)
 _MATCHING += ("graph_runtime/frontends/stablehlo/",)  # StableHLO's names of ops, and theirs of others
 _MATCHING += ("graph_runtime/torch/emitter.py", "graph_runtime/torch/registration.py")
 # tables of other things by the same words

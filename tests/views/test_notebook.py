@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.testing.compare import compare
+from graph_runtime.accuracy.compare import compare
 from graph_runtime.views.digest import MOST_NODES, digest
 from graph_runtime.views.measured import queued_run
 

@@ -80,7 +80,7 @@ def _report(folder: Path) -> dict[str, int]:
     b.output(b.op("relu", h, name="act", device="cpu:0"))
     options = gr.Options.of(layouts={"mm": "l1/height"})
     prepared = gr.prepare(gr.load_graph(b.to_json()), devices=["cpu:0", "tt:0"], options=options)
-    from graph_runtime.testing.compare import compare_prepared  # needs the core
+    from graph_runtime.accuracy.compare import compare_prepared  # needs the core
 
     report = compare_prepared(prepared)
     compared = {"local": (report.isolated, report.alone), "global": (report.accumulated, report.bound)}

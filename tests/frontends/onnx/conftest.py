@@ -12,9 +12,9 @@ onnx = pytest.importorskip("onnx")
 
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
+from graph_runtime.accuracy.interpreter import heads, interpret  # noqa: E402
 from graph_runtime.frontends.onnx import load_model  # noqa: E402
 from graph_runtime.run.factory import create  # noqa: E402
-from graph_runtime.testing.interpreter import heads, interpret  # noqa: E402
 
 _ALL_SLOW = "test_backend.py"
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.base.errors import InputError
 from graph_runtime.ir.model import Model
 from graph_runtime.rewrite import FUSION, SIMPLIFICATION, rewrite
 from graph_runtime.rewrite.buckets import Bucket, Buckets, power_of_two
-from graph_runtime.testing.interpreter import heads, interpret
 
 Sizes = Mapping[str, int]
 FULL = {"n": 8, "m": 6}

@@ -8,10 +8,10 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime import GraphBuilder
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.ir.model import Model
 from graph_runtime.plan.placement import place
 from graph_runtime.rewrite.target import target
-from graph_runtime.testing.interpreter import heads, interpret
 
 pytestmark = pytest.mark.core
 B, S, H, D = 2, 19, 3, 5

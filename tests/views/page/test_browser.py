@@ -129,7 +129,7 @@ def mlp() -> Shown:
     )
     b.output(b.op("softmax", h, name=HOSTILE, device="cpu:0"))
     prepared = prepare(b.build(), DEVICES, Options.of(formats={"tt": "bf16"}, layouts={"act": "l1/height"}))
-    from graph_runtime.testing.compare import compare_prepared  # needs the core
+    from graph_runtime.accuracy.compare import compare_prepared  # needs the core
 
     compared = compare_prepared(prepared).as_dict()
     return Shown.of("mlp", prepared, {"simulated": simulate(prepared.plan, runs=4)}, comparison=compared)

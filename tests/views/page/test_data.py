@@ -7,11 +7,11 @@ import orjson
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.accuracy.compare import compare
 from graph_runtime.base.errors import CapacityError
 from graph_runtime.plan import plan
 from graph_runtime.simulation.estimate import bounds
 from graph_runtime.simulation.simulation import simulate
-from graph_runtime.testing.compare import compare
 from graph_runtime.testing.graphs import random_graph
 from graph_runtime.views.page.addresses import peak_of
 from graph_runtime.views.page.answers import without_numbers

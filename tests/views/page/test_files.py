@@ -7,11 +7,11 @@ import json
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.accuracy.compare import compare
 from graph_runtime.base.errors import DocumentError
 from graph_runtime.plan import plan
 from graph_runtime.plan.queues.lanes import labels
 from graph_runtime.simulation.simulation import simulate
-from graph_runtime.testing.compare import compare
 from graph_runtime.views.page.comparisons import comparison_page, read_comparison
 from graph_runtime.views.page.traces import read_trace, trace_page, trace_timeline
 from graph_runtime.views.trace import trace_json

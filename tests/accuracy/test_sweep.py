@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graph_runtime.accuracy.precision import Precision
+from graph_runtime.accuracy.sweeping import named_ops, sweep
+from graph_runtime.accuracy.ulp import as_bf16, bf16_codes, ulps, worst_elements
 from graph_runtime.base.errors import InputError
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.base.options import Options
 from graph_runtime.ir.ops import registry
-from graph_runtime.testing.precision import Precision
-from graph_runtime.testing.sweeping import named_ops, sweep
-from graph_runtime.testing.ulp import as_bf16, bf16_codes, ulps, worst_elements
 
 pytestmark = pytest.mark.core
 BF16 = Precision.of("bf16")
@@ -117,13 +117,3 @@ def test_precisions_are_words():
             Precision.of(text)
     with pytest.raises(InputError, match="simulated devices"):
         Precision.of("LoFi").over(Options(), parse_list(["cpu:0"]))
-
-
-def test_public_names_are_no_modules():
-    """A module of a function's name takes its place in the package once it is imported."""
-    import graph_runtime.testing as testing
-
-    for name in testing.__all__:
-        assert name == "oracle" or callable(getattr(testing, name)), name
-    for name in testing.__all__:  # again: all modules are imported now
-        assert name == "oracle" or callable(getattr(testing, name)), name

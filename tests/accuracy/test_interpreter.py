@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.base.errors import GraphError, InputError, KernelError, UnsupportedOpError
 from graph_runtime.ir.graph import COPY, NOP, TensorType
 from graph_runtime.testing.graphs import GraphMaker
-from graph_runtime.testing.interpreter import heads, interpret
 
 
 def f32(*shape):

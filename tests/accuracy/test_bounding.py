@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.accuracy.compare import compare_prepared
+from graph_runtime.accuracy.side_by_side import latency
 from graph_runtime.base.errors import InputError, PlanError
 from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
-from graph_runtime.testing.compare import compare_prepared
-from graph_runtime.testing.side_by_side import latency
 
 pytestmark = pytest.mark.core
 RNG = np.random.default_rng(23)

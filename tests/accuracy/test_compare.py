@@ -1,19 +1,18 @@
-"""compare and the check_graph fixture: right graphs pass in every arrangement, a wrong kernel is seen and
-named."""
+"""Comparisons: right graphs pass, a wrong kernel is seen and named."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from graph_runtime.accuracy.compare import compare, compare_arrangements, random_inputs
+from graph_runtime.accuracy.interpreter import interpret
+from graph_runtime.accuracy.rearrange import cut
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import registry
-from graph_runtime.testing.compare import compare, compare_arrangements, random_inputs
 from graph_runtime.testing.graphs import GraphMaker
-from graph_runtime.testing.interpreter import interpret
-from graph_runtime.testing.rearrange import cut
 
 pytestmark = pytest.mark.core
 
@@ -49,13 +48,6 @@ def test_a_right_graph_is_as_numpy(network):
     assert "as numpy" in str(report)
 
 
-def test_every_arrangement_is_as_numpy(network, check_graph):
-    reports = check_graph(network, devices=["cpu:0", "cpu:1"], seed=3)
-    assert list(reports) == ["as given", "storage planned anew", "cpu:0 as cpu:1, cpu:1 as cpu:0"]
-    moved = reports["cpu:0 as cpu:1, cpu:1 as cpu:0"]
-    assert {d.device for d in moved.outputs} == {"cpu:1"}
-
-
 def test_devices_of_the_file_move_with_a_rotation():
     g = GraphMaker()
     x = g.input(TensorType("float32", (4,)))
@@ -78,17 +70,6 @@ def test_a_wrong_node_is_found_and_named(network, monkeypatch):
     assert [d.op for d in report.isolated if d.nmse > 1e-6] == ["relu"]
     assert {d.op for d in report.accumulated if d.nmse > 1e-6} >= {"relu", "max_pool2d", "flatten", "dense"}
     assert "DIFFERS" in str(report)
-
-
-def test_the_fixture_fails_with_the_differences(network, check_graph):
-    with pytest.raises(pytest.fail.Exception, match=r"DIFFERS from numpy(.|\n)*seed=5 replays"):
-        check_graph(network, bound=-1.0, seed=5)
-
-
-def test_the_fixture_fails_with_one_line_for_a_wrong_graph(check_graph):
-    with pytest.raises(pytest.fail.Exception, match=r"^DocumentError: graph.json") as caught:
-        check_graph('{"nodes": []}')
-    assert not caught.value.pytrace
 
 
 def test_random_inputs_repeat_and_stay_in_range(network):

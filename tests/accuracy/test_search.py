@@ -3,15 +3,15 @@
 import numpy as np
 import pytest
 
+from graph_runtime.accuracy.coarsening import Coarsening
+from graph_runtime.accuracy.precision import Precision
+from graph_runtime.accuracy.searching import Chosen, Goal, _in_order, search
+from graph_runtime.accuracy.side_by_side import Question
+from graph_runtime.accuracy.thresholds import Thresholds
 from graph_runtime.base.errors import DocumentError, InputError
 from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.ir.model import Model
 from graph_runtime.run import factory
-from graph_runtime.testing.coarsening import Coarsening
-from graph_runtime.testing.precision import Precision
-from graph_runtime.testing.searching import Chosen, Goal, _in_order, search
-from graph_runtime.testing.side_by_side import Question
-from graph_runtime.testing.thresholds import Thresholds
 
 pytestmark = pytest.mark.core
 
