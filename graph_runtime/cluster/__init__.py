@@ -1,12 +1,12 @@
 """Models served to others, by replicas on Ray, and graphs over machines (graphs/). The extra ``cluster``
 installs Ray, which is imported when it is needed.
 
-Read: datatypes, ports (what a model takes), requests and responses (the inference protocol's bytes),
-batch_rows and independent_rows (which rows run together), batcher (queue, batches, deadlines), replays (what
-is done about a lost worker), metrics, runner (a bundle that answers batches); catalog (names and versions),
-request_bodies, front (HTTP in ASGI's terms); transport/ (messages between processes), dispatcher, replica.
-On Ray: rays (starting and joining it), installation, travel (bundles to other machines), deployment, offers
-(what a user wants served), http_server, server. status reads what a server says of itself.
+Read: datatypes, ports (what a model takes), http/ (the inference protocol's bytes), batch_rows and
+independent_rows (which rows run together), batcher (queue, batches, deadlines), replays (what is done about a
+lost worker), metrics, runner (a bundle that answers batches); catalog (names and versions), front (HTTP in
+ASGI's terms); transport/ (messages between processes), dispatcher, replica. On Ray: ray/ (starting and
+joining it), installation, travel (bundles to other machines), deployment, offers (what a user wants served),
+server. status reads what a server says of itself.
 """
 
 from __future__ import annotations

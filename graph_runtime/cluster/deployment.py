@@ -23,7 +23,7 @@ from ..base.errors import ClusterError
 from .dispatcher import Workers
 from .installation import Installation, this_installation
 from .ports import Served
-from .rays import import_ray, own_tls, require_folder
+from .ray.rays import import_ray, own_tls, require_folder
 from .replica import Replica
 from .runner import Runner, ServedSource
 from .scaling import LOAD, replicas_wanted

@@ -24,13 +24,13 @@ from ..base.loopback import why_foreign
 from .batcher import Batcher
 from .catalog import Catalog, ServedModel
 from .clocks import now
-from .http_heads import Head
-from .long_texts import LongTexts
+from .http.http_heads import Head
+from .http.long_texts import LongTexts
+from .http.request_bodies import Bodies, RequestBody
+from .http.requests import Request, json_part, read_text
+from .http.responses import HEADER_LENGTH, Response, error_response, json_response, make_response
 from .metrics import CONTENT_TYPE, metrics_text
-from .request_bodies import Bodies, RequestBody
 from .request_trace import RequestTrace
-from .requests import Request, json_part, read_text
-from .responses import HEADER_LENGTH, Response, error_response, json_response, make_response
 
 __all__ = ["Front"]
 

@@ -27,17 +27,17 @@ from ..base.errors import ClusterError, GraphRuntimeError, InputError
 from ..base.loopback import is_loopback
 from ..base.providers import provided
 from ..base.writing import write_whole
-from . import rays
 from .batcher import Batcher, Limits
 from .catalog import Catalog, ServedModel
 from .dispatcher import Dispatcher, Workers
 from .event_loops import new_event_loop
 from .front import DEADLINE, Front
-from .http_server import HttpServer, listen
-from .long_texts import LongTexts
+from .http.http_server import HttpServer, listen
+from .http.long_texts import LongTexts
+from .http.request_bodies import Bodies
 from .metrics import ServingMetrics
 from .ports import Served
-from .request_bodies import Bodies
+from .ray import rays
 from .request_trace import RequestTrace
 from .runner import ServedSource, bundle_hash, read_source
 from .transport.shared_memory import SharedMemory

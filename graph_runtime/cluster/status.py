@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from ..base.errors import ClusterError, DocumentError
 from ..base.json_text import parse_json
-from .rays import auth_token, tls_authority
+from .ray.rays import auth_token, tls_authority
 
 __all__ = ["StatusReader", "read_status", "status_lines"]
 

@@ -81,9 +81,9 @@ def overhead(folder: Path, load: Load, number: int) -> None:
 def calls(bundle: Path, number: int) -> None:
     """ms of a batch to a replica in another process and back, and of Ray's empty actor call, alternating."""
 
-    from graph_runtime.cluster import rays
     from graph_runtime.cluster.batcher import RowBatch
     from graph_runtime.cluster.dispatcher import Dispatcher
+    from graph_runtime.cluster.ray import rays
     from graph_runtime.cluster.runner import Runner, ServedSource
     from graph_runtime.cluster.transport.shared_memory import SharedMemory
 

@@ -2,16 +2,15 @@
 
     python tests/bench/bench_http.py [--seconds 2] [--rounds 3] [--without-ray] [--table]
 
-Two requests, of 64 bytes and of 4 MiB, over 1, 16 and 64 connections, in turns: cluster/http_server, uvicorn
-with httptools and with h11, aiohttp (these on uvloop), http.server with threads, and Ray Serve's proxy. Each
-application brings the body into memory that replicas could map (but for that of Ray, which has replicas of
-its own) and answers with its size. The clients are http_load.c, on the same cores. A line has the best of the
-rounds: answers a second, milliseconds p50 and p99, milliseconds of a core for an answer in the processes of
-the server, and what it takes of a core beside ours. held: after how many seconds a server has ended or
-refused clients that keep it waiting: one that says nothing, one whose head stops, one whose body does, one
-that is idle after an answer; and one that promises more than the largest body. Needs the extra ``cluster``
-and a C compiler.
-"""
+Two requests, of 64 bytes and of 4 MiB, over 1, 16 and 64 connections, in turns: cluster/http/http_server,
+uvicorn with httptools and with h11, aiohttp (these on uvloop), http.server with threads, and Ray Serve's
+proxy. Each application brings the body into memory that replicas could map (but for that of Ray, which has
+replicas of its own) and answers with its size. The clients are http_load.c, on the same cores. A line has
+the best of the rounds: answers a second, milliseconds p50 and p99, milliseconds of a core for an answer in
+the processes of the server, and what it takes of a core beside ours. held: after how many seconds a server
+has ended or refused clients that keep it waiting: one that says nothing, one whose head stops, one whose
+body does, one that is idle after an answer; and one that promises more than the largest body. Needs the
+extra ``cluster`` and a C compiler."""
 
 from __future__ import annotations
 
@@ -35,9 +34,9 @@ from machine import machine
 from served import Load, Process
 
 from graph_runtime.cluster.event_loops import new_event_loop
-from graph_runtime.cluster.http_server import HttpServer, listen
-from graph_runtime.cluster.request_bodies import Bodies
-from graph_runtime.cluster.responses import Response
+from graph_runtime.cluster.http.http_server import HttpServer, listen
+from graph_runtime.cluster.http.request_bodies import Bodies
+from graph_runtime.cluster.http.responses import Response
 from graph_runtime.cluster.transport.shared_memory import SharedMemory
 
 SIZES = {"64 B": 16, "4 MiB": 1 << 20}  # float32 of a request

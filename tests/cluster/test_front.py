@@ -13,12 +13,12 @@ from graph_runtime.cluster.batch_rows import stack
 from graph_runtime.cluster.batcher import Batcher, FixedPool, RowBatch
 from graph_runtime.cluster.catalog import Catalog, ServedModel
 from graph_runtime.cluster.front import Front
-from graph_runtime.cluster.http_heads import Head
-from graph_runtime.cluster.long_texts import LongTexts
+from graph_runtime.cluster.http.http_heads import Head
+from graph_runtime.cluster.http.long_texts import LongTexts
+from graph_runtime.cluster.http.request_bodies import Bodies
+from graph_runtime.cluster.http.requests import read_text
 from graph_runtime.cluster.metrics import ServingMetrics, metrics_text
 from graph_runtime.cluster.ports import OPEN, Port, Served
-from graph_runtime.cluster.request_bodies import Bodies
-from graph_runtime.cluster.requests import read_text
 from graph_runtime.cluster.transport.shared_memory import SharedMemory
 
 SERVED = Served((Port("x", "int64", (OPEN, 2)),), (Port("y", "int64", (OPEN, 2)),), (1, 4), ((((1, 2),),)))

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.cluster import rays
 from graph_runtime.cluster.batcher import RowBatch
 from graph_runtime.cluster.offers import Making, make_source, parse_offer, require_used
+from graph_runtime.cluster.ray import rays
 from graph_runtime.cluster.runner import Runner, ServedSource, bundle_hash, read_source
 from graph_runtime.cluster.status import status_lines
 from graph_runtime.cluster.travel import content_hash, pack, unpack

@@ -27,7 +27,7 @@ import time
 from driver import fuzz, run
 from fuzz_requests import INFER, front, make_request
 
-from graph_runtime.cluster.http_server import HttpServer, listen
+from graph_runtime.cluster.http.http_server import HttpServer, listen
 
 SECONDS_OF_TEST = 1.5
 _QUIET = 0.05  # seconds without an answer after which the client leaves

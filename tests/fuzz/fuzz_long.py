@@ -37,9 +37,9 @@ import graph_runtime as gr
 from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.build.libraries.manifest import read_manifest
 from graph_runtime.cli.values import read_input, read_texts
-from graph_runtime.cluster.http_heads import parse_head
+from graph_runtime.cluster.http.http_heads import parse_head
+from graph_runtime.cluster.http.requests import parse_request
 from graph_runtime.cluster.ports import Port, Served
-from graph_runtime.cluster.requests import parse_request
 from graph_runtime.cluster.transport.messages import read_message
 from graph_runtime.compat.artifacts.blob import parse_blob
 from graph_runtime.frontends.onnx import load_model as load_onnx

@@ -28,7 +28,7 @@ import graph_runtime as gr
 from graph_runtime.cluster.batcher import Batcher, FixedPool, RowBatch
 from graph_runtime.cluster.catalog import Catalog, ServedModel
 from graph_runtime.cluster.front import Front
-from graph_runtime.cluster.http_heads import Head, parse_head
+from graph_runtime.cluster.http.http_heads import Head, parse_head
 from graph_runtime.cluster.metrics import ServingMetrics
 from graph_runtime.cluster.runner import Runner, ServedSource
 

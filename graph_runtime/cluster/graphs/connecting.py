@@ -173,7 +173,7 @@ def connect(
     ``deadline``: seconds of each wait. Raises ClusterError, which says what is missing; InputError."""
     global _current
     from ...codegen.cache import open_cache
-    from .. import rays
+    from ..ray import rays
     from .ray_fleet import RayFleet
 
     if isinstance(nodes, bool) or not isinstance(nodes, int) or nodes < 1:

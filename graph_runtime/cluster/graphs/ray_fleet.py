@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...base.errors import ClusterError
-from ..rays import import_ray, own_tls, require_folder
+from ..ray.rays import import_ray, own_tls, require_folder
 from ..transport.messages import Message
 from .fleet import Fleet
 from .fleet_members import FleetMember, WorkerGone

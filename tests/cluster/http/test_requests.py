@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.cluster import requests
 from graph_runtime.cluster.datatypes import BY_DATATYPE, DATATYPES
+from graph_runtime.cluster.http import requests
+from graph_runtime.cluster.http.requests import Asked, parse_request
+from graph_runtime.cluster.http.responses import HEADER_LENGTH, make_response
 from graph_runtime.cluster.ports import OPEN, Port, Served
-from graph_runtime.cluster.requests import Asked, parse_request
-from graph_runtime.cluster.responses import HEADER_LENGTH, make_response
 
 
 def served_of(*inputs: Port) -> Served:

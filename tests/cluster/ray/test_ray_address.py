@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.cluster import ray_address, rays
-from graph_runtime.cluster.ray_address import require_ray_at
+from graph_runtime.cluster.ray import ray_address, rays
+from graph_runtime.cluster.ray.ray_address import require_ray_at
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
 SETTINGS = bytes(3) + b"\4" + bytes(5)

@@ -11,7 +11,7 @@ import ipaddress
 import socket
 import ssl
 
-from ..base.errors import ClusterError
+from ...base.errors import ClusterError
 
 __all__ = ["require_ray_at"]
 

@@ -21,7 +21,7 @@ import ssl
 from http import HTTPStatus
 from typing import Any, Protocol, cast
 
-from ..base.errors import ClusterError, RequestError
+from ...base.errors import ClusterError, RequestError
 from .http_heads import MOST_HEAD, Head, parse_head
 from .request_bodies import RequestBody, content_length
 from .responses import Response, error_response

@@ -20,12 +20,12 @@ from typing import Any
 
 import numpy as np
 
-from ..base.errors import ClusterError, DocumentError, RequestError
-from .ports import Served
+from ...base.errors import ClusterError, DocumentError, RequestError
+from ..ports import Served
+from ..transport.connections import Connection
+from ..transport.messages import Message
+from ..transport.shared_memory import SharedMemory
 from .requests import Asked, Said, SaidTensor, read_text
-from .transport.connections import Connection
-from .transport.messages import Message
-from .transport.shared_memory import SharedMemory
 
 __all__ = ["LongTexts", "main"]
 

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import orjson
 
-from ..base import dtypes
-from ..base.errors import RequestError
-from .datatypes import DATATYPES
+from ...base import dtypes
+from ...base.errors import RequestError
+from ..datatypes import DATATYPES
 from .requests import Asked
 
 __all__ = ["HEADER_LENGTH", "Response", "error_response", "json_response", "make_response"]

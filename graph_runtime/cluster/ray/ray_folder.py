@@ -13,9 +13,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..base.errors import ClusterError
-from ..base.folders import why_not_private, why_replaceable
-from ..base.temporary import outlived, temporary_folder
+from ...base.errors import ClusterError
+from ...base.folders import why_not_private, why_replaceable
+from ...base.temporary import outlived, temporary_folder
 
 __all__ = ["new_folder", "private_files", "require_closed_folder", "socket_folder"]
 

@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.cluster import http_server
-from graph_runtime.cluster.http_heads import MOST_HEAD, parse_head
-from graph_runtime.cluster.http_server import HttpServer, listen
-from graph_runtime.cluster.request_bodies import RequestBody
-from graph_runtime.cluster.responses import Response
+from graph_runtime.cluster.http import http_server
+from graph_runtime.cluster.http.http_heads import MOST_HEAD, parse_head
+from graph_runtime.cluster.http.http_server import HttpServer, listen
+from graph_runtime.cluster.http.request_bodies import RequestBody
+from graph_runtime.cluster.http.responses import Response
 
 
 class Echo:

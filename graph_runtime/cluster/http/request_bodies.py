@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..base.errors import RequestError
+from ...base.errors import RequestError
 
 __all__ = ["Bodies", "RequestBody", "content_length"]
 

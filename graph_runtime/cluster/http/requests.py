@@ -20,11 +20,11 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from ..base import dtypes
-from ..base.errors import DocumentError, RequestError, did_you_mean
-from ..base.json_text import brief, count, json_path, parse_text, tells_all, without_repeats
-from .datatypes import BY_DATATYPE, DATATYPES
-from .ports import Port, Served
+from ...base import dtypes
+from ...base.errors import DocumentError, RequestError, did_you_mean
+from ...base.json_text import brief, count, json_path, parse_text, tells_all, without_repeats
+from ..datatypes import BY_DATATYPE, DATATYPES
+from ..ports import Port, Served
 
 __all__ = ["Asked", "Request", "Said", "SaidTensor", "json_part", "parse_request", "read_text"]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
 
-from ..base.errors import RequestError
+from ...base.errors import RequestError
 
 __all__ = ["MOST_HEAD", "Head", "parse_head"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.cluster import ray_folder
+from graph_runtime.cluster.ray import ray_folder
 
 SESSION = "session_2026-01-31_23-59-59_999999_4194304"
 

@@ -22,11 +22,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import ClusterError, GraphRuntimeError
-from ..base.loopback import is_loopback
+from ...base.errors import ClusterError, GraphRuntimeError
+from ...base.loopback import is_loopback
+from ..transport.sockets import Tls
 from .ray_address import require_ray_at
 from .ray_folder import new_folder, private_files, require_closed_folder
-from .transport.sockets import Tls
 
 __all__ = [
     "auth_token",
