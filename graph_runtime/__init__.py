@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from .base import moved, providers
 from .base.errors import no_attribute
+from .base.version import VERSION
 
 if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from . import cluster as cluster
@@ -178,7 +179,7 @@ _HOME = {
 _MODULES = {"cluster": "cluster", "eager": "eager", "errors": "base.errors", "runtime": "runtime"}
 
 __all__ = sorted([*_HOME, *_MODULES])
-__version__ = "0.2.0"
+__version__ = VERSION
 
 
 def __getattr__(name: str) -> Any:
@@ -202,7 +203,6 @@ providers.provide(
         "cluster": lambda: import_module(".cluster.graphs.connecting", __name__).connected(),
         "cluster to join": lambda: import_module(".cluster.graphs.connecting", __name__).connect,
         "error bound": lambda: import_module(".accuracy.bounding", __name__).bounded,
-        "version": lambda: __version__,
         "circular buffers": lambda: import_module(".binding.circular", __name__),
         "cpu features": lambda: import_module(".build.libraries.isa", __name__).host_features,
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),

@@ -7,7 +7,7 @@ import platform
 import sys
 from dataclasses import dataclass
 
-from ..base.providers import provided
+from ..base.version import VERSION
 from ..build.libraries.manifest import ABI_VERSION
 
 __all__ = ["Installation", "this_installation"]
@@ -28,4 +28,4 @@ class Installation:
 
 def this_installation() -> Installation:
     """The one that runs this."""
-    return Installation(provided("version"), ABI_VERSION, platform.machine(), sys.byteorder)
+    return Installation(VERSION, ABI_VERSION, platform.machine(), sys.byteorder)

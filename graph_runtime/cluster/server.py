@@ -25,7 +25,7 @@ import numpy as np
 
 from ..base.errors import ClusterError, GraphRuntimeError, InputError
 from ..base.loopback import is_loopback
-from ..base.providers import provided
+from ..base.version import VERSION
 from ..base.writing import write_whole
 from .batcher import Batcher, Limits
 from .catalog import Catalog, ServedModel
@@ -185,7 +185,7 @@ class _Server:
             Bodies(self.serving.most_body, allocate=self._allocate),
             token=None if local else rays.auth_token(),
             deadline=self.serving.deadline,
-            version=provided("version"),
+            version=VERSION,
             status=self._status,
             trace=self.trace,
             texts=(texts := LongTexts(self.memory)),
@@ -290,4 +290,4 @@ class _Server:
             }
             for node in self.ray.nodes()
         ]
-        return {"version": provided("version"), "ray": self.ray.__version__, "nodes": nodes}
+        return {"version": VERSION, "ray": self.ray.__version__, "nodes": nodes}
