@@ -201,12 +201,10 @@ providers.provide(
     {
         "bundle parameters": lambda: import_module(".build.parameters", __name__).read_bundle_params,
         "cluster": lambda: import_module(".cluster.graphs.connecting", __name__).connected(),
-        "cluster to join": lambda: import_module(".cluster.graphs.connecting", __name__).connect,
         "error bound": lambda: import_module(".accuracy.bounding", __name__).bounded,
         "circular buffers": lambda: import_module(".binding.circular", __name__),
         "cpu features": lambda: import_module(".build.libraries.isa", __name__).host_features,
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),
-        "installed devices": lambda: import_module(".base.machine.outside_kinds", __name__).find_installed,
         "device kinds": lambda: import_module(".codegen.device_kinds", __name__).build_kind,
         "notebook": lambda: import_module(".views.notebook", __name__).html_of,
         "page": lambda: import_module(".views.page.opened", __name__).view_value,

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from ..base import config
-from ..base.machine.devices import Descriptor, boards
-from ..base.machine.outside_kinds import find_installed
+from ..base.machine.devices import Descriptor, boards, find_installed
 from .options import Json, print_json
 
 __all__ = ["devices"]

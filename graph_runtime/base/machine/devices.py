@@ -18,7 +18,7 @@ from operator import index
 from typing import Any
 
 from ..errors import DeviceError, did_you_mean
-from ..providers import provided
+from ..outside import load_entry_points
 from .descriptors import HOST_KERNELS, NO_KERNELS, Descriptor, boards, read_board, vary
 from .layout import Memory
 
@@ -34,6 +34,7 @@ __all__ = [
     "cpu",
     "dl_kinds",
     "dl_types",
+    "find_installed",
     "is_afar",
     "is_file",
     "is_test_only",
@@ -191,7 +192,7 @@ def parse(text: str | Device | tuple[int | str, int], files: bool = False) -> De
     kind, board = match["kind"], match["board"]
     kinds = _default_boards()
     if kind not in kinds:
-        _look_outside()
+        find_installed()
         kinds = _default_boards()
     if kind not in kinds:
         raise DeviceError(f"unknown device kind {kind!r}{did_you_mean(kind, kinds)}", got=text)
@@ -209,9 +210,11 @@ def _default_boards() -> dict[str, Descriptor]:
     return {d.kind: d for d in boards().values() if d.default}
 
 
-def _look_outside() -> None:
-    """Installed packages may have what is asked for."""
-    provided("installed devices")()
+@cache
+def find_installed() -> None:
+    """Import what installed packages name under the entry point. One that fails is a warning: its devices
+    stay unknown."""
+    load_entry_points("graph_runtime.devices", "devices")
 
 
 def _of_file(kind: str, path: str, files: bool) -> Descriptor:
@@ -232,7 +235,7 @@ def _named(kind: str, board: str, stack: str | None, text: str) -> Descriptor:
     """The descriptor of a kind's board, of its default stack where none is said."""
     of_kind = {d.board: d for d in boards().values() if d.kind == kind and d.default_stack}
     if board not in of_kind:
-        _look_outside()
+        find_installed()
         of_kind = {d.board: d for d in boards().values() if d.kind == kind and d.default_stack}
     if board not in of_kind:
         raise DeviceError(
@@ -346,7 +349,7 @@ def of_type(kind: str | int, ordinal: int = 0) -> Device:
     name = kind.split(" ")[0] if isinstance(kind, str) else kind
     found = _kind_of(name)
     if found is None:
-        _look_outside()
+        find_installed()
         found = _kind_of(name)
     if found is None:
         raise DeviceError(

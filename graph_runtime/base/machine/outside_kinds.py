@@ -7,15 +7,13 @@ or a device type is asked for that no descriptor of this package has, and calls 
 from __future__ import annotations
 
 import os
-from functools import cache
 from pathlib import Path
 
 from ..errors import DeviceError, DocumentError
-from ..outside import load_entry_points
 from .descriptors import Descriptor, boards, read_descriptor
 from .devices import dl_kinds, kernels_of
 
-__all__ = ["add_devices", "code_of", "find_installed"]
+__all__ = ["add_devices", "code_of"]
 
 _code: dict[str, Path] = {}  # kind -> its C file
 
@@ -84,10 +82,3 @@ def _is_other(known: Descriptor, descriptor: Descriptor) -> bool:
 def code_of(kind: str) -> Path | None:
     """The C file of a kind that another package brought; None for this package's."""
     return _code.get(kind)
-
-
-@cache
-def find_installed() -> None:
-    """Import what installed packages name under the entry point. One that fails is a warning: its devices
-    stay unknown."""
-    load_entry_points("graph_runtime.devices", "devices")

@@ -14,8 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
+from ... import cluster
 from ...base.machine.devices import Device
-from ...base.providers import provided
 from .contrib.utils import tempdir
 from .missing import why
 from .runtime.device import MAKERS, TvmDevice, device
@@ -112,11 +112,11 @@ def connect(
     address of a Ray, which is joined: of its nodes that named ``key``, else the last. ``session_timeout``:
     seconds of each wait, 0: 60. Raises ClusterError, DeviceError for a node that there is not."""
     if port is None:
-        cluster, node = provided("cluster"), url
+        joined, node = cluster.connected(), url
     else:
-        cluster = provided("cluster to join")(f"{url}:{port}", deadline=session_timeout or 60.0)
-        node = key or cluster.nodes[-1]
-    cluster.fleet.member(node)
+        joined = cluster.connect(f"{url}:{port}", deadline=session_timeout or 60.0)
+        node = key or joined.nodes[-1]
+    joined.fleet.member(node)
     return NodeSession(node)
 
 
