@@ -205,7 +205,6 @@ providers.provide(
         "circular buffers": lambda: import_module(".binding.circular", __name__),
         "cpu features": lambda: import_module(".build.libraries.isa", __name__).host_features,
         "transfers": lambda: import_module(".run.tensors.transfers", __name__),
-        "device kinds": lambda: import_module(".codegen.device_kinds", __name__).build_kind,
         "notebook": lambda: import_module(".views.notebook", __name__).html_of,
         "page": lambda: import_module(".views.page.opened", __name__).view_value,
         "operators": lambda: import_module(".eager.protocol", __name__).attach,

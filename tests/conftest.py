@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from graph_runtime.base.config import config
+from graph_runtime.run.device_handles import open_device
 
 # functions of TVM's packed ABI; float32 unless said
 _PACKED = r"""
@@ -294,7 +295,6 @@ def settle() -> Callable[..., None]:
     """settle("tt:0"): what earlier tests queued on these devices is over, and the memory that they dropped
     is given back. A test that counts bytes begins with it, because a test may end before its work does."""
     from graph_runtime.base.machine.devices import parse
-    from graph_runtime.binding import core
     from graph_runtime.run.queues.blocks import blocks, let_go
     from graph_runtime.run.queues.limbo import sweep
 
@@ -306,7 +306,7 @@ def settle() -> Callable[..., None]:
 
     def wait(*names: str) -> None:
         gc.collect()
-        for handle in [core.open_device(parse(name)) for name in names]:
+        for handle in [open_device(parse(name)) for name in names]:
             deadline = time.monotonic() + 60
             while kept(handle):
                 assert time.monotonic() < deadline, f"what is queued on {handle.device} does not end"

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -116,7 +117,7 @@ def l1_number(device: Device) -> int:
     return device.descriptor.memories.index(device.descriptor.memory(L1))
 
 
-def peak(handle: core.DeviceHandle, memory: int) -> int:
+def peak(handle: Any, memory: int) -> int:
     """The most bytes of each bank of a memory that runs so far kept free of tensors for circular buffers."""
     out = ffi.new("uint64_t[3]")
     lib.gr_circular_stats(handle.pointer, memory, out)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..binding import core
 from ..binding.core import ffi, lib
+from ..run.device_handles import DeviceHandle, open_device
 from ..run.queues.blocks import blocks
 from ..run.queues.limbo import sweep
 from ..run.single.operands import constant_bytes
@@ -34,17 +35,17 @@ __all__ = [
 _DRAIN_NS = 200_000_000  # where other threads queue more and more, what is true changes anyway
 
 
-def _opened(device: Any) -> core.DeviceHandle:
+def _opened(device: Any) -> DeviceHandle:
     """The device, when what is queued is over, and what torch dropped and what recipes kept is given back."""
     settle_all()
     collect()
-    handle = core.open_device(devices()[device_of(device)])
+    handle = open_device(devices()[device_of(device)])
     lib.gr_async_drain(handle.pointer, _DRAIN_NS)  # the values are there, and their runs may not be over
     sweep()
     return handle
 
 
-def _peaks(handle: core.DeviceHandle, reset: bool = False) -> tuple[int, int]:
+def _peaks(handle: DeviceHandle, reset: bool = False) -> tuple[int, int]:
     """The most bytes a bank in use at once, and with what was kept for the next taker."""
     out = ffi.new("uint64_t[2]")
     core.check(lib.gr_buffers_most(handle.pointer, 0, reset, out), device=str(handle.device))

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..base.errors import HandleError
-from ..binding.core import open_device
+from ..run.device_handles import open_device
 from ..run.queues.marks import Mark
 from ..run.tensors.tensor import Tensor
 from . import clock

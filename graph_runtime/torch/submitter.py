@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..base.machine.layout import HOST, host_layout
-from ..binding import core
 from ..binding.circular import measured
 from ..binding.core import ffi, lib
 from ..binding.programs.lower import lower
@@ -23,6 +22,7 @@ from ..binding.programs.program import Program
 from ..binding.programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
 from ..plan.types import Plan
 from ..run import kernels
+from ..run.device_handles import DeviceHandle, open_device
 from ..run.queues import template
 from ..run.queues.buffer import Buffer, wait_in_slices
 from ..run.sessions.assembly import assemble
@@ -49,7 +49,7 @@ class _Home:
 
     plan: Plan
     program: Program
-    handles: list[core.DeviceHandle]
+    handles: list[DeviceHandle]
     name: str
 
 
@@ -62,7 +62,7 @@ class HandleSubmitter:
 
     def __init__(self, plan: Plan, name: str, constants: Mapping[int, Any], given: Sequence[int]):
         self._plan, self._graph, self._name = plan, plan.graph, name
-        self._handles = [core.open_device(device) for device in plan.devices]
+        self._handles = [open_device(device) for device in plan.devices]
         program = measured(lower(plan, kernels.resolve))
         self._bound = Bound(program, self._handles, name)
         self._slots = slots = assign_slots(plan)
@@ -171,7 +171,7 @@ class HandleSubmitter:
         spec = spec_of(device, self._graph.entry_type(eid), layout)
         return int(self._slots.slot[eid]), eid, spec, layout.memory == HOST
 
-    def _block(self, slot: int) -> tuple[core.DeviceHandle, int, int]:
+    def _block(self, slot: int) -> tuple[DeviceHandle, int, int]:
         """(device, memory, bytes) of a slot."""
         slots = self._slots
         return self._handles[int(slots.did[slot])], int(slots.memory[slot]), int(slots.extent[slot])

@@ -31,6 +31,7 @@ from graph_runtime.binding import core
 from graph_runtime.binding.gr_arg import ARG, arg_record
 from graph_runtime.binding.programs.program import SLOT, STEP, Kernel
 from graph_runtime.ir.graph import TensorType
+from graph_runtime.run.device_handles import DeviceHandle, open_device
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.run import Run
 from graph_runtime.run.queues.template import COMPUTE, COPY_IN, Template, one_kernel
@@ -51,7 +52,7 @@ int32_t stamp(const gr_call *call) {
   return 0;
 }
 """
-Queue = tuple[core.DeviceHandle, int]
+Queue = tuple[DeviceHandle, int]
 
 
 def kernels(folder: Path) -> tuple[int, int]:
@@ -143,7 +144,7 @@ def pipeline(stage: int, queues: Sequence[Queue], runs: int, stage_ns: int) -> l
     return rows
 
 
-def copies(stage: int, handle: core.DeviceHandle, runs: int, stage_ns: int) -> list[dict]:
+def copies(stage: int, handle: DeviceHandle, runs: int, stage_ns: int) -> list[dict]:
     rows, copy_in, compute = [], (handle, COPY_IN), (handle, COMPUTE)
     for factor in (0.5, 1.0, 2.0):
         words = np.array([int(stage_ns * factor), stage_ns], np.int64)
@@ -167,7 +168,7 @@ def copies(stage: int, handle: core.DeviceHandle, runs: int, stage_ns: int) -> l
 
 
 def submissions() -> list[dict]:
-    handle, type_ = core.open_device(gr.cpu(0)), TensorType("float32", (16,))
+    handle, type_ = open_device(gr.cpu(0)), TensorType("float32", (16,))
     args = np.array([arg_record(type_, Layout("host", "row_major", "f32"), (16,))] * 3)
     kernel = Kernel("add", core.generic_kernels()["cpu/add/f32"])
     template = one_kernel(handle, kernel, args, np.array([16], np.int64), 0, 64)
@@ -196,7 +197,7 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--stage-us", type=int, default=1000)
     options = parser.parse_args()
-    handles = [core.open_device(device) for device in (gr.cpu(0), gr.cpu(1), gr.tt(0))]
+    handles = [open_device(device) for device in (gr.cpu(0), gr.cpu(1), gr.tt(0))]
     with tempfile.TemporaryDirectory() as folder:
         stage, stamp = kernels(Path(folder))
         queues = [(handles[0], COMPUTE), (handles[1], COMPUTE)]

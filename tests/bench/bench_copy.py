@@ -20,6 +20,7 @@ import numpy as np
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import HOST, ROW_MAJOR, TILE, Layout, footprint
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import DeviceHandle
 
 CASES = [(ROW_MAJOR, "f32"), (TILE, "f32"), (ROW_MAJOR, "bf16"), (TILE, "bf16"), (TILE, "bfp8_b")]
 
@@ -37,7 +38,7 @@ def race(run: Callable[[], object], reference: Callable[[], object], repeat: int
     return min(mine), min(its)
 
 
-def device_tensor(handle: core.DeviceHandle, shape: tuple[int, int], layout: Layout) -> core.Arg:
+def device_tensor(handle: DeviceHandle, shape: tuple[int, int], layout: Layout) -> core.Arg:
     addr = handle.alloc(0, footprint(layout, shape, handle.device.main_memory)[0], "bench")
     return core.tensor_arg(addr, "float32", shape, layout)
 
@@ -78,7 +79,7 @@ def main() -> None:
 
     source, target = core.host_arg(array), core.host_arg(out)
     report(f"{HOST} -> {HOST}", lambda: core.copy(None, source, None, target))
-    with core.DeviceHandle(devices.tt()) as tt:
+    with DeviceHandle(devices.tt()) as tt:
         for kind, fmt in CASES:
             layout = Layout("dram", kind, fmt)
             arg = device_tensor(tt, shape, layout)

@@ -33,6 +33,7 @@ from graph_runtime.binding import core
 from graph_runtime.binding.built_in import Kernel, generic_kernel
 from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.graph import Func, TensorType
+from graph_runtime.run.device_handles import open_device
 
 ffi = core.ffi
 MODELS = {
@@ -87,7 +88,7 @@ class Call:
         self.words = ffi.new("int64_t[]", list(kernel.words))
         self.scratch = np.zeros(kernel.scratch + 64, np.uint8)
         self.function = ffi.cast("gr_kernel_fn", kernel.fn)
-        self.env = ffi.new("gr_env *", core.open_device(devices.cpu()).env[0])
+        self.env = ffi.new("gr_env *", open_device(devices.cpu()).env[0])
         self.jobs: list[list[float]] = []
         self.env.parallel_for = self._callback = ffi.callback(
             "int32_t (*)(const gr_env *, int64_t, gr_task, void *)", self._parallel_for

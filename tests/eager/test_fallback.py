@@ -14,6 +14,7 @@ from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.base.machine.shards import Shard
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import open_device
 from graph_runtime.run.queues.limbo import sweep
 from graph_runtime.run.single import call
 from graph_runtime.run.single.apply import ready_call
@@ -209,7 +210,7 @@ def test_verify_takes_its_modes_only():
 @pytest.fixture
 def hog():
     """hog(free): takes all of tt:0's DRAM but ``free`` bytes a bank, until the test ends."""
-    handle, taken = core.open_device(devices.parse("tt:0")), []
+    handle, taken = open_device(devices.parse("tt:0")), []
 
     def take(free: int) -> None:
         settle_all()

@@ -17,6 +17,7 @@ from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.base.machine.shards import Shard
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import open_device
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.single import launch
 from graph_runtime.run.tensors.lineage import settle_all
@@ -251,7 +252,7 @@ def handles() -> int:
 
 def held(device: str) -> int:
     """Bytes a bank of the device's main memory that are in use; freed buffers wait to be used again."""
-    handle = core.open_device(devices.parse(device))
+    handle = open_device(devices.parse(device))
     return handle.stats(0).allocated - core.lib.gr_buffers_idle(handle.pointer, 0)
 
 

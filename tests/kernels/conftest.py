@@ -15,6 +15,7 @@ from graph_runtime.binding import core
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import Op
 from graph_runtime.ir.ops.select import call_words, select
+from graph_runtime.run.device_handles import DeviceHandle
 
 
 def _padded(shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
@@ -46,7 +47,7 @@ def _poison(array: np.ndarray, layout: Layout) -> np.ndarray:
 class DeviceTensor:
     """A tensor in a simulated memory."""
 
-    handle: core.DeviceHandle
+    handle: DeviceHandle
     memory: int
     addr: int
     type: TensorType
@@ -68,7 +69,7 @@ class TtBench:
     """A guarded tt device: fresh memory and fresh L1 hold NaNs, only kernels and copies reach either."""
 
     def __init__(self):
-        self.handle = core.DeviceHandle(devices.tt())
+        self.handle = DeviceHandle(devices.tt())
         self.handle.set_guard(True)
 
     def put(self, array: np.ndarray, layout: Layout) -> DeviceTensor:

@@ -21,6 +21,7 @@ from graph_runtime.ir.ops import inputs as draws
 from graph_runtime.ir.ops.numerics import FIDELITIES
 from graph_runtime.plan import plan
 from graph_runtime.plan.balance import legal_models
+from graph_runtime.run.device_handles import open_device
 from graph_runtime.run.library import load_library
 from graph_runtime.run.sessions.session import Session
 
@@ -257,7 +258,7 @@ def chosen(model: Model | None, arrays, fmt="bf16", op="matmul", numerics=None, 
     session = Session(made, list(libraries))
     for i, array in enumerate(arrays):
         session.set_input(i, array)
-    handle = core.open_device(made.devices[0])
+    handle = open_device(made.devices[0])
     handle.cores(reset=True)
     session.run()
     return session.output(0).numpy().copy(), handle.cores()

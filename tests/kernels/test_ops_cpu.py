@@ -17,6 +17,7 @@ from graph_runtime.ir.ops.products.levels import pack_levels
 from graph_runtime.ir.ops.products.packed import pack_float_convolution
 from graph_runtime.ir.ops.products.winograd import pack_winograd
 from graph_runtime.ir.ops.select import select
+from graph_runtime.run.device_handles import open_device
 
 ffi = core.ffi
 CANARY = 0xA5
@@ -65,7 +66,7 @@ def call_all(op, attrs, arrays, into=None, plain=False):
         arg.dtype = arg.format = dtypes.format_of(buffer.type.dtype).code
     words = ffi.new("int64_t[]", op.words(types, outputs, attrs) if op.words else [])
     scratch = Buffer(TensorType("uint8", (selected.scratch,)))
-    env = core.open_device(devices.cpu()).env
+    env = open_device(devices.cpu()).env
     request = ffi.new(
         "gr_call *",
         {

@@ -17,6 +17,7 @@ from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout, footprint, pages
 from graph_runtime.binding import core
 from graph_runtime.build.libraries import isa
+from graph_runtime.run.device_handles import DeviceHandle
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"
 INCLUDES = [f"-I{NATIVE / folder}" for folder in ("include", "core", "ttsim", "kernels")]
@@ -137,7 +138,7 @@ class Bench:
         device = devices.tt(0, board)
         memories = tuple(dataclasses.replace(m, **memory_changes) for m in device.descriptor.memories)
         descriptor = dataclasses.replace(device.descriptor, memories=memories)
-        self.handle = core.DeviceHandle(devices.Device("tt", 0, descriptor))
+        self.handle = DeviceHandle(devices.Device("tt", 0, descriptor))
         self.memories = memories
 
     def tensor(self, dtype: str, shape: tuple[int, ...], layout: Layout, fill: int | None = None) -> core.Arg:

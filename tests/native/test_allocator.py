@@ -16,6 +16,7 @@ from graph_runtime.base.errors import DeviceError, DeviceMemoryError, GraphRunti
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import DeviceHandle
 
 
 def small_device(base: int, top_down: bool) -> devices.Device:
@@ -32,7 +33,7 @@ class Allocator(RuleBasedStateMachine):
 
     @initialize(base=st.sampled_from([0, 32, 100, 1024]), top_down=st.booleans(), guard=st.booleans())
     def open(self, base, top_down, guard):
-        self.handle = core.DeviceHandle(small_device(base, top_down))
+        self.handle = DeviceHandle(small_device(base, top_down))
         self.handle.set_guard(guard)
         self.base, self.top_down = -(-base // 32) * 32, top_down
         self.usable = 20_000 - base
@@ -140,7 +141,7 @@ def test_fragmentation_shows_in_the_text(make_tt):
 def test_a_device_takes_the_addresses_that_it_uses(tt):
     """A memory of gigabytes costs what is allocated in it, and gives that back when it is freed."""
     before = mapped()
-    with core.DeviceHandle(devices.tt()) as handle:
+    with DeviceHandle(devices.tt()) as handle:
         assert mapped() - before < 1 << 20
         banks, at = handle.device.descriptor.memories[0].banks, mapped()
         addr = handle.alloc(0, 1 << 20, "x")

@@ -14,6 +14,7 @@ from graph_runtime.base.errors import DeviceError, GraphRuntimeError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import HOST, ROW_MAJOR, TILE, Layout
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import DeviceHandle
 
 SHAPES = [(), (1,), (33, 65), (2, 3, 40, 50), (0, 4), (3, 0), (32, 64), (70, 300)]
 FLOATS = [
@@ -372,7 +373,7 @@ def test_strided_arrays_are_refused():
 
 
 def test_host_device_memory_is_aligned():
-    with core.DeviceHandle(devices.cpu()) as handle:
+    with DeviceHandle(devices.cpu()) as handle:
         addresses = [handle.alloc(0, size, "x") for size in (1, 100, 5 << 20)]
         assert [a % 64 for a in addresses] == [0, 0, 0]
         assert handle.stats(0).allocations == 3

@@ -14,6 +14,7 @@ from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding import core
 from graph_runtime.binding.programs.program import CALL, INSTR
 from graph_runtime.build.libraries import isa
+from graph_runtime.run.device_handles import DeviceHandle
 
 SOURCE = """
 #include <time.h>
@@ -232,7 +233,7 @@ def test_packed_functions(c, nargs, status, guarded):
     )
     script = Script()
     script.rows.append((core.packed_kernel(), (1, nargs, 0, core.address_of(record), 0, 0)))
-    with core.DeviceHandle(devices.tt()) as handle:
+    with DeviceHandle(devices.tt()) as handle:
         handle.set_guard(guarded)
         assert script.build().run() == (status, 1 - status)
     assert values[0] == 42 - status

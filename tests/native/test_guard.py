@@ -18,6 +18,7 @@ from graph_runtime.base import config
 from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import DeviceHandle
 
 SOURCE = """
 #include "tt.h"
@@ -60,7 +61,7 @@ from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding.programs.program import INSTR
-tt, cpu = core.open_device(devices.tt()), core.open_device(devices.cpu())
+tt, cpu = open_device(devices.tt()), open_device(devices.cpu())
 arg = core.tensor_arg(tt.alloc(0, 8192, "x"), "float32", (32, 32), Layout("dram", "tile", "f32"))
 core.copy(None, core.host_arg(np.zeros((32, 32), np.float32)), tt, arg)
 library = core.library_open(sys.argv[1])
@@ -138,7 +139,7 @@ from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
 from graph_runtime.run.queues.buffer import Buffer
 
-cpu = core.open_device(devices.cpu())
+cpu = open_device(devices.cpu())
 
 def round_it(case):
     if case == "fresh":
@@ -252,7 +253,7 @@ def test_fresh_memory_holds_nans(make_tt, memory):
 
 
 def test_fresh_host_memory_holds_nans():
-    with config.config(GUARD=1), core.DeviceHandle(devices.cpu()) as handle:
+    with config.config(GUARD=1), DeviceHandle(devices.cpu()) as handle:
         for size in (64, 4 << 20):
             data = core.ffi.buffer(core.ffi.cast("char *", handle.alloc(0, size, "x")), size)
             assert np.isnan(np.frombuffer(data, np.float32)).all()

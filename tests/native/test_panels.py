@@ -24,6 +24,7 @@ from graph_runtime.ir.ops.products.byte_panels import bytes_type, depthwise_k
 from graph_runtime.ir.ops.products.levels import level_type, unpack_levels
 from graph_runtime.ir.ops.registry import Case
 from graph_runtime.ir.ops.select import select
+from graph_runtime.run.device_handles import open_device
 
 pytestmark = pytest.mark.slow
 _NO_512 = "-D__builtin_cpu_supports(name)=(name[3] != '5')"
@@ -139,7 +140,7 @@ def run(function, op, attrs, arrays, types, outputs):
         arg.dtype = arg.format = dtypes.format_of(dtypes.from_numpy(array.dtype)).code
     words = ffi.new("int64_t[]", op.words(types, outputs, attrs) if op.words else [])
     scratch = np.empty(select(op, attrs, "cpu", types, outputs).scratch + 64, np.uint8)
-    env = core.open_device(devices.cpu()).env
+    env = open_device(devices.cpu()).env
     call = ffi.new(
         "gr_call *",
         {

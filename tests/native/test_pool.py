@@ -13,6 +13,7 @@ import pytest
 from graph_runtime.base.errors import GraphRuntimeError
 from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import DeviceHandle
 
 SOURCE = """
 #include <stdio.h>
@@ -76,7 +77,7 @@ int32_t failing(const gr_env *env, int64_t n, int64_t *hits, int64_t *bad, int64
 
 @pytest.fixture(scope="module")
 def env():
-    with core.DeviceHandle(devices.cpu()) as handle:
+    with DeviceHandle(devices.cpu()) as handle:
         yield handle.env
 
 
@@ -185,7 +186,7 @@ import os, sys
 import numpy as np
 from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
-handle = core.DeviceHandle(devices.cpu())
+handle = DeviceHandle(devices.cpu())
 core.pool_set_threads(3)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
                     core.library_symbol(core.library_open(sys.argv[1]), "run"))
@@ -231,7 +232,7 @@ import sys, time
 import numpy as np
 from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
-handle = core.DeviceHandle(devices.cpu())
+handle = DeviceHandle(devices.cpu())
 core.pool_set_threads(4)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
                     core.library_symbol(core.library_open(sys.argv[1]), "run"))
@@ -259,7 +260,7 @@ import numpy as np
 from graph_runtime.base.config import config
 from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
-handle = core.open_device(devices.cpu())
+handle = open_device(devices.cpu())
 core.pool_set_threads(4)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
                     core.library_symbol(core.library_open(sys.argv[1]), "run"))
@@ -299,7 +300,7 @@ def test_workers_stay_on_the_cores_of_gr_pin_and_the_caller_is_free(compile_c):
 )
 def test_gr_pin_says_what_is_wrong(pin, text):
     code = "from graph_runtime.binding import core; from graph_runtime.base.machine import devices\n"
-    code += "core.open_device(devices.cpu())"
+    code += "open_device(devices.cpu())"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
         timeout=60,

@@ -20,6 +20,7 @@ from graph_runtime.binding import core
 from graph_runtime.binding.gr_arg import ARG, arg_record
 from graph_runtime.binding.programs.program import SLOT, STEP, Kernel
 from graph_runtime.ir.graph import TensorType
+from graph_runtime.run.device_handles import DeviceHandle, open_device
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.limbo import sweep
 from graph_runtime.run.queues.run import Run
@@ -59,8 +60,8 @@ def c(load_c):
 
 
 @pytest.fixture
-def two() -> list[core.DeviceHandle]:
-    return [core.open_device(devices.cpu(i)) for i in range(2)]
+def two() -> list[DeviceHandle]:
+    return [open_device(devices.cpu(i)) for i in range(2)]
 
 
 def template(lanes, steps: Sequence[Step]) -> Template:
@@ -317,7 +318,7 @@ def test_failed_runs_do_not_pile_up_in_a_buffer_that_they_read(c, two):
 
 
 def test_closing_a_device_cancels_what_is_queued_and_later_use_says_so(c):
-    handle = core.DeviceHandle(devices.cpu(7))
+    handle = DeviceHandle(devices.cpu(7))
     log = np.zeros(100, np.int64)
     steps = [(0, c("note"), [], (log.ctypes.data, i, 5_000_000)) for i in range(40)]
     made = template([(handle, COMPUTE)], steps)

@@ -22,6 +22,7 @@ import graph_runtime as gr
 from graph_runtime.base.errors import InputError
 from graph_runtime.binding import core
 from graph_runtime.ir.graph import TensorType
+from graph_runtime.run.device_handles import open_device
 from graph_runtime.run.queues.buffer import with_room
 from graph_runtime.run.queues.limbo import sweep
 from graph_runtime.run.tensors.arrays import array, empty
@@ -520,7 +521,7 @@ def test_memory_is_used_again_and_given_back(slow):
     def allocated():
         gc.collect()
         sweep()
-        handle = core.open_device(gr.cpu(0))
+        handle = open_device(gr.cpu(0))
         return handle.stats(0).allocated - core.lib.gr_buffers_idle(handle.pointer, 0)
 
     slow.run_async(x=full(0)).wait()
@@ -537,7 +538,7 @@ def test_where_memory_is_short_submit_waits_for_runs_that_end(settle):
     graph = maker.graph([maker.op("relu", [maker.op("tanh", [x])])])
     mod = gr.create(replace(graph, names=("x", "tanh", "relu")), None, ["tt:0"])
     mod.session.max_in_flight = 1000
-    handle = core.open_device(gr.tt(0))
+    handle = open_device(gr.tt(0))
     memory = handle.stats(0)
     hog = [handle.alloc(0, memory.largest_free - (3 << 20), "the hog")]
     try:
@@ -561,7 +562,7 @@ def test_where_memory_is_short_submit_waits_for_runs_that_end(settle):
 def test_memory_that_came_back_after_it_was_refused_is_taken(settle):
     """Work may end between the refusal and the look at what is queued, which then finds nothing."""
     settle("tt:0")
-    handle = core.open_device(gr.tt(0))
+    handle = open_device(gr.tt(0))
     hog = handle.alloc(0, handle.stats(0).largest_free, "the hog")
     extent = handle.stats(0).largest_free + 4096
 

@@ -16,7 +16,6 @@ from graph_runtime.accuracy.interpreter import heads, interpret
 from graph_runtime.base.dtypes import CONVERTED, FORMATS
 from graph_runtime.base.errors import CapacityError, PlanError
 from graph_runtime.base.machine import devices
-from graph_runtime.binding import core
 from graph_runtime.binding.circular import of_plan
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.write import graph_to_json
@@ -24,6 +23,7 @@ from graph_runtime.ir.graph import TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
 from graph_runtime.plan.types import Supplies
+from graph_runtime.run.device_handles import open_device
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
 PLACES = ["dram", "l1", "height", "width", "block", "block[2x3@1x2]", "height[1x7@4x1:col]"]
@@ -33,7 +33,7 @@ LISTS = [["tt:0"], ["cpu:0", "tt:0"], ["tt:0=e150"], ["tt:0=p150", "cpu:0", "tt:
 @contextmanager
 def guarded(names):
     """GR_GUARD for the devices of this process that a test uses."""
-    handles = [core.open_device(devices.parse(name)) for name in names]
+    handles = [open_device(devices.parse(name)) for name in names]
     for handle in handles:
         handle.set_guard(True)
     try:

@@ -12,7 +12,7 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.base.errors import HandleError, InputError, KernelError
 from graph_runtime.base.machine.devices import parse
-from graph_runtime.binding.core import open_device
+from graph_runtime.run.device_handles import open_device
 from graph_runtime.run.queues.limbo import sweep
 from graph_runtime.run.queues.template import Template
 from graph_runtime.run.sessions.in_place import InPlace

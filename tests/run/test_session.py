@@ -18,6 +18,7 @@ import graph_runtime as gr
 from graph_runtime.base.machine.devices import parse
 from graph_runtime.binding import core, gr_arg
 from graph_runtime.binding.programs import program
+from graph_runtime.run.device_handles import open_device
 from graph_runtime.run.queues.blocks import let_go
 from graph_runtime.run.queues.limbo import sweep
 from graph_runtime.run.sessions import bind
@@ -204,7 +205,7 @@ def test_ctrl_c_stops_a_long_run_and_the_session_runs_again(new_document, packed
 
 # **************** memory ****************
 def allocations() -> int:
-    return core.open_device(gr.cpu(0)).stats(0).allocations
+    return open_device(gr.cpu(0)).stats(0).allocations
 
 
 def accumulator(device):
@@ -238,7 +239,7 @@ def refused(mod):
 def test_a_dropped_session_needs_no_collection_to_give_its_memory_back(use, device, settle):
     """It is in no cycle: its memory would be out of reach until Python looks for cycles."""
     settle(device)
-    handle = core.open_device(parse(device))
+    handle = open_device(parse(device))
 
     def allocated():
         let_go(handle)

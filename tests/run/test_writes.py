@@ -13,6 +13,7 @@ from graph_runtime.base.machine import devices
 from graph_runtime.base.machine.layout import host_layout
 from graph_runtime.binding import core
 from graph_runtime.ir.graph import TensorType
+from graph_runtime.run.device_handles import open_device
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.queues.template import copy
 from graph_runtime.run.tensors.arrays import borrow
@@ -23,7 +24,7 @@ BIG = TensorType("uint8", (1 << 26,))
 
 @pytest.fixture(scope="module")
 def cpu():
-    return core.open_device(devices.cpu())
+    return open_device(devices.cpu())
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,7 @@ import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder, KernelError
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import DeviceHandle
 from graph_runtime.run.tensors.traffic import MOVEMENTS
 
 SHAPE, BYTES = (40, 64), 40 * 64 * 4
@@ -257,10 +258,10 @@ def test_a_device_that_was_closed_stays_in_the_counts(x):
     from graph_runtime.base.machine.devices import parse
 
     with gr.stats() as counted:
-        with core.DeviceHandle(parse("tt:3")) as handle:
+        with DeviceHandle(parse("tt:3")) as handle:
             arg = core.tensor_arg(handle.alloc(0, 1 << 16, "test"), "float32", SHAPE, ROWS, handle=handle)
             core.copy(None, core.host_arg(x), handle, arg)
-        with core.DeviceHandle(parse("tt:3")) as handle:
+        with DeviceHandle(parse("tt:3")) as handle:
             arg = core.tensor_arg(handle.alloc(0, 1 << 16, "test"), "float32", SHAPE, ROWS, handle=handle)
             core.copy(None, core.host_arg(x), handle, arg)
     assert moved(counted) == {"h2d tt:3": (2, 2 * BYTES)}
@@ -269,7 +270,7 @@ def test_a_device_that_was_closed_stays_in_the_counts(x):
 def test_a_copy_that_fails_is_not_counted(x):
     from graph_runtime.base.machine.devices import parse
 
-    with core.DeviceHandle(parse("tt:3")) as handle, gr.stats() as counted:
+    with DeviceHandle(parse("tt:3")) as handle, gr.stats() as counted:
         arg = core.tensor_arg(0, "float32", SHAPE, ROWS, handle=handle)
         with pytest.raises((gr.DeviceError, KernelError)):
             core.copy(None, core.host_arg(x), handle, arg)

@@ -5,7 +5,7 @@
 caller's list may name a board by its file, ``tt:0=./mine.json``. ``node1/tt:0`` is a device of another
 machine, the node of that name of a cluster (docs/cluster.md); without a node a device is the caller's own
 machine's. A Device is a plain value: nothing is allocated before a session opens it
-(graph_runtime/binding/core.py).
+(graph_runtime/run/device_handles.py).
 """
 
 from __future__ import annotations

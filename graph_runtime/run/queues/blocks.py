@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...binding import core
 from ...binding.core import ffi, lib
+from ..device_handles import DeviceHandle
 
 __all__ = ["Block", "blocks", "let_go"]
 
@@ -28,7 +28,7 @@ class Block(NamedTuple):
     holder: str
 
 
-def blocks(handle: core.DeviceHandle, memory: int) -> list[Block]:
+def blocks(handle: DeviceHandle, memory: int) -> list[Block]:
     """All blocks of memory number ``memory``, by address: they add up to what is allocated there."""
     room = 256
     while True:
@@ -42,6 +42,6 @@ def blocks(handle: core.DeviceHandle, memory: int) -> list[Block]:
         room = 2 * count
 
 
-def let_go(handle: core.DeviceHandle) -> None:
+def let_go(handle: DeviceHandle) -> None:
     """Give back what is kept idle: at once, or when no queued work needs it."""
     lib.gr_buffers_let_go(handle.pointer)

@@ -33,6 +33,7 @@ from ...base.errors import (
 )
 from ...binding import core
 from ...binding.core import ffi, lib
+from ..device_handles import DeviceHandle
 from .limbo import keep_until, sweep
 
 __all__ = ["Buffer", "Writing", "check_timeout", "error_of", "reserved", "wait_in_slices", "with_room"]
@@ -63,15 +64,13 @@ class Buffer:
     __slots__ = ("__weakref__", "extent", "handle", "memory", "overwrites", "owner", "pointer", "replaced")
 
     extent: int
-    handle: core.DeviceHandle
+    handle: DeviceHandle
     memory: int
     owner: object
     replaced: bool
     pointer: None
 
-    def __init__(
-        self, handle: core.DeviceHandle, memory: int, extent: int, pointer: Any, owner: object = None
-    ):
+    def __init__(self, handle: DeviceHandle, memory: int, extent: int, pointer: Any, owner: object = None):
         self.handle, self.memory, self.extent, self.owner = handle, memory, extent, owner
         self.overwrites: list[Any] = []
         self.replaced = False
@@ -80,7 +79,7 @@ class Buffer:
     @classmethod
     def alloc(
         cls,
-        handle: core.DeviceHandle,
+        handle: DeviceHandle,
         memory: int,
         extent: int,
         holder: str = "tensor",
@@ -111,14 +110,12 @@ class Buffer:
         return made
 
     @classmethod
-    def to_write(cls, handle: core.DeviceHandle, memory: int, extent: int, holder: str) -> Writing:
+    def to_write(cls, handle: DeviceHandle, memory: int, extent: int, holder: str) -> Writing:
         """A new block, ``.buffer`` of the Writing, that no queued work uses. Raises as alloc."""
         return cls.alloc(handle, memory, extent, holder, for_host=True).writing()
 
     @classmethod
-    def borrow(
-        cls, handle: core.DeviceHandle, addr: int, extent: int, owner: object, memory: int = 0
-    ) -> Buffer:
+    def borrow(cls, handle: DeviceHandle, addr: int, extent: int, owner: object, memory: int = 0) -> Buffer:
         """Memory of ``owner``'s, which is kept alive until the last queued use is over."""
         pointer = lib.gr_buffer_borrow(handle.pointer, memory, addr, extent)
         if pointer == ffi.NULL:
@@ -289,7 +286,7 @@ def error_of(failure: Any, left: str = "") -> GraphRuntimeError:
     return kind(said + left, node=node or None, op=op or None, device=device or None, status=failure.status)
 
 
-def reserved(handle: core.DeviceHandle, memory: int, extent: int, holder: str) -> int:
+def reserved(handle: DeviceHandle, memory: int, extent: int, holder: str) -> int:
     """Address of a block without events, which handle.free gives back. Waits and raises as Buffer.alloc."""
     device, out = handle.pointer, ffi.new("uint64_t *")
 

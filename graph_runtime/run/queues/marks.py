@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from ...binding import core
 from ...binding.core import ffi, lib
+from ..device_handles import DeviceHandle
 from .buffer import wait_in_slices
 
 __all__ = ["Mark", "wait_within"]
@@ -16,7 +16,7 @@ class Mark:
 
     __slots__ = ("_handle", "_marks")
 
-    def __init__(self, handle: core.DeviceHandle):
+    def __init__(self, handle: DeviceHandle):
         self._handle, self._marks = handle, ffi.new("uint64_t[3]")
         lib.gr_async_marks(handle.pointer, self._marks)
 
@@ -34,7 +34,7 @@ class Mark:
         return lib.gr_async_reached(self._handle.pointer, self._marks, budget)
 
 
-def wait_within(handle: core.DeviceHandle, most: int) -> None:
+def wait_within(handle: DeviceHandle, most: int) -> None:
     """Until no more than ``most`` are queued of what came to each queue of a device so far."""
     if lib.gr_async_within(handle.pointer, most, 0):
         wait_in_slices(partial(lib.gr_async_within, handle.pointer, most), None, str(handle.device))

@@ -24,6 +24,7 @@ from ...binding.gr_arg import ARG, arg_record
 from ...binding.programs.program import LANE, SLOT, STEP, Kernel
 from ...ir.graph import TensorType
 from ...plan.queues import lanes
+from ..device_handles import DeviceHandle
 from .buffer import Buffer, with_room
 from .limbo import keep_until
 
@@ -58,7 +59,7 @@ class Template:
         args: np.ndarray,
         arg_slot: np.ndarray,
         waits: np.ndarray,
-        queues: Sequence[tuple[core.DeviceHandle, int]],
+        queues: Sequence[tuple[DeviceHandle, int]],
         slots: np.ndarray,
         circular: Sequence[int] = (),
         tensors: np.ndarray | None = None,
@@ -139,7 +140,7 @@ class Template:
 
 
 def _memories(
-    slots: np.ndarray, queues: Sequence[tuple[core.DeviceHandle, int]], circular: np.ndarray
+    slots: np.ndarray, queues: Sequence[tuple[DeviceHandle, int]], circular: np.ndarray
 ) -> list[tuple[Any, int]]:
     """Where a submission takes memory, or room for circular buffers: (gr_device *, memory)."""
     taken = dict.fromkeys((int(s["device"]), int(s["memory"])) for s in slots if s["extent"])
@@ -150,7 +151,7 @@ def _memories(
 
 
 def one_kernel(
-    handle: core.DeviceHandle,
+    handle: DeviceHandle,
     kernel: Kernel,
     args: np.ndarray,
     shapes: np.ndarray,
@@ -194,8 +195,8 @@ def one_kernel(
 
 
 def copy_queue(
-    source: core.DeviceHandle, source_layout: Layout, target: core.DeviceHandle, target_layout: Layout
-) -> tuple[core.DeviceHandle, int]:
+    source: DeviceHandle, source_layout: Layout, target: DeviceHandle, target_layout: Layout
+) -> tuple[DeviceHandle, int]:
     """The queue of a copy: the device that sends to the host copies out, the one that receives copies in,
     and within one device it computes."""
     if source.device == target.device:
@@ -207,9 +208,9 @@ def copy_queue(
 
 @lru_cache(maxsize=512)
 def _copy_template(
-    source: core.DeviceHandle,
+    source: DeviceHandle,
     source_layout: Layout,
-    target: core.DeviceHandle,
+    target: DeviceHandle,
     target_layout: Layout,
     type_: TensorType,
 ) -> Template:

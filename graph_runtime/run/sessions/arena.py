@@ -16,13 +16,13 @@ from weakref import WeakSet, WeakValueDictionary
 import numpy as np
 
 from ...base.machine.layout import L1
-from ...binding import core
 from ...binding.programs.slots import values_of
 from ...plan.types import Plan
+from ..device_handles import DeviceHandle
 
 __all__ = ["Arena", "ArenaBlock", "passing"]
 
-_Key = tuple[core.DeviceHandle, int]  # a device's memory
+_Key = tuple[DeviceHandle, int]  # a device's memory
 
 
 class ArenaBlock(Protocol):
@@ -36,7 +36,7 @@ class ArenaUser(Protocol):
     """What has memory in an arena: the Bound of a session."""
 
     @property
-    def handles(self) -> Sequence[core.DeviceHandle]:
+    def handles(self) -> Sequence[DeviceHandle]:
         """One a device."""
 
     def new_region(self, key: tuple[int, int], extent: int) -> ArenaBlock:

@@ -20,6 +20,7 @@ from ...binding.programs.program import INSTR, Program
 from ...binding.programs.slots import Slots, closed_up
 from ...ir.graph import COPY
 from ...plan.types import Plan
+from ..device_handles import DeviceHandle
 from ..queues.buffer import Buffer, reserved
 from .arena import Arena, ArenaBlock, passing
 
@@ -56,7 +57,7 @@ class Region:
     extent: int
     addr: int
 
-    def __init__(self, handle: core.DeviceHandle, memory: int, extent: int, holder: str):
+    def __init__(self, handle: DeviceHandle, memory: int, extent: int, holder: str):
         self.extent = extent
         self.addr = reserved(handle, memory, extent, holder)
         # not at exit: a daemon thread may still be running kernels on it then
@@ -97,7 +98,7 @@ class Lease:
         self._buffer = weakref.ref(buffer)  # the Buffer may hold the lease
 
 
-def _scratch(extent: int, handles: Sequence[core.DeviceHandle]) -> np.ndarray:
+def _scratch(extent: int, handles: Sequence[DeviceHandle]) -> np.ndarray:
     try:
         return np.empty(extent, np.uint8)
     except MemoryError:
@@ -124,7 +125,7 @@ class Bound:
 
     holder: str
     program: Program
-    handles: Sequence[core.DeviceHandle]
+    handles: Sequence[DeviceHandle]
     entry_addr: np.ndarray
     args: np.ndarray
     tags: np.ndarray
@@ -134,7 +135,7 @@ class Bound:
     def __init__(
         self,
         program: Program,
-        handles: Sequence[core.DeviceHandle],
+        handles: Sequence[DeviceHandle],
         holder: str,
         arena: Arena | None = None,
     ):
@@ -197,7 +198,7 @@ class Bound:
         home = _base(plan, regions)[plan.storage.did, plan.storage.memory] + offset.astype(np.uint64)
         self.entry_addr[entries] = home[plan.sid][entries]
 
-    def follow(self, blocks: Mapping[tuple[core.DeviceHandle, int], ArenaBlock]) -> None:
+    def follow(self, blocks: Mapping[tuple[DeviceHandle, int], ArenaBlock]) -> None:
         """The arena has these blocks now: what is computed on the way goes there. No run is on its way."""
         if not self.reserved:
             return
@@ -352,7 +353,7 @@ def _base(plan: Plan, regions: Mapping[tuple[int, int], ArenaBlock]) -> np.ndarr
     return base
 
 
-def _shard_tags(plan: Plan, handles: Sequence[core.DeviceHandle]) -> np.ndarray:
+def _shard_tags(plan: Plan, handles: Sequence[DeviceHandle]) -> np.ndarray:
     """uint64 [entries]: what each entry's address has above its bank address; 0 where it is not sharded."""
     tags = np.zeros(len(plan.sid), np.uint64)
     sharded = np.array([layout.shard is not None for layout in plan.layouts], bool)[plan.layout_id]

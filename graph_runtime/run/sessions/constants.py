@@ -22,12 +22,12 @@ from ...base import dtypes
 from ...base.errors import DeviceMemoryError
 from ...base.locks import new_rlock
 from ...base.machine.layout import HOST, Layout
-from ...binding import core
 from ...binding.circular import l1_number, of_instructions
 from ...binding.programs.program import Program
 from ...binding.programs.slots import extent_of, memory_of
 from ...ir.graph import Graph, TensorType
 from ...plan.types import Plan
+from ..device_handles import DeviceHandle
 from ..queues.buffer import Buffer
 from ..tensors.eviction import block_need, evicting
 from ..tensors.host_values import ALIGNMENT, as_array
@@ -41,7 +41,7 @@ class _Key(NamedTuple):
     """``rounded``: the formats that the values had on their way to this layout, where they may have lost
     something."""
 
-    handle: core.DeviceHandle
+    handle: DeviceHandle
     memory: int
     layout: Layout
     type: TensorType
@@ -71,7 +71,7 @@ class Shared(Lease):
             tensor.settle(_private(tensor, "constant"))
 
 
-def constants(handle: core.DeviceHandle, memory: int) -> list[Buffer]:
+def constants(handle: DeviceHandle, memory: int) -> list[Buffer]:
     """The constants that one memory of a device holds now."""
     with _lock:
         found = [(key, buffer) for key, buffer in _held.items()]
@@ -98,7 +98,7 @@ class Home(Protocol):
     name: str
 
     @property
-    def handles(self) -> Sequence[core.DeviceHandle]:
+    def handles(self) -> Sequence[DeviceHandle]:
         """One a device of the plan."""
 
 
@@ -248,7 +248,7 @@ def _filled(home: Home, eid: int, source: Any, what: str) -> Buffer:
     return buffer
 
 
-def _block(handle: core.DeviceHandle, memory: int, extent: int, holder: str, circular: int = 0) -> Buffer:
+def _block(handle: DeviceHandle, memory: int, extent: int, holder: str, circular: int = 0) -> Buffer:
     """A new block, for which tensors that are in the way leave L1; there, above so many bytes of circular
     buffers of its readers, for it does not move. Raises DeviceMemoryError."""
     needs = block_need(handle, memory, extent, circular)

@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from ...base.machine.layout import L1
-from ...binding import core
 from ...binding.circular import of_instructions
 from ...binding.programs.program import Program
 from ...binding.programs.slots import assign_slots
 from ...plan.types import Plan
+from ..device_handles import DeviceHandle
 from ..tensors.eviction import Need, block_need, has_l1
 from ..tensors.tensor import Tensor
 from .bind import Bound
@@ -22,7 +22,7 @@ __all__ = ["of_inline_run", "of_queued_run", "of_region", "of_submission"]
 
 def of_submission(
     program: Program,
-    handles: Sequence[core.DeviceHandle],
+    handles: Sequence[DeviceHandle],
     values: Mapping[int, Any],
     stay: Sequence[Tensor] = (),
 ) -> Iterator[Need]:
@@ -41,13 +41,13 @@ def of_queued_run(bound: Bound, inputs: Mapping[int | str, Any], out: Any) -> It
     return of_submission(bound.program, bound.handles, values, [*to_write(out).values()])
 
 
-def of_inline_run(program: Program, handles: Sequence[core.DeviceHandle]) -> Iterator[Need]:
+def of_inline_run(program: Program, handles: Sequence[DeviceHandle]) -> Iterator[Need]:
     """Of a run in the session's own memory: circular buffers alone."""
     for did, nbytes in of_instructions(program, slice(0, program.main)).items():
         yield Need(handles[did], nbytes, lambda read: 0)
 
 
-def of_region(program: Program, handles: Sequence[core.DeviceHandle]) -> Iterator[Need]:
+def of_region(program: Program, handles: Sequence[DeviceHandle]) -> Iterator[Need]:
     """Of the session's own memory, beside its circular buffers."""
     circular = of_instructions(program, slice(0, program.main))
     for (did, number), extent in program.plan.peak.items():

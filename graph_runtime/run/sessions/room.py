@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ...base.errors import DeviceMemoryError
 from ...binding import core
 from ...binding.circular import l1_number, of_instructions
+from ..device_handles import DeviceHandle
 from ..queues.buffer import with_room
 from ..queues.run import Run
 from ..tensors.eviction import evicting
@@ -107,7 +108,7 @@ def _reserve(bound: Bound) -> None:
         bound.reserve()
 
 
-def _region_in_the_way(bound: Bound) -> tuple[core.DeviceHandle, str] | None:
+def _region_in_the_way(bound: Bound) -> tuple[DeviceHandle, str] | None:
     """The device where the session's own memory in L1 is in the way of its circular buffers, and what is then
     to be said."""
     for did, nbytes in _needs(bound).items():

@@ -21,6 +21,7 @@ from ...base.machine.layout import HOST, host_layout
 from ...binding import core
 from ...ir.graph import Graph
 from ...ir.model import Constant
+from ..device_handles import open_device
 from ..tensors.tensor import Tensor
 from .constants import can_share, fits, own, share
 from .session import Session
@@ -165,7 +166,7 @@ def _link(session: Session, nid: int, addr: int, library: Library) -> None:
     host = cpu(0)
     value = Tensor(
         host,
-        core.open_device(host),
+        open_device(host),
         target.type,
         host_layout(target.type.dtype),
         addr,

@@ -10,8 +10,8 @@ from typing import Any
 from ...base.errors import InputError, did_you_mean
 from ...base.machine.devices import cpu
 from ...base.machine.layout import Layout, host_layout
-from ...binding import core
 from ...ir.graph import Graph, TensorType
+from ..device_handles import DeviceHandle, open_device
 from ..queues.buffer import Buffer
 from ..tensors.lineage import before_write
 from ..tensors.tensor import Tensor
@@ -71,11 +71,11 @@ def most_in_flight(count: Any) -> int:
 
 def stage(value: Any, type_: TensorType, what: str) -> Buffer:
     """A host value in a buffer of its own, so that the caller may change his array at once."""
-    return written(core.open_device(cpu(0)), 0, type_.nbytes, type_, host_layout(type_.dtype), value, what)
+    return written(open_device(cpu(0)), 0, type_.nbytes, type_, host_layout(type_.dtype), value, what)
 
 
 def written(
-    handle: core.DeviceHandle,
+    handle: DeviceHandle,
     memory: int,
     extent: int,
     type_: TensorType,

@@ -18,9 +18,9 @@ import numpy as np
 from ...base.errors import InputError
 from ...base.locks import new_lock
 from ...base.machine.layout import HOST, host_layout
-from ...binding import core
 from ...binding.core import ffi, lib
 from ...binding.programs.slots import assign_slots, extent_of, memory_of, slots_of_copies
+from ..device_handles import DeviceHandle
 from ..queues import template
 from ..queues.blocks import let_go
 from ..queues.buffer import Buffer
@@ -377,7 +377,7 @@ class Submitter:
             self._own[at].writing().close()
 
 
-def _let_go(handles: Sequence[core.DeviceHandle]) -> None:
+def _let_go(handles: Sequence[DeviceHandle]) -> None:
     for handle in handles:
         let_go(handle)
 

@@ -12,9 +12,9 @@ from ...base.errors import DeviceError, InputError, PlanError, did_you_mean, no_
 from ...base.exact import exactly
 from ...base.machine.devices import Device, cpu, parse
 from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint, shard_fault
-from ...binding import core
 from ...ir.graph import TensorType
 from ...plan.defaults import choose
+from ..device_handles import open_device
 from ..queues.buffer import Buffer
 from .dlpack import viewed
 from .host_values import aligned_empty
@@ -31,7 +31,7 @@ def allocate(
     descriptor = device.descriptor
     memory = descriptor.memory(layout.memory)
     nbytes = type_.nbytes if memory.name == HOST else footprint(layout, type_.shape, memory)[0]
-    handle = core.open_device(device)
+    handle = open_device(device)
     number = descriptor.memories.index(memory)
     buffer = Buffer.alloc(handle, number, max(nbytes, 1), holder or f"tensor {type_}", for_host)
     return Tensor(device, handle, type_, layout, buffer.addr, buffer)
@@ -94,7 +94,7 @@ def borrow(value: Any) -> Tensor:
     type_, device = TensorType(dtypes.from_numpy(view.dtype), view.shape), cpu(0)
     if not view.size:
         view = aligned_empty(1, np.uint8)
-    handle = core.open_device(device)
+    handle = open_device(device)
     buffer = Buffer.borrow(handle, view.ctypes.data, view.nbytes, view)
     return Tensor(
         device,

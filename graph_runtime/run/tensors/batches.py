@@ -21,6 +21,7 @@ from ...binding import core
 from ...binding.gr_arg import ARG, arg_record
 from ...binding.programs.program import SLOT, STEP
 from ...ir.graph import TensorType
+from ..device_handles import open_device
 from ..queues.buffer import Buffer, wait_in_slices
 from ..queues.template import Template, copy_queue
 from .host_values import ALIGNMENT, aligned_empty, writable_view
@@ -87,7 +88,7 @@ def _of_one_time(tensors: Sequence[Tensor]) -> tuple[list[TensorSpec], list[Any]
 def spread(arrays: Sequence[np.ndarray], specs: Sequence[TensorSpec]) -> list[Tensor]:
     """New tensors in ``specs``, of one device, with the values of arrays of their types; the arrays have
     been read when it returns. Raises DeviceMemoryError."""
-    batch, host = _spread(tuple(specs)), core.open_device(cpu(0))
+    batch, host = _spread(tuple(specs)), open_device(cpu(0))
     with Buffer.to_write(host, 0, batch.extent, "scatter") as turn:
         block = turn.buffer
         memory = writable_view(_bytes(batch.extent), block.addr, turn)

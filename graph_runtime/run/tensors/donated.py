@@ -21,8 +21,8 @@ from typing import Any, Protocol
 from weakref import ref
 
 from ...base.locks import new_rlock
-from ...binding import core
 from ...binding.core import ffi, lib
+from ..device_handles import DeviceHandle
 from ..queues.buffer import Buffer
 from ..queues.limbo import keep_until
 from ..queues.run import failure_of
@@ -50,7 +50,7 @@ class Donor(Protocol):
     """A tensor, as far as it is needed here (handle.py has the methods)."""
 
     _gone: Any
-    _handle: core.DeviceHandle
+    _handle: DeviceHandle
     _origin: Any
     _owner: Any
 

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from ...base.errors import DeviceError, DeviceMemoryError, HandleError, afresh
 from ...base.machine.layout import L1, Layout
-from ...binding import core
 from ...binding.circular import l1_number
+from ..device_handles import DeviceHandle
 from ..queues.blocks import blocks
 from ..queues.template import copy
 from .arrays import allocate
@@ -63,7 +63,7 @@ class Need(NamedTuple):
     ``taken(read)`` bytes of each bank, where it reads the ``reads`` of these names where they are, and makes
     the others anew. ``stay``: what it writes, which does not move."""
 
-    handle: core.DeviceHandle
+    handle: DeviceHandle
     circular: int
     taken: Callable[[Collection[Any]], int]
     reads: Mapping[Any, Tensor] = MappingProxyType({})  # by names of the caller's
@@ -75,12 +75,12 @@ class Need(NamedTuple):
         return self.handle.device.descriptor.memory(L1).base + self.circular
 
 
-def has_l1(handle: core.DeviceHandle) -> bool:
+def has_l1(handle: DeviceHandle) -> bool:
     return any(memory.name == L1 for memory in handle.device.descriptor.memories)
 
 
 def block_need(
-    handle: core.DeviceHandle,
+    handle: DeviceHandle,
     memory: int,
     extent: int,
     circular: int = 0,
@@ -113,7 +113,7 @@ def evicting(attempt: Callable[[], _Made], needs: Callable[[], Iterable[Need]]) 
     raise afresh(refused)
 
 
-def evict_unused(handle: core.DeviceHandle, read: Sequence[Tensor]) -> None:
+def evict_unused(handle: DeviceHandle, read: Sequence[Tensor]) -> None:
     """Move all tensors from L1 to DRAM, but for those in ``read``."""
     for block in _blocks(handle, read):
         if not block.pinned:
@@ -157,14 +157,14 @@ def cheapest(blocks: Sequence[Resident], low: int, high: int, need: int) -> list
     return best[2] if best else []
 
 
-def is_below(tensor: Tensor, handle: core.DeviceHandle, end: int) -> bool:
+def is_below(tensor: Tensor, handle: DeviceHandle, end: int) -> bool:
     """Whether a tensor is in the L1 of a device and begins below an address."""
     buffer = tensor.buffer
     here = buffer is not None and buffer.handle is handle and tensor.layout.memory == L1
     return here and buffer is not None and buffer.addr < end
 
 
-def _blocks(handle: core.DeviceHandle, stay: Sequence[Tensor]) -> list[Resident]:
+def _blocks(handle: DeviceHandle, stay: Sequence[Tensor]) -> list[Resident]:
     """What is held of the L1 of a device, but for what queued work alone needs."""
     l1 = l1_number(handle.device)
     shown: dict[int, list[Tensor]] = {}
@@ -185,7 +185,7 @@ def _blocks(handle: core.DeviceHandle, stay: Sequence[Tensor]) -> list[Resident]
     return list(found.values())
 
 
-def _move(handle: core.DeviceHandle, block: Resident) -> None:
+def _move(handle: DeviceHandle, block: Resident) -> None:
     """Move the handles of a block to DRAM together, those that other threads made meanwhile, too; where they
     have left it already, nothing. Raises DeviceMemoryError."""
     now = _seen(block)

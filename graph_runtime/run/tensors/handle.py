@@ -25,6 +25,7 @@ from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, L1, Layout
 from ...binding import core
 from ...ir.graph import TensorType
+from ..device_handles import DeviceHandle
 from ..queues.buffer import Buffer, Writing, check_timeout
 from .donated import Donated, Failed, unchanged
 from .host_values import host_view, writable_view
@@ -79,7 +80,7 @@ class Handle:
     def __init__(
         self,
         device: Device,
-        handle: core.DeviceHandle,
+        handle: DeviceHandle,
         type_: TensorType,
         layout: Layout,
         addr: int,
@@ -335,9 +336,7 @@ class Handle:
                 return turn
             turn = None  # another thread let the handle lead elsewhere meanwhile
 
-    def _overwrite(
-        self, values: np.ndarray | core.Arg, handle: core.DeviceHandle | None, kept: object
-    ) -> None:
+    def _overwrite(self, values: np.ndarray | core.Arg, handle: DeviceHandle | None, kept: object) -> None:
         """Write the memory when the host's turn has come: values of an array, or those that an Arg names on
         the device of ``handle``. ``kept`` keeps what is read."""
         while True:
@@ -357,7 +356,7 @@ class Handle:
                 if turn is not None:
                     turn.close()
 
-    def _put(self, values: np.ndarray | core.Arg, handle: core.DeviceHandle | None) -> None:
+    def _put(self, values: np.ndarray | core.Arg, handle: DeviceHandle | None) -> None:
         if isinstance(values, np.ndarray):
             target = self._target()
             if target is not None:

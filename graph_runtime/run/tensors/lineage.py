@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from ...base.errors import GraphRuntimeError, HandleError, afresh
 from ...base.locks import new_rlock
 from ...binding import core
+from ..device_handles import DeviceHandle
 from ..queues.marks import wait_within
 from . import journal
 
@@ -24,7 +25,7 @@ __all__ = ["Maker", "before_write", "recover", "replace", "settle_all", "watch"]
 _pending, _failure, _NULL = core.lib.gr_buffer_pending, core.lib.gr_buffer_failure, core.ffi.NULL
 _MOST = 32  # outputs of a device that are not looked at yet
 _FEW = 8  # of them, when one more that is large is queued
-_queued: defaultdict[core.DeviceHandle, deque[weakref.ref[Any]]] = defaultdict(deque)
+_queued: defaultdict[DeviceHandle, deque[weakref.ref[Any]]] = defaultdict(deque)
 _recovering = new_rlock()
 _active = False  # a thread is in recover()
 _refused: list[weakref.ref[Any]] = []  # outputs that failed while the host was forbidden to make them again

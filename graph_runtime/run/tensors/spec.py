@@ -6,9 +6,9 @@ from ...base import dtypes
 from ...base.errors import DeviceError
 from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint
-from ...binding import core
 from ...ir.graph import TensorType
 from ...plan.defaults import choose
+from ..device_handles import DeviceHandle, open_device
 
 __all__ = ["TensorSpec", "default_spec", "held", "spec_of"]
 
@@ -28,12 +28,12 @@ class TensorSpec:
     type: TensorType
     memory: int
     extent: int
-    handle: core.DeviceHandle
+    handle: DeviceHandle
     tag: int
 
     def __init__(self, device: Device, type_: TensorType, layout: Layout):
         self.device, self.type, self.layout = device, type_, layout
-        self.handle = core.open_device(device)
+        self.handle = open_device(device)
         names = [memory.name for memory in device.descriptor.memories]
         self.memory = names.index(layout.memory)
         memory = device.descriptor.memories[self.memory]

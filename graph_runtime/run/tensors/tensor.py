@@ -23,6 +23,7 @@ from ...base.machine.devices import Device
 from ...base.machine.layout import HOST, Layout
 from ...base.providers import provided
 from ...binding import core
+from ..device_handles import DeviceHandle
 from .dlpack import HOST_DEVICE, export
 from .handle import Handle, moves
 from .host_values import aligned_empty, checked
@@ -127,7 +128,7 @@ class Tensor(Handle, Operators):
         (self if self._origin is None else self._origin)._version = None
         self._overwrite(*values)
 
-    def _source(self, source: Any, what: str) -> tuple[Any, core.DeviceHandle | None, object]:
+    def _source(self, source: Any, what: str) -> tuple[Any, DeviceHandle | None, object]:
         """The arguments of _overwrite. Raises InputError, and what failed to write a Tensor."""
         if not isinstance(source, Tensor):
             return checked(source, self.type, what), None, None

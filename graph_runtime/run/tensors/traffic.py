@@ -7,7 +7,7 @@ What moved (MOVEMENTS) is counted in C, where a copy is done or queued (native/c
 of running is in it: inline and queued runs, copies inside of graphs, eager ops, evictions. Causes and
 submissions are recorded here, fallbacks in run/tensors/journal.py. Bytes are those of the values (elements
 times itemsize), whatever a device pads or packs: what a user can predict from shapes. What its memory
-really took and gave is in the device's counters (core.MemoryStats). Counters are the process's: a scope
+really took and gave is in the device's counters (MemoryStats). Counters are the process's: a scope
 sees what all threads move while it is open.
 """
 

@@ -15,8 +15,8 @@ from ...base import dtypes
 from ...base.errors import InputError, KernelError
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import Layout
-from ...binding.core import DeviceHandle
 from ...ir.graph import TensorType
+from ..device_handles import DeviceHandle
 from ..queues.buffer import check_timeout
 from ..queues.run import Run, when_over
 from ..queues.template import copy

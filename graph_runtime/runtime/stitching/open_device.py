@@ -1,7 +1,7 @@
 """OpenDevice: a device that the user opened to stitch programs on it: the tensors that live there, the
 programs that are loaded for it. Closing it ends both.
 
-The simulated device itself is the process's (core.open_device): sessions of others go on after a close.
+The simulated device itself is the process's (run/device_handles.py): sessions of others go on after a close.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 from ...base.errors import DeviceError, InputError
 from ...base.locks import new_rlock
 from ...base.machine.devices import Device, parse
-from ...binding import core
 from ...binding.circular import peak
+from ...run.device_handles import DeviceHandle, open_device
 from ...run.queues.blocks import blocks, let_go
 from ...run.queues.limbo import sweep
 from ...run.sessions.constants import constants
@@ -77,12 +77,12 @@ class OpenDevice:
 
     device: Device
     is_open: bool
-    handle: core.DeviceHandle
+    handle: DeviceHandle
     lock: Any
 
     def __init__(self, device: Device | str):
         self.device = parse(device)
-        self.handle = core.open_device(self.device)
+        self.handle = open_device(self.device)
         self.is_open = True
         self.programs: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
         self.lock = new_rlock()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ...base.machine.layout import DRAM, L1
+from ...run.device_handles import open_device
 from ..memory.values import BufferType
 from .mesh_device import MeshDevice, chip_of
 
@@ -24,7 +25,7 @@ class MemoryView:
         from ...binding import core
 
         memory = device.chip.descriptor.memory(DRAM if kind is BufferType.DRAM else L1)
-        number, handle = device.chip.descriptor.memories.index(memory), core.open_device(device.chip)
+        number, handle = device.chip.descriptor.memories.index(memory), open_device(device.chip)
         stats = handle.stats(number)
         taken = stats.allocated - core.lib.gr_buffers_idle(handle.pointer, number)  # idle: kept for the next
         self.num_banks = memory.banks

@@ -10,7 +10,7 @@ from weakref import WeakValueDictionary
 
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import DRAM, L1
-from ...binding import core
+from ...run import device_handles
 from ...run.queues.marks import Mark
 from ..errors import Unsupported, check, fatal
 from ..memory.cores import CoreCoord, CoreGrid
@@ -289,13 +289,13 @@ def open_mesh_device(
 def synchronize_device(device: MeshDevice, cq_id: int | None = None, sub_device_ids: Any = ()) -> None:
     """Wait for all work of the device, or of one of its queues, also that whose results were dropped."""
     device.queue(cq_id)
-    Mark(core.open_device(device.chip)).wait()
+    Mark(device_handles.open_device(device.chip)).wait()
     for found in list(_tensors(device)):
         found.wait()
 
 
 def _tensors(device: MeshDevice) -> Iterator[Any]:
-    for reference in core.open_device(device.chip).tensors:
+    for reference in device_handles.open_device(device.chip).tensors:
         found = reference()
         if found is not None and found.is_allocated and found.buffer is not None:
             yield found

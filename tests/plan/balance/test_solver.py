@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import graph_runtime as gr
 from graph_runtime.base.errors import CapacityError, CheckError, InputError, PlanError
-from graph_runtime.binding import core
 from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.write import graph_to_json
@@ -31,6 +30,7 @@ from graph_runtime.plan.balance.limits import Loads
 from graph_runtime.plan.balance.network import Edge, network_of
 from graph_runtime.plan.balance.solver import GraphSolver
 from graph_runtime.plan.record import record
+from graph_runtime.run.device_handles import open_device
 
 pytestmark = pytest.mark.core
 
@@ -339,7 +339,7 @@ def run(graph, values, **options):
     module = gr.create(graph, devices=BOARD, **options)
     for name, value in values.items():
         module.set_input(name, value)
-    handle = core.open_device(module.session.plan.devices[0])
+    handle = open_device(module.session.plan.devices[0])
     handle.cores(reset=True)
     module.run()
     return module.get_output(0).numpy().copy(), module.session.plan, handle.cores()
