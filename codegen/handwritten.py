@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..base.errors import CompileError
+from ..base.machine import isa
 from ..base.machine.descriptors import HOST_KERNELS
 from ..base.mapped import open_file
 from ..base.writing import write_whole
-from ..build.libraries import isa
 from ..build.libraries.elf import read_elf
 from ..build.libraries.manifest import ABI_VERSION, KernelEntry, Manifest
 from .announced import announced_kernels

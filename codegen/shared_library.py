@@ -11,11 +11,11 @@ from pathlib import Path
 import cffi
 
 from ..base.errors import CompileError
+from ..base.machine import isa
 from ..base.packaged import data_folder
 from ..base.progress import Count, uncounted
 from ..base.temporary import temporary_folder
 from ..base.writing import told, write_whole
-from ..build.libraries import isa
 from ..build.libraries.manifest import ABI_VERSION, Manifest
 from ..ir.ops.registry import kernel_folders
 from . import glue

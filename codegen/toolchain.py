@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..base.config import get as setting
 from ..base.errors import CompileError, did_you_mean
-from ..build.libraries import isa
+from ..base.machine import isa
 from .process import CommandPool, Done, run_alone
 
 __all__ = ["FLAGS", "Compiler", "find_compiler", "target"]

@@ -18,6 +18,7 @@ import numpy as np
 
 from ..base.errors import CheckError, InputError, PlanError
 from ..base.machine.devices import Device, parse, parse_list
+from ..base.machine.isa import host_features
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
@@ -27,7 +28,6 @@ from ..ir.ops.registry import from_outside
 from ..plan.globs import EXACTLY, matching
 from ..plan.types import SAFE, SERIAL, Placement, Plan, Supplies
 from .door import open_model
-from .libraries.isa import host_features
 from .libraries.offered import inplace_rules, library_kernels
 from .plannable import Plannable
 

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any
 
 from ..base import dtypes
-from ..base.providers import provided
+from ..base.machine.isa import host_features
 from ..ir.graph import Func, TensorType
 from ..ir.ops import registry, steps
 from ..ir.ops.products.attention import softmax_flops
@@ -81,7 +81,7 @@ def pace_of(name: str) -> str | None:
 def machine() -> Machine:
     """The packaged constants, of a small host with AVX-512, and of instructions that not all of these have
     where this machine has them."""
-    packaged, features = load("cpu"), provided("cpu features")() or ()
+    packaged, features = load("cpu"), host_features() or ()
     rates = dict(packaged["machine"])
     for name, faster in packaged["instructions"].items():
         rates |= faster if name in features else {}

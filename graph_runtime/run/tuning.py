@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
+from ..base.machine import isa
 from ..base.mapped import read_file
 from ..base.writing import write_whole
 from ..binding import blas
-from ..build.libraries import isa
 from ..ir.builder import GraphBuilder
 from ..ir.graph import TensorType
 from ..ir.ops import inputs as draws

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..base.config import get as setting
 from ..base.errors import CompileError, GraphRuntimeError
-from ..build.libraries import isa
+from ..base.machine import isa
 from ..ir.builder import GraphBuilder
 
 __all__ = ["ABSENT", "BROKEN", "OK", "Finding", "examine"]

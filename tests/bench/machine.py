@@ -6,7 +6,7 @@ import os
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from graph_runtime.build.libraries import isa
+from graph_runtime.base.machine import isa
 
 __all__ = ["machine"]
 

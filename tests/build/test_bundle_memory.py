@@ -13,7 +13,7 @@ from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
 from graph_runtime import GraphBuilder
-from graph_runtime.build.libraries import isa
+from graph_runtime.base.machine import isa
 
 SIZE = 1500  # float32[SIZE, SIZE]: 9 MB
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from graph_runtime.base.errors import LibraryError
-from graph_runtime.build.libraries.isa import host_arch
+from graph_runtime.base.machine.isa import host_arch
 from graph_runtime.build.libraries.judge import LibraryFile, read_library
 from graph_runtime.build.libraries.manifest import MAGIC
 

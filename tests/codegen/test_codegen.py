@@ -15,7 +15,7 @@ from graph_runtime.codegen.cache import open_cache
 
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import CompileError, UnsupportedOpError, WriteError
-from graph_runtime.build.libraries import isa
+from graph_runtime.base.machine import isa
 from graph_runtime.build.libraries.manifest import ABI_VERSION, read_manifest
 
 

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import GraphRuntimeError, LibraryError, UnsupportedOpError
+from graph_runtime.base.machine import isa
 from graph_runtime.binding import core
 from graph_runtime.binding.built_in import generic_kernel
-from graph_runtime.build.libraries import isa
 from graph_runtime.build.libraries.elf import SharedObject, read_elf
 from graph_runtime.build.libraries.manifest import MAGIC, Manifest, find_manifest, read_manifest
 from graph_runtime.ir.graph import COPY, Func, TensorType

@@ -13,10 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from graph_runtime.base.machine import devices
+from graph_runtime.base.machine import devices, isa
 from graph_runtime.base.machine.layout import Layout, footprint, pages
 from graph_runtime.binding import core
-from graph_runtime.build.libraries import isa
 from graph_runtime.run.device_handles import DeviceHandle
 
 NATIVE = Path(__file__).resolve().parents[2] / "native"

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from graph_runtime.base.errors import GraphRuntimeError, KernelError, SessionBusyError
-from graph_runtime.base.machine import devices
+from graph_runtime.base.machine import devices, isa
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding import core
 from graph_runtime.binding.programs.program import CALL, INSTR
-from graph_runtime.build.libraries import isa
 from graph_runtime.run.device_handles import DeviceHandle
 
 SOURCE = """

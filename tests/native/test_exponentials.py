@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from graph_runtime.codegen.shared_library import native_folder
 
-from graph_runtime.build.libraries import isa
+from graph_runtime.base.machine import isa
 from graph_runtime.ir import ops
 from graph_runtime.ir.ops import steps
 

@@ -11,9 +11,8 @@ import pytest
 from graph_runtime.codegen.shared_library import native_folder
 
 from graph_runtime.base import dtypes
-from graph_runtime.base.machine import devices
+from graph_runtime.base.machine import devices, isa
 from graph_runtime.binding import core
-from graph_runtime.build.libraries import isa
 from graph_runtime.ir import ops
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.ops import inputs as draws

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ...base.errors import ForeignMachineError, LibraryError
-from . import isa
+from ...base.machine import isa
 
 __all__ = ["BLOB", "Bytes", "SharedObject", "read_elf"]
 
