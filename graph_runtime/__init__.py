@@ -53,6 +53,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .base.machine.devices import cpu as cpu
     from .base.machine.devices import tt as tt
     from .base.options import Options as Options
+    from .build.parameters import load_params as load_params
+    from .build.parameters import read_params as read_params
     from .build.prepare import Prepared as Prepared
     from .build.prepare import prepare as prepare
     from .build.trust import trust as trust
@@ -64,8 +66,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .frontends.onnx import load_model as load_model
     from .ir.builder import GraphBuilder as GraphBuilder
     from .ir.documents.loader import load_graph as load_graph
-    from .ir.documents.params import load_params as load_params
-    from .ir.documents.params import read_params as read_params
     from .ir.documents.params import save_params as save_params
     from .ir.documents.write import graph_to_json as graph_to_json
     from .ir.graph import Graph as Graph
@@ -155,13 +155,13 @@ _HOME = {
     "load_library": "run.library",
     "load_model": "frontends.onnx",
     "load_module": "compat.artifacts.library",
-    "load_params": "ir.documents.params",
+    "load_params": "build.parameters",
     "no_fallback": "run.tensors.journal",
     "no_implicit_transfer": "run.tensors.traffic",
     "place": "plan.placement",
     "plan_text": "views.report",
     "prepare": "build.prepare",
-    "read_params": "ir.documents.params",
+    "read_params": "build.parameters",
     "record": "plan.record",
     "save_params": "ir.documents.params",
     "scatter": "run.tensors.transfers",
@@ -199,7 +199,6 @@ def __dir__() -> list[str]:
 moved.install(__name__)
 providers.provide(
     {
-        "bundle parameters": lambda: import_module(".build.parameters", __name__).read_bundle_params,
         "cluster": lambda: import_module(".cluster.graphs.connecting", __name__).connected(),
         "error bound": lambda: import_module(".accuracy.bounding", __name__).bounded,
         "circular buffers": lambda: import_module(".binding.circular", __name__),

@@ -1,30 +1,59 @@
-"""A bundle's parameters for readers of parameter files (ir/documents/params.py): its file holds raw
-values, and only bundle.json says what they are."""
+"""Parameters of files and of bundles. A bundle's file holds raw values, and only bundle.json says what they
+are; all other files are ir/documents/params.py's."""
 
 from __future__ import annotations
 
+import os
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from ..base.errors import as_path
 from ..base.mapped import open_file
+from ..ir.documents import params
 from ..ir.documents.weights import map_values
 from .bundles.bundle import Bundle, read_bundle
 from .bundles.files import INDEX
 
-__all__ = ["bundle_of", "read_bundle_params"]
+__all__ = ["bundle_of", "load_params", "read_params"]
 
 
-def read_bundle_params(path: Path) -> dict[str, np.ndarray] | None:
-    """All parameters, by the name of the input that each is of; None where the path names no bundle. Where
-    two programs have different ones of a name it is the first program's, and the others' go by their key in
-    bundle.json.
+def read_params(
+    source: bytes | bytearray | memoryview | str | os.PathLike[str] | Mapping[str, Any],
+) -> dict[str, np.ndarray]:
+    """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors``, a bundle or the
+    parameter file in its folder (paths), or a mapping, which is taken as it is.
 
-    The arrays are read-only views of the mapped file. Raises ParamsError, DocumentError, OSError.
+    Of a bundle they go by the name of the input that each is of; where two programs have different ones of a
+    name it is the first program's, and the others' go by their key in bundle.json.
+
+    Arrays of a file are read-only views of the mapped file (compressed ``.npz`` members: copies). Raises
+    ParamsError, with ``offset`` in bytes, for what is truncated, malformed or of a dtype that has no array
+    form; DocumentError for a bundle that cannot be read.
     """
-    bundle = bundle_of(path)
-    return None if bundle is None else _parameters(bundle)
+    if not isinstance(source, Mapping | bytes | bytearray | memoryview):
+        path = as_path(source, "a parameter file")
+        bundle = bundle_of(path) if _may_be_raw(path) else None
+        if bundle is not None:
+            return _parameters(bundle)
+    return params.read_params(source)
+
+
+load_params = read_params  # TVM's word for it
+
+
+def _may_be_raw(path: Path) -> bool:
+    """Whether neither its name nor its first bytes say what it is."""
+    if path.suffix in params.MARKED or path.is_dir():
+        return path.suffix not in params.MARKED
+    try:
+        with open_file(path) as file:
+            return file.read(len(params.MAGIC)) != params.MAGIC
+    except (OSError, ValueError):  # told by the reader of files
+        return False
 
 
 def bundle_of(path: Path) -> Bundle | None:

@@ -22,13 +22,13 @@ from ..base.machine.isa import host_features
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
-from ..ir.documents.params import read_params
 from ..ir.model import Constant, Model, Note
 from ..ir.ops.registry import from_outside
 from ..plan.globs import EXACTLY, matching
 from ..plan.types import SAFE, SERIAL, Placement, Plan, Supplies
 from .door import open_model
 from .libraries.offered import inplace_rules, library_kernels
+from .parameters import read_params
 from .plannable import Plannable
 
 if TYPE_CHECKING:

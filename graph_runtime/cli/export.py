@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from ..base.options import Options
+from ..build.parameters import read_params
 from ..compat.artifacts.export import export as write_files
-from ..ir.documents.params import read_params
 from . import options as opt
 from .sources import open_program
 

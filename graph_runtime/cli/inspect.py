@@ -16,12 +16,11 @@ from ..build.bundle_programs import programs_of
 from ..build.bundles.bundle import Bundle
 from ..build.door import GRAPH, ONNX, kind_of
 from ..build.libraries.manifest import find_manifest
-from ..build.parameters import bundle_of
+from ..build.parameters import bundle_of, read_params
 from ..build.plannable import Plannable, Waiting
 from ..build.prepare import prepare
 from ..build.trust import is_trusted
 from ..compat.artifacts.inspect import describe
-from ..ir.documents.params import read_params
 from ..views import report
 from . import options as opt
 from .sources import is_bundle, open_given

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..base.errors import InputError, did_you_mean
 from ..base.machine.devices import Device, of_type
-from ..ir.documents.params import read_params
+from ..build.parameters import read_params
 from ..ir.graph import Graph
 from .queues.run import Run
 from .sessions.session import Session

@@ -15,7 +15,8 @@ from typing import Any
 from ...base.errors import GraphRuntimeError
 from ...base.writing import told, write_whole
 from ...build.libraries.judge import LibraryFile
-from ...ir.documents.params import read_params, save_params
+from ...build.parameters import read_params
+from ...ir.documents.params import save_params
 from ...ir.documents.write import graph_to_json
 from ...ir.graph import COPY, NOP, Graph
 

@@ -1,4 +1,4 @@
-"""Parameters: TVM's binary, read and written; ``.npz``, ``.safetensors`` and those of a bundle, read.
+"""Parameters: TVM's binary, read and written; ``.npz`` and ``.safetensors``, read.
 
     u64 0xF7E58D4F05049CB7; u64 reserved; vec<str> names; u64 count; count arrays in the order of the names
     array: u64 0xDD5E40F096B4A13F; u64 reserved; int32 device_type, device_id, ndim; u8 code, u8 bits, u16
@@ -23,24 +23,24 @@ from ...base import dtypes
 from ...base.cursor import Cursor
 from ...base.errors import DocumentError, ParamsError, as_path
 from ...base.mapped import map_file, name_parts
-from ...base.providers import provided
 from ...base.writing import write_whole
 from .tensor_files import read_npz, read_safetensors, view
 
-__all__ = ["MAGIC", "load_params", "read_array", "read_params", "save_params"]
+__all__ = ["MAGIC", "MARKED", "read_array", "read_params", "save_params"]
 
 MAGIC = (0xF7E58D4F05049CB7).to_bytes(8, "little")
 _ARRAY_MAGIC = 0xDD5E40F096B4A13F
 _CPU = 1
 _ARRAY_HEADER = 40
 _MOST_DIMS = 32
+MARKED = (".npz", ".safetensors")  # names that tell what a file is
 
 
 def read_params(
     source: bytes | bytearray | memoryview | str | os.PathLike[str] | Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
-    """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors``, a bundle or the
-    parameter file in its folder (paths), or a mapping, which is taken as it is.
+    """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors`` (paths), or a
+    mapping, which is taken as it is. build/parameters.py reads those of bundles, too.
 
     Arrays of a file are read-only views of the mapped file (compressed ``.npz`` members: copies). Raises
     ParamsError, with ``offset`` in bytes, for what is truncated, malformed or of a dtype that has no array
@@ -51,10 +51,8 @@ def read_params(
     if isinstance(source, (bytes, bytearray, memoryview)):
         return _read_tvm(memoryview(source).cast("B"), "params")
     path = as_path(source, "a parameter file")
-    if path.suffix not in (".npz", ".safetensors"):
-        return _read_unmarked(path)
     data = _map(path)
-    return _named(data, _read_marked(data, path))
+    return _named(data, _read_marked(data, path) if path.suffix in MARKED else _read_tvm(data, str(path)))
 
 
 def _named(data: memoryview, found: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -80,16 +78,6 @@ def _read_marked(data: memoryview, path: Path) -> dict[str, np.ndarray]:
         ),
     )
     return read_npz(cursor) if path.suffix == ".npz" else read_safetensors(cursor)
-
-
-load_params = read_params  # TVM's word for it
-
-
-def _read_unmarked(path: Path) -> dict[str, np.ndarray]:
-    """Of a file whose name does not tell what it is."""
-    data = memoryview(b"") if path.is_dir() else _map(path)
-    of_bundle = provided("bundle parameters")(path) if data[:8] != MAGIC else None
-    return _named(data, _read_tvm(data, str(path))) if of_bundle is None else of_bundle
 
 
 def _map(path: Path) -> memoryview:

@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ....ir.documents.params import read_params, save_params
+from ....build.parameters import read_params
+from ....ir.documents.params import save_params
 from .ndarray import NDArray, lent, tensor_of
 
 __all__ = [
