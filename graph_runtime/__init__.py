@@ -202,7 +202,6 @@ providers.provide(
         "cluster": lambda: import_module(".cluster.graphs.connecting", __name__).connected(),
         "error bound": lambda: import_module(".accuracy.bounding", __name__).bounded,
         "circular buffers": lambda: import_module(".binding.circular", __name__),
-        "transfers": lambda: import_module(".run.tensors.transfers", __name__),
         "notebook": lambda: import_module(".views.notebook", __name__).html_of,
         "page": lambda: import_module(".views.page.opened", __name__).view_value,
         "operators": lambda: import_module(".eager.protocol", __name__).attach,

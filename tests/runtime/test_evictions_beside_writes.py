@@ -20,7 +20,7 @@ from graph_runtime.run.queues.blocks import blocks
 from graph_runtime.run.queues.template import Template
 from graph_runtime.run.sessions import staging
 from graph_runtime.run.single.upload import push
-from graph_runtime.run.tensors import arrays, batches, eviction, transfers
+from graph_runtime.run.tensors import arrays, batches, copies, eviction, transfers
 from graph_runtime.run.tensors.handle import Handle
 from graph_runtime.run.tensors.spec import spec_of
 from graph_runtime.run.tensors.tensor import Tensor
@@ -246,7 +246,7 @@ def pushed(source, values):
 
 
 FIRST = {
-    "to, early": (sent, transfers, "queue_copy"),
+    "to, early": (sent, copies, "queue_copy"),
     "to": (sent, Template, "submit"),
     "array, early": (made, Tensor, "copy_from"),
     "array": (made, core, "host_arg"),

@@ -8,33 +8,22 @@ from typing import Any
 import numpy as np
 
 from ...base import dtypes
-from ...base.errors import DeviceError, InputError, PlanError, did_you_mean, no_such
+from ...base.errors import InputError
 from ...base.exact import exactly
 from ...base.machine.devices import Device, cpu, parse
-from ...base.machine.layout import HOST, ROW_MAJOR, Layout, footprint, shard_fault
+from ...base.machine.layout import Layout
 from ...ir.graph import TensorType
-from ...plan.defaults import choose
 from ..device_handles import open_device
 from ..queues.buffer import Buffer
 from .dlpack import viewed
 from .host_values import aligned_empty
+from .layouts import check_layout, row_major
 from .tensor import Tensor
 
-__all__ = ["allocate", "array", "borrow", "check_layout", "default_layout", "empty", "row_major"]
+__all__ = ["allocate", "array", "borrow", "empty"]
 
 
-def allocate(
-    type_: TensorType, device: Device, layout: Layout, holder: str | None = None, for_host: bool = False
-) -> Tensor:
-    """A tensor of a layout that check_layout accepts; its values are undefined. ``holder`` is the
-    name in out-of-memory texts, ``for_host``: the host will write it. Raises DeviceMemoryError."""
-    descriptor = device.descriptor
-    memory = descriptor.memory(layout.memory)
-    nbytes = type_.nbytes if memory.name == HOST else footprint(layout, type_.shape, memory)[0]
-    handle = open_device(device)
-    number = descriptor.memories.index(memory)
-    buffer = Buffer.alloc(handle, number, max(nbytes, 1), holder or f"tensor {type_}", for_host)
-    return Tensor(device, handle, type_, layout, buffer.addr, buffer)
+allocate = Tensor.allocated
 
 
 def empty(
@@ -105,74 +94,3 @@ def borrow(value: Any) -> Tensor:
         buffer,
         readonly=not view.flags.writeable,
     )
-
-
-# **************** layouts ****************
-
-
-def row_major(type_: TensorType, device: Device) -> Layout:
-    """Rows of the dtype's own format in a device's main memory. Raises DeviceError where it cannot
-    be stored."""
-    stored, memory = dtypes.format_of(type_.dtype), device.main_memory
-    if stored is None or stored.name not in device.descriptor.formats:
-        raise DeviceError(
-            f"{device} cannot store {type_.dtype}: it stores {', '.join(device.descriptor.formats)}",
-            device=str(device),
-            got=type_.dtype,
-        )
-    return Layout(memory.name, ROW_MAJOR, stored.name)
-
-
-def default_layout(type_: TensorType, device: Device, format: str | None = None) -> Layout:
-    """The layout that a plan would choose for a type on a device. Raises DeviceError where it cannot be
-    stored."""
-    known = device.descriptor.formats
-    if format is not None and format not in known:
-        text = f"{device}: {no_such('format', format, known)}"
-        raise DeviceError(text, device=str(device), got=format, wanted=list(known))
-    try:
-        return choose(type_, device.descriptor, format)[0]
-    except PlanError as error:
-        raise DeviceError(f"{device}: {error}", device=str(device), got=type_.dtype) from None
-
-
-def check_layout(type_: TensorType, device: Device, layout: Layout) -> None:
-    """Raise DeviceError for a layout that a device does not have, or cannot have for this type."""
-    descriptor = device.descriptor
-    memory = descriptor.memory(layout.memory)
-    known = descriptor.layouts if memory.name != HOST else (ROW_MAJOR,)
-    if layout.layout not in known:
-        raise DeviceError(
-            f"{device} has no layout {layout.layout!r}{did_you_mean(layout.layout, known)}",
-            device=str(device),
-            got=layout.layout,
-        )
-    native = dtypes.format_of(type_.dtype)
-    formats = descriptor.formats if memory.name != HOST else (native.name if native else type_.dtype,)
-    if layout.format not in formats:
-        raise DeviceError(
-            f"{device} cannot store {type_.dtype} as {layout.format!r}{did_you_mean(layout.format, formats)}",
-            device=str(device),
-            got=layout.format,
-        )
-    if (
-        native is not None
-        and native.name != layout.format
-        and not (native.converts and dtypes.FORMATS[layout.format].converts)
-    ):
-        raise DeviceError(
-            f"{type_.dtype} cannot be stored as {layout.format}: formats change among floats only",
-            device=str(device),
-            got=layout.format,
-        )
-    if memory.name == HOST:
-        return
-    try:
-        footprint(layout, type_.shape, memory)
-    except PlanError as error:
-        raise DeviceError(f"{device}: {error}", device=str(device), got=str(layout)) from None
-    why = shard_fault(layout, type_.shape, memory, descriptor.grid)
-    if why is not None:
-        raise DeviceError(
-            f"{device} cannot shard {type_} as {layout}: {why}", device=str(device), got=str(layout)
-        )

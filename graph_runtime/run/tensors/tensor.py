@@ -19,13 +19,13 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import InputError
-from ...base.machine.devices import Device
-from ...base.machine.layout import HOST, Layout
+from ...base.machine.layout import HOST
 from ...base.providers import provided
 from ...binding import core
 from ..device_handles import DeviceHandle
+from .copies import Copied
 from .dlpack import HOST_DEVICE, export
-from .handle import Handle, moves
+from .handle import moves
 from .host_values import aligned_empty, checked
 from .lineage import before_write
 from .operators import Operators
@@ -34,7 +34,7 @@ from .traffic import record, refuse_hidden
 __all__ = ["Tensor"]
 
 
-class Tensor(Handle, Operators):
+class Tensor(Copied, Operators):
     """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
     the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
     it shows alive, also when its session is gone. Two handles may show the same memory (``to`` where it
@@ -77,9 +77,6 @@ class Tensor(Handle, Operators):
         """Number of elements."""
         return math.prod(self.shape)
 
-    def __await__(self) -> Iterator[Any]:
-        return provided("transfers").waiting(self).__await__()
-
     # **************** to the host ****************
 
     def numpy(self) -> np.ndarray:
@@ -103,16 +100,7 @@ class Tensor(Handle, Operators):
             return HOST_DEVICE
         return self.device.dl_type, self.device.ordinal
 
-    # **************** moving and writing ****************
-
-    def to(
-        self,
-        device: Device | str | None = None,
-        layout: Layout | str | None = None,
-        format: str | None = None,
-    ) -> Tensor:
-        """A handle on the values elsewhere: see transfers.to."""
-        return provided("transfers").to(self, device, layout, format)
+    # **************** writing ****************
 
     def copy_from(self, source: Any, what: str = "value") -> None:
         """Overwrite the values with those of a Tensor or of anything numpy takes, called ``what`` in errors.
@@ -256,9 +244,6 @@ class Tensor(Handle, Operators):
             if buffer is not None:
                 buffer.free(force=True)
         return True
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
-        return provided("transfers").duplicate(self)
 
     def __reduce__(self) -> Any:
         raise TypeError("a Tensor is a handle on memory of this process: pickle tensor.numpy() instead")

@@ -18,14 +18,13 @@ from ...base.machine.layout import Layout
 from ...ir.graph import TensorType
 from ..device_handles import DeviceHandle
 from ..queues.buffer import check_timeout
-from ..queues.run import Run, when_over
-from ..queues.template import copy
-from .arrays import allocate, check_layout, default_layout
+from ..queues.run import Run
 from .batches import fetch, spread
+from .copies import queue_copy
 from .elsewhere import Elsewhere
-from .handle import moves
 from .host_values import as_host
-from .lineage import before_write, watch
+from .layouts import resolve
+from .lineage import before_write
 from .spec import spec_of
 from .tensor import Tensor
 
@@ -34,13 +33,10 @@ __all__ = [
     "copy_into",
     "duplicate",
     "gather",
-    "queue_copy",
-    "resolve",
     "scatter",
     "to",
     "to_layout",
     "wait_all",
-    "waiting",
 ]
 
 
@@ -50,69 +46,8 @@ def to(
     layout: Layout | str | None = None,
     format: str | None = None,
 ) -> Tensor:
-    """A handle on the tensor's values on ``device``, in ``layout``; the tensor stays as it is.
-
-    ``layout``: a Layout; or "tile" or "row_major", in the device's main memory; or None: on the tensor's own
-    device as it is, on another what a plan would choose there. ``format``: of floats, as "bf16". Where
-    nothing changes, the result shows the same memory (an alias). The copy is queued. Borrowed host memory
-    must not be written before the result is ready.
-
-    Raises HandleError, DeviceError for a layout that the device does not have, DeviceMemoryError.
-    """
-    checked(tensor).alive()
-    device = tensor.device if device is None else parse(device)
-    same = layout is None and format is None and device == tensor.device
-    wanted = tensor.layout if same else resolve(tensor.type, device, layout, format)
-    if device == tensor.device and wanted == tensor.layout:
-        return tensor.alias()
-    return _copied(tensor, device, wanted)
-
-
-def resolve(
-    type_: TensorType, device: Device, layout: Layout | str | None = None, format: str | None = None
-) -> Layout:
-    """The Layout that ``to`` takes for a type on a device. Raises DeviceError for one that cannot be."""
-    if isinstance(layout, Layout):
-        wanted = layout
-    else:
-        chosen = default_layout(type_, device, format)
-        wanted = chosen if layout is None else Layout(chosen.memory, layout, format or chosen.format)
-    check_layout(type_, device, wanted)
-    return wanted
-
-
-def _copied(tensor: Tensor, device: Device, layout: Layout) -> Tensor:
-    made = allocate(tensor.type, device, layout)
-    queue_copy(tensor, made)
-    return made
-
-
-class _CopyMaker:
-    """Maker (run/tensors/lineage.py) of copies of what eager ops make."""
-
-    def make_again(self, tensor: Tensor, inputs: tuple[Tensor, ...]) -> Tensor:
-        (source,) = inputs
-        again = allocate(tensor.type, tensor.device, tensor.layout)
-        queue_copy(source.wait(), again)
-        assert again.buffer is not None  # allocate gave it one
-        again.buffer.wait()
-        return again
-
-
-def queue_copy(source: Tensor, target: Tensor) -> None:
-    """Copy the values of one tensor to another of equal type. Between free tensors that is queued; a view of
-    a session's memory is read or written at once, for the session's next inline run does not wait."""
-    if source.buffer is None or target.buffer is None:
-        target.copy_from(source)
-        return
-    with moves:
-        read, written = source.snapshot(), target.snapshot()
-        # an eviction leads a free tensor to another buffer, never elsewhere
-        copy(read._owner, read.layout, written._owner, written.layout, source.type)
-        if source is not target:  # what is copied may fail yet, and be made again
-            target.overwritten(None if source._recipe is None else (_CopyMaker(), (source,)))
-    if target._recipe is not None:
-        watch(target)
+    """``tensor.to``, which raises InputError for what is no Tensor."""
+    return checked(tensor).to(device, layout, format)
 
 
 def checked(value: Any) -> Tensor:
@@ -141,7 +76,7 @@ def copy_into(target: Tensor, source: Tensor) -> None:
 
 def duplicate(tensor: Tensor) -> Tensor:
     """A tensor with memory of its own, of the same spec and values."""
-    return _copied(tensor.alive(), tensor.device, tensor.layout)
+    return tensor.__deepcopy__({})
 
 
 def to_layout(
@@ -250,10 +185,3 @@ def wait_all(items: Iterable[Any], timeout: float | None = None) -> None:
             raise failure
     finally:
         del failure  # as errors.throw
-
-
-async def waiting(tensor: Tensor) -> Tensor:
-    """What ``await tensor`` does."""
-    if not tensor.ready:
-        await when_over(lambda: tensor.ready)
-    return tensor.wait()
