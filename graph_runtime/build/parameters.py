@@ -4,10 +4,9 @@ are; all other files are ir/documents/params.py's."""
 from __future__ import annotations
 
 import os
-import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,8 +14,9 @@ from ..base.errors import as_path
 from ..base.mapped import open_file
 from ..ir.documents import params
 from ..ir.documents.weights import map_values
-from .bundles.bundle import Bundle, read_bundle
-from .bundles.files import INDEX
+
+if TYPE_CHECKING:
+    from .bundles.bundle import Bundle
 
 __all__ = ["bundle_of", "load_params", "read_params"]
 
@@ -59,6 +59,9 @@ def _may_be_raw(path: Path) -> bool:
 def bundle_of(path: Path) -> Bundle | None:
     """The bundle that a path names: its folder, its zip, or the parameter file inside of its folder; None
     where it names none of these. Raises DocumentError for a bundle that cannot be read."""
+    from .bundles.bundle import read_bundle  # most parameters are in files of their own
+    from .bundles.files import INDEX
+
     if path.is_dir() or (path.is_file() and _is_zip(path)):
         return read_bundle(path)
     if not (path.is_file() and (path.parent / INDEX).is_file()):
@@ -68,8 +71,10 @@ def bundle_of(path: Path) -> Bundle | None:
 
 
 def _is_zip(path: Path) -> bool:
+    from zipfile import is_zipfile  # as above
+
     with open_file(path) as file:
-        return file.read(4) == b"PK\x03\x04" and zipfile.is_zipfile(file)
+        return file.read(4) == b"PK\x03\x04" and is_zipfile(file)
 
 
 def _parameters(bundle: Bundle) -> dict[str, np.ndarray]:

@@ -13,7 +13,8 @@ from graph_runtime import cli
 from graph_runtime.base.errors import DocumentError, ParamsError
 from graph_runtime.build.bundles.bundle import BundleProgram
 from graph_runtime.build.bundles.writer import write_bundle
-from graph_runtime.ir.documents.params import read_params, save_params
+from graph_runtime.build.parameters import read_params
+from graph_runtime.ir.documents.params import save_params
 
 VALUES = {
     "w": np.arange(6, dtype="f4").reshape(2, 3),

@@ -588,9 +588,9 @@ def test_a_bundle_that_is_loaded_twice_maps_its_library_once(planted):
 
 def test_there_is_no_other_way_to_open_a_library():
     """dlopen is called in two places of C: gr_dlopen, and for the core's own file, to make its names global.
-    Python calls what leads there in library.py, for OpenBLAS in blas.py, and in core.py for the C of a device
-    kind, which an installed package brought and this process compiled. An extension of Python's own is opened
-    in torch/native_calls.py: bytes of the kernel cache, which were hashed (docs/security.md)."""
+    Python calls what leads there in library.py, for OpenBLAS in blas.py, in device_handles.py for the C of
+    a device kind, which an installed package brought and this process compiled. An extension of Python's own
+    is opened in torch/native_calls.py: bytes of the kernel cache, which were hashed (docs/security.md)."""
     c = {
         path.relative_to(ROOT).as_posix(): len(
             re.findall(r"(?<![\w])dlopen\(", re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S))
@@ -615,7 +615,7 @@ def test_there_is_no_other_way_to_open_a_library():
         "library_open": {"graph_runtime/run/library.py"},
         "tvm_open": {"graph_runtime/run/library.py"},
         "blas_open": {"graph_runtime/binding/blas.py"},
-        "device_load": {"graph_runtime/binding/core.py"},
+        "device_load": {"graph_runtime/run/device_handles.py"},
     }
     assert set(others) == {"graph_runtime/torch/native_calls.py"}
 

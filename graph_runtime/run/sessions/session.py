@@ -19,8 +19,7 @@ from ...binding import circular, core
 from ...binding.programs.lower import lower
 from ...ir.graph import Graph
 from ...plan.types import Plan
-from .. import kernels
-from ..device_handles import DeviceHandle, open_device
+from .. import device_handles, kernels
 from ..queues.run import Run
 from ..tensors.tensor import Tensor
 from .arena import Arena
@@ -62,7 +61,7 @@ class Session:
     name: str
     plan: Plan
     graph: Graph
-    handles: list[DeviceHandle]
+    handles: list[device_handles.DeviceHandle]
     max_in_flight: int
     bound: Bound
     refuses_unset: bool
@@ -89,7 +88,7 @@ class Session:
         self.program = circular.measured(lower(plan, partial(kernels.resolve, libraries=tuple(libraries))))
         self._entry_did = plan.entry_did()
         self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
-        self.handles = [open_device(device) for device in plan.devices]
+        self.handles = [device_handles.open_device(device) for device in plan.devices]
         self.bound = Bound(self.program, self.handles, name, arena)
         self._zero_copy = ZeroCopy(plan, self.bound)
         self.unset = unset_of(self.graph, unset_inputs)  # inputs without values: runs look while there are
