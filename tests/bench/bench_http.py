@@ -10,7 +10,8 @@ the best of the rounds: answers a second, milliseconds p50 and p99, milliseconds
 the processes of the server, and what it takes of a core beside ours. held: after how many seconds a server
 has ended or refused clients that keep it waiting: one that says nothing, one whose head stops, one whose
 body does, one that is idle after an answer; and one that promises more than the largest body. Needs the
-extra ``cluster`` and a C compiler."""
+extra ``cluster`` and a C compiler.
+"""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import graph_runtime as gr
 from graph_runtime.cluster.ray import ray_address, rays
 from graph_runtime.cluster.ray.ray_address import require_ray_at
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tools"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "tools"))
 SETTINGS = bytes(3) + b"\4" + bytes(5)
 
 
