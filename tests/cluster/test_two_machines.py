@@ -123,8 +123,8 @@ words = {"place": place, "fuse": False, "compile": False}
 module = cluster.create(layers(), ["node0/cpu:0", "node1/cpu:0"], **words)
 short = cluster.create(layers(), ["node0/cpu:0", "node1/cpu:0"], name="short", deadline=3, **words)
 found["error"] = wrong(module.run_async(x=X), 1) + wrong(short.run_async(x=X), 1)
-links = cluster.fleet.own.endpoint._out.values()
-found["tls"] = [isinstance(link._socket, ssl.SSLSocket) for link in links if "node1" in link._to["name"]]
+links = [link for link in cluster.fleet.own.endpoint._out.values() if "node1" in link._to["name"]]
+found["tls"] = [isinstance(link._connection._socket, ssl.SSLSocket) for link in links]
 
 fault("pause")
 found["silent"] = lost(lambda: short.run(x=X))

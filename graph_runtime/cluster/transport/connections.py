@@ -136,7 +136,11 @@ class Connection:
     def _send_some(self, parts: Sequence[Part], seconds: float) -> list[Part]:
         """Send pieces, each chunk of them within ``seconds``. What was not taken."""
         if sum(map(len, parts)) <= limits.INLINE:
-            parts = [b"".join(parts)]
+            text = b"".join(parts)
+            if not self._tls:  # most messages
+                with contextlib.suppress(BlockingIOError):
+                    text = text[self._socket.send(text, socket.MSG_DONTWAIT) :]
+            parts = [text] if text else []
         for at, part in enumerate(parts):
             view = memoryview(part)
             while len(view):
