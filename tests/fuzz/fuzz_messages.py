@@ -84,7 +84,7 @@ def _change(header: dict, rng: random.Random) -> None:
 @functools.cache
 def shared() -> tuple[SharedMemory, AttachedMemory]:
     memory = SharedMemory(SIZE)
-    return memory, AttachedMemory.by_name(memory.name, SIZE)
+    return memory, AttachedMemory(os.dup(memory.file))
 
 
 def read(data: bytes, most: int) -> list[Message]:
@@ -94,7 +94,7 @@ def read(data: bytes, most: int) -> list[Message]:
         count = min(len(into), len(data), most)
         into[:count] = data[:count]
         data = data[count:]
-        found += list(reader.filled(count))
+        found += [message for message in reader.filled(count) if list(message.header) != ["free"]]
     return found
 
 

@@ -198,9 +198,9 @@ class Connection:
         if self._tls:
             end = None if seconds is None else time.monotonic() + seconds
             return self._when_ready(select.POLLIN, end, self._socket.recv_into, into)
-        if seconds and seconds != self._patience:
+        if seconds != 0 and seconds != self._patience:
             self._patience = seconds
-            whole = struct.pack("ll", *divmod(int(1e6 * seconds), 1_000_000))
+            whole = struct.pack("ll", *divmod(int(1e6 * (seconds or 0)), 1_000_000))
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, whole)
         flags, passed = socket.MSG_DONTWAIT if seconds == 0 else 0, []
         try:
