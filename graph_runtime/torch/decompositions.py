@@ -95,6 +95,17 @@ def _without_indices(
     )
 
 
+def _unless_one_op(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """The decomposition of a recurrent layer, which stays one operation where the registry's ops do it."""
+
+    def decomposed(x: Any, states: Any, params: Any, *more: Any) -> Any:
+        if rules.recurrent.why_not(states, params, *more[:-1]) is None:
+            return NotImplemented
+        return plain(x, states, params, *more)
+
+    return decomposed
+
+
 def _two(given: Any) -> list[int]:
     given = list(given)
     return given * 2 if len(given) == 1 else given
@@ -111,6 +122,9 @@ def table() -> dict[Any, Callable[..., Any]]:
         if not isinstance(op, torch._ops.OpOverload) or op._schema.name.removeprefix("aten::") not in known
     }
     found[aten.max_pool2d_with_indices_backward.default] = _without_indices
+    for name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        layer = getattr(aten, name)
+        found |= {layer.input: _unless_one_op(everything[layer.input]), layer.data: everything[layer.data]}
     composites = COMPOSITES | CELLS | BAGS_IN_GRAPHS
     found |= {getattr(aten, name).default: function for name, function in composites.items()}
     return found

@@ -23,7 +23,7 @@ from .counters import Unsupported
 from .decompositions import table
 from .dims import Dims
 from .graphs import lower
-from .kinds import array_of, values_of
+from .kinds import values_of
 from .magnitudes import ANY, MOST, bound_of
 from .ranges import Ranges
 
@@ -138,9 +138,7 @@ def _tensor(program: torch.export.ExportedProgram, name: str) -> torch.Tensor:
 
 
 def _array(tensor: torch.Tensor, whole: bool) -> Any:
-    if tensor.dtype != torch.int64:
-        return array_of(tensor).reshape(tuple(tensor.shape))
-    return values_of(tensor if whole else tensor.to(torch.int32))
+    return values_of(tensor.to(torch.int32) if tensor.dtype == torch.int64 and not whole else tensor)
 
 
 def export(

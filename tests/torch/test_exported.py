@@ -15,10 +15,12 @@ from torch import nn  # noqa: E402
 import graph_runtime as gr  # noqa: E402
 from graph_runtime.base.errors import InputError, KernelError, UnsupportedOpError  # noqa: E402
 from graph_runtime.build.prepare import prepare  # noqa: E402
+from graph_runtime.torch.kinds import values_of  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),  # torch.export's own
     pytest.mark.filterwarnings("ignore:placement mincut decides nothing"),
+    pytest.mark.filterwarnings("ignore:The tensor attributes .*_flat_weights"),  # nn.RNNBase's
 ]
 
 
@@ -275,3 +277,78 @@ def test_programs_of_several_sizes_have_results_of_one_dtype(tmp_path):
         module.run(x=x.numpy())
         is_torchs(module, model(x))
         assert module.get_output(0).numpy().dtype == np.int64
+
+
+RECURRENT = {
+    "lstm": lambda: nn.LSTM(6, 5, 2, batch_first=True, bidirectional=True),
+    "lstm without bias": lambda: nn.LSTM(6, 40, bias=False),
+    "gru": lambda: nn.GRU(6, 5, 2, bidirectional=True),
+    "gru without bias": lambda: nn.GRU(6, 5, bias=False, batch_first=True),
+    "rnn of relu": lambda: nn.RNN(6, 5, bias=False, nonlinearity="relu", bidirectional=True),
+    "rnn with dropout in eval": lambda: nn.RNN(6, 5, 3, dropout=0.5),
+}
+
+
+def _results(made):
+    y, last = made
+    return [y, *(last if isinstance(last, tuple) else (last,))]
+
+
+def _exported(layer, *given, device):
+    """What a program gives, and how many nodes of each op its graph has."""
+    model = tt.to_model(torch.export.export(layer, given), device)
+    module = gr.create(model, devices=list(dict.fromkeys([device, "cpu:0"])), compile=False)
+    names = [name for name in model.graph.input_names if name not in model.constants]
+    module.run(**{name: x.numpy() for name, x in zip(names, given, strict=True)})
+    ops = [model.graph.node(nid).op for nid in range(model.graph.num_nodes)]
+    return [module.get_output(i).numpy() for i in range(module.get_num_outputs())], ops
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "tt:0"])
+@pytest.mark.parametrize("name", RECURRENT)
+def test_recurrent_layers_are_one_op_each(name, device):
+    torch.manual_seed(0)
+    layer, x = RECURRENT[name]().eval(), torch.randn(3, 4, 6)
+    state = torch.randn(layer.num_layers * (1 + layer.bidirectional), 4 if not layer.batch_first else 3, 40)
+    state = state[..., : layer.hidden_size].contiguous()
+
+    class Begun(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = layer
+
+        def forward(self, x, state):
+            return _results(self.layer(x, (state, 2 * state) if isinstance(layer, nn.LSTM) else state))
+
+    with torch.no_grad():
+        wanted = Begun()(x, state)
+    found, ops = _exported(Begun(), x, state, device=device)
+    assert sum(op in ("lstm", "gru", "rnn") for op in ops) == layer.num_layers
+    for made, expected in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(made, expected.numpy(), rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+def test_a_layer_whose_states_are_projected_is_steps():
+    layer, x = nn.LSTM(6, 5, proj_size=3).eval(), torch.randn(3, 4, 6)
+    with torch.no_grad():
+        wanted, _ = layer(x)
+    (made, *_), ops = _exported(layer, x, device="cpu:0")
+    assert "lstm" not in ops
+    np.testing.assert_allclose(made, wanted.numpy(), rtol=1e-4, atol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16", "bfloat16"])
+def test_layers_of_other_floats(dtype):
+    """Parameters of 64 and of 16 bits were words in place of numbers."""
+    dtype = getattr(torch, dtype)
+    for layer in (nn.GRU(6, 5).eval().to(dtype), nn.Linear(6, 5).to(dtype)):
+        x = torch.randn(3, 4, 6).to(dtype)
+        with torch.no_grad():
+            wanted = layer(x)[0] if isinstance(layer, nn.GRU) else layer(x)
+        model = tt.to_model(torch.export.export(layer, (x,)))
+        module = gr.create(model, devices=["cpu:0"], compile=False)
+        (name,) = (name for name in model.graph.input_names if name not in model.constants)
+        module.run(**{name: values_of(x)})
+        made = module.get_output(0).numpy().astype(np.float64)
+        np.testing.assert_allclose(made, wanted.double().numpy(), atol=4 * torch.finfo(dtype).eps)
