@@ -4,37 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections import namedtuple
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from .devices import chips, memory_views
-from .devices import mesh_device as devices
+from .devices import chips, memory_views, mesh_device
 from .errors import Unsupported
-from .golden import functions as golden
-from .graphs import (
-    captures as graphs,
-)
-from .graphs import (
-    pages as reports,
-)
-from .graphs import (
-    text as graph_text,
-)
-from .graphs import (
-    traced as traced_graphs,
-)
-from .graphs import (
-    tracer as call_tracer,
-)
-from .graphs import (
-    views as graph_views,
-)
-from .memory import configs as memory
-from .memory import cores, values
+from .golden.functions import get_golden_function_for_activation, golden_of
+from .graphs import captures, pages, text, views
+from .memory import configs, cores, values
 from .operations.declined import Absent
-from .operations.moreh import softmaxes as moreh_softmaxes
-from .parameters import modules as model_parameters
-from .programs import configs as kernel_configs
+from .operations.moreh import softmaxes
+from .programs import configs as program_configs
 from .programs import windows
 from .registry import OPERATIONS
 
@@ -51,6 +32,25 @@ def _module(name: str, doc: str, **content: Any) -> ModuleType:
     made = ModuleType(f"ttnn.{name}", doc)
     vars(made).update(content)
     return made
+
+
+class _Later(ModuleType):
+    """A submodule whose content is loaded when a name of it is first asked for."""
+
+    def __init__(self, name: str, doc: str, load: Callable[[], dict[str, Any]]):
+        super().__init__(f"ttnn.{name}", doc)
+        self._load: Callable[[], dict[str, Any]] | None = load
+
+    def __getattr__(self, name: str) -> Any:
+        load = vars(self).get("_load")
+        if load is None or (name.startswith("__") and name != "__all__"):
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        self._load = None
+        vars(self).update(load())
+        return getattr(self, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*vars(self), *(self._load() if self._load else ())})
 
 
 def _declined(what: str) -> Any:
@@ -73,10 +73,10 @@ def submodules() -> dict[str, ModuleType]:
             setattr(made[group], last, function)
     for name in ("deepseek", "deepseek_prefill"):  # modules of kernels of one model's
         setattr(made["experimental"], name, Absent(f"ttnn.experimental.{name}"))
-    made["types"] = _module("types", "value classes", **_public(values, cores, memory, kernel_configs))
+    made["types"] = _module("types", "value classes", **_public(values, cores, configs, program_configs))
     memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
-    named = _public(devices, chips, memory_views) | memory_reports
-    named |= {"DeallocateBuffers": _deallocate, "Device": devices.MeshDevice}
+    named = _public(mesh_device, chips, memory_views) | memory_reports
+    named |= {"DeallocateBuffers": _deallocate, "Device": mesh_device.MeshDevice}
     made["device"] = _module("device", "devices", **named)
     made["cluster"] = _module(
         "cluster",
@@ -84,15 +84,13 @@ def submodules() -> dict[str, ModuleType]:
         ClusterType=chips.ClusterType,
         get_cluster_type=lambda: chips.ClusterType.N150,
     )
-    made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=devices.get_num_devices)
-    made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(memory))
-    made["model_preprocessing"] = _module(
-        "model_preprocessing", "parameters of torch modules", **_public(model_parameters)
-    )
+    made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=mesh_device.get_num_devices)
+    made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(configs))
+    made["model_preprocessing"] = _Later("model_preprocessing", "parameters of torch modules", _preprocessing)
     return made | _database() | _tracing() | _graph() | _extension() | _operations()
 
 
-def _deallocate(device: devices.MeshDevice) -> None:
+def _deallocate(device: mesh_device.MeshDevice) -> None:
     """Let go of the memory of all tensors on a device."""
     for found in list(device.tensors.values()):
         found.deallocate(True)
@@ -123,7 +121,7 @@ _PARTS = "core fabric multi_device operations tensor"  # of ttnn's extension mod
 
 
 def _extension() -> dict[str, ModuleType]:
-    kept = _module("_ttnn.reports", "what lies where", get_buffer_pages=reports.get_buffer_pages)
+    kept = _module("_ttnn.reports", "what lies where", get_buffer_pages=pages.get_buffer_pages)
     operations = _module("_ttnn.deprecated.operations", "older functions: none are served")
     deprecated = _module("_ttnn.deprecated", "older names", operations=operations)
     parts: dict[str, Any] = {name: Absent(f"ttnn._ttnn.{name}") for name in _PARTS.split()}
@@ -135,7 +133,7 @@ def _extension() -> dict[str, ModuleType]:
 def _operations() -> dict[str, ModuleType]:
     pool = _module("operations.pool", "golden functions of pools", **_golden_pools())
     moreh = {k.removeprefix("moreh_"): v for k, v in OPERATIONS.items() if k.startswith("moreh_")}
-    moreh |= {name.removeprefix("Moreh"): getattr(moreh_softmaxes, name) for name in moreh_softmaxes.__all__}
+    moreh |= {name.removeprefix("Moreh"): getattr(softmaxes, name) for name in softmaxes.__all__}
     older = _module("operations.moreh", "older forms", **moreh)
     named = {k: v for k, v in OPERATIONS.items() if "." not in k}
     kinds = {
@@ -151,25 +149,36 @@ def _operations() -> dict[str, ModuleType]:
         "operations.activations": _module(
             "operations.activations",
             "golden functions of activations",
-            get_golden_function_for_activation=golden.get_golden_function_for_activation,
+            get_golden_function_for_activation=get_golden_function_for_activation,
         ),
     }
 
 
 def _golden_pools() -> dict[str, Any]:
     names = "avg_pool2d global_avg_pool2d adaptive_avg_pool2d adaptive_max_pool2d upsample".split()
-    made = {f"golden_{name}": golden.golden_of(name) for name in names}
+    made = {f"golden_{name}": golden_of(name) for name in names}
     return made | {
-        "golden_maxpool2d": golden.golden_of("max_pool2d"),
+        "golden_maxpool2d": golden_of("max_pool2d"),
         "golden_grid_sample": _declined("operations.pool.golden_grid_sample"),
-        "golden_rotate": golden.golden_of("rotate"),
+        "golden_rotate": golden_of("rotate"),
     }
 
 
 def _tracing() -> dict[str, ModuleType]:
     """The tracer, under its two names, without the code that ttnn makes of graphs."""
-    said = _public(call_tracer, traced_graphs) | {"codegen": _declined("tracer.codegen")}
-    return {name: _module(name, "what torch and ttnn compute", **said) for name in ("tracer", "torch_tracer")}
+    return {name: _Later(name, "what torch and ttnn compute", _tracer) for name in ("tracer", "torch_tracer")}
+
+
+def _tracer() -> dict[str, Any]:
+    from .graphs import traced, tracer
+
+    return _public(tracer, traced) | {"codegen": _declined("tracer.codegen")}
+
+
+def _preprocessing() -> dict[str, Any]:
+    from .parameters import cache, modules
+
+    return _public(cache, modules)
 
 
 def _graph() -> dict[str, ModuleType]:
@@ -180,9 +189,9 @@ def _graph() -> dict[str, ModuleType]:
         "is_detailed_buffer_tracing_enabled": lambda: detailed[0],
         **{name: Absent(f"ttnn.graph.{name}") for name in _RECORDS.split()},
     }
-    read = type("GraphTracerUtils", (), {"serialize_graph": staticmethod(graph_text.serialize_graph)})
+    read = type("GraphTracerUtils", (), {"serialize_graph": staticmethod(text.serialize_graph)})
     return {
-        "graph": _module("graph", "what was called", **_public(graphs, graph_views), **flags),
+        "graph": _module("graph", "what was called", **_public(captures, views), **flags),
         "graph_tracer_utils": _module("graph_tracer_utils", "text of graphs", GraphTracerUtils=read),
     }
 

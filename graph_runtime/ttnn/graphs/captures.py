@@ -27,9 +27,8 @@ from ..memory.values import BufferType
 from ..operations import operation
 from ..programs.l1 import Use
 from ..tensors.tensor import Tensor, tensors_within
-from . import text as graph_text
 from .pages import buffer_size
-from .text import arguments_of, memory_text
+from .text import arguments_of, create_arguments, memory_text, tensor_params
 
 __all__ = [
     "RunMode",
@@ -111,7 +110,7 @@ class Capture:
     # **************** tensors and their buffers ****************
 
     def tensor(self, tensor: Tensor) -> int:
-        params = graph_text.tensor_params(tensor)
+        params = tensor_params(tensor)
         on_device = tensor._device is not None and tensor.is_allocated()
         if on_device:
             params |= {"memory_config": memory_text(tensor.memory_config()), **self.where(tensor)}
@@ -140,7 +139,7 @@ class Capture:
         key = tensor._handle.layout.memory, tensor.buffer_address()
         if key in self.buffers:
             return
-        self.begin("tt::tt_metal::create_device_tensor", graph_text.create_arguments(tensor), [])
+        self.begin("tt::tt_metal::create_device_tensor", create_arguments(tensor), [])
         number, params = self.buffer(tensor), buffer_size(tensor) | self.where(tensor)
         made = self.under(self.node("buffer_allocate", **params))
         made["connections"].append(number)

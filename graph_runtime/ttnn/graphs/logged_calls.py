@@ -3,7 +3,7 @@ report_name outside of fast runtime mode write db.sqlite and config.json into CO
 
 After each operation the main thread waits for its results, as ttnn does. Its duration is what the host took
 to play it, which says nothing about a card. Circular buffers and an operation's own tensors are ttnn's
-(graphs.py). enable_detailed_buffer_report adds pages, enable_graph_report the nodes of each call,
+(captures.py). enable_detailed_buffer_report adds pages, enable_graph_report the nodes of each call,
 enable_detailed_tensor_report a file of each operand and result.
 """
 
@@ -27,7 +27,7 @@ from ..operations.operation import Operation
 from ..settings import SETTINGS
 from ..tensors.tensor import Tensor, tensors_within
 from ..tensors.tensorbin import write_tensor
-from . import captures as graphs
+from . import captures
 from .pages import buffer_size, get_buffer_pages
 from .text import memory_text
 
@@ -192,9 +192,9 @@ def logged(operation: Operation, args: Any, kwargs: Any) -> Iterator[Any]:
     name = operation.python_fully_qualified_name
     number = report.begin(name, args, kwargs)
     made: list[Any] = []
-    capturing = not graphs.is_graph_capture_active()
+    capturing = not captures.is_graph_capture_active()
     if capturing:
-        graphs.begin_graph_capture()
+        captures.begin_graph_capture()
     start = time.perf_counter()
     try:
         yield made.append
@@ -206,5 +206,5 @@ def logged(operation: Operation, args: Any, kwargs: Any) -> Iterator[Any]:
         raise
     finally:
         seconds = time.perf_counter() - start
-        nodes = graphs.end_graph_capture() if capturing else []
+        nodes = captures.end_graph_capture() if capturing else []
         report.end(number, name, seconds, made, nodes)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...base.machine.layout import Layout as Placed
-from ...ir.ops.registry import all_ops
+from ...ir.ops.registry import require
 from ...run.tensors.tensor import Tensor as Handle
 from ..devices import kernels
 from ..devices.mesh_device import MeshDevice
@@ -88,7 +88,7 @@ class Target:
         """A registry op whose result has this type, straight to its place where ``shape`` is known and
         nothing is to be rounded: kernels store bfloat16 with ties away from zero, a copy rounds them to even,
         as ttnn's elementwise functions do."""
-        if self.dtype is DataType.BFLOAT16 and all_ops()[op].moves is None:
+        if self.dtype is DataType.BFLOAT16 and require(op).moves is None:
             return self.wrap(kernels.run(op, inputs, attrs, kernels.between(inputs)))
         to = None if shape is None else self.place(shape)
         return self.wrap(kernels.run(op, inputs, attrs, to))

@@ -22,7 +22,6 @@ __all__ = [
     "ModuleArgs",
     "ParameterDict",
     "ParameterList",
-    "cached",
     "make_parameter_dict",
 ]
 

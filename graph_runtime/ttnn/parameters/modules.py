@@ -30,18 +30,10 @@ from .cache import (
 )
 
 __all__ = [
-    "Conv2dArgs",
-    "ConvTranspose2dArgs",
-    "GroupNormArgs",
-    "MaxPool2dArgs",
-    "ModuleArgs",
-    "ParameterDict",
-    "ParameterList",
     "convert_torch_model_to_ttnn_model",
     "default_preprocessor",
     "fold_batch_norm2d_into_conv2d",
     "infer_ttnn_module_args",
-    "make_parameter_dict",
     "move_to_device",
     "preprocess_embedding_weight",
     "preprocess_layernorm_parameter",

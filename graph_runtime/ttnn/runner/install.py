@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
@@ -31,7 +30,7 @@ _HELPERS = {
 _RECORDS = "tracy."  # modules that read what a profiler on a card recorded: each name of theirs is absent
 
 
-class _Helpers(MetaPathFinder, Loader):
+class _Helpers:
     """The last finder: it gives a helper where nothing else has a module of that name."""
 
     def find_spec(
@@ -40,7 +39,7 @@ class _Helpers(MetaPathFinder, Loader):
         if fullname not in _HELPERS and not fullname.startswith(_RECORDS):
             return None
         is_package = not _HELPERS.get(fullname, "") or fullname == "tracy"
-        return ModuleSpec(fullname, self, is_package=is_package)
+        return ModuleSpec(fullname, self, is_package=is_package)  # type: ignore[arg-type]  # it has what is used
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         name = _HELPERS.get(spec.name, "")
@@ -65,4 +64,4 @@ def install(board: str = "") -> None:
     use_board(board)
     ttnn.install()
     if not any(isinstance(finder, _Helpers) for finder in sys.meta_path):
-        sys.meta_path.append(_Helpers())
+        sys.meta_path.append(_Helpers())  # type: ignore[arg-type]

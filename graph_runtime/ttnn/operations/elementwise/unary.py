@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ....ir.ops.registry import all_ops
+from ....ir.ops.registry import all_ops, require
 from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
 from ...errors import Unsupported, check
@@ -56,7 +56,7 @@ def finish(goal: Target, w: Wide, made: Handle) -> Tensor:
 
 
 def _defaults(op: str, arguments: dict[str, str]) -> dict[str, Any]:
-    attrs = {attr.name: attr.default for attr in all_ops()[op].attrs}
+    attrs = {attr.name: attr.default for attr in require(op).attrs}
     return {name: attrs[there] for name, there in arguments.items()}
 
 
@@ -79,7 +79,7 @@ def _plain(name: str, op: str, arguments: dict[str, str]) -> Operation:
         attrs = {arguments[key]: float(value) for key, value in said.items()}
         return _run_plain(name, op, x, attrs, goal)
 
-    function.__doc__ = f"{all_ops()[op].doc}."
+    function.__doc__ = f"{require(op).doc}."
     made = Operation(name, function, op)
     made.program_key = elementwise_key
     return made

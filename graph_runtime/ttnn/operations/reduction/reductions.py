@@ -221,20 +221,26 @@ def cumsum(
 ) -> Tensor:
     """The running sum along a dimension, from its end with ``reverse_order``."""
     x = device_tensor("ttnn.cumsum", input)
-    rank = len(x.shape)
-    check(
-        -rank <= dim < max(rank, 1),
-        "ttnn.cumsum",
-        f"The requested cumulation axis is {dim}, while the input tensor has rank {rank}",
-    )
-    goal = target("ttnn.cumsum", x, memory_config, out, None if out is not None else dtype)
-    if not rank or not math.prod(x.shape):
+    w, goal = _running("ttnn.cumsum", x, dim, dtype, out, memory_config)
+    if not x.shape or not math.prod(x.shape):
         return goal.wrap(kernels.copied(x._handle))
-    w = Wide(x._handle.device)
     source = w.int32(x._handle)
-    made = kernels.run(
-        "cumsum", [source], {"axis": dim % rank, "reverse": reverse_order}, w._to("cumsum", [source])
-    )
+    attrs = {"axis": dim % len(x.shape), "reverse": reverse_order}
+    return _as_said(goal, kernels.run("cumsum", [source], attrs, w._to("cumsum", [source])))
+
+
+def _running(
+    op: str, x: Tensor, dim: int, dtype: DataType | None, out: Tensor | None, config: MemoryConfig | None
+) -> tuple[Wide, Target]:
+    """What a running sum or product is made with, and where it goes."""
+    rank = len(x.shape)
+    text = f"The requested cumulation axis is {dim}, while the input tensor has rank {rank}"
+    check(-rank <= dim < max(rank, 1), op, text)
+    return Wide(x._handle.device), target(op, x, config, out, None if out is not None else dtype)
+
+
+def _as_said(goal: Target, made: Handle) -> Tensor:
+    """The result of sums or products that ran as int32."""
     if goal.dtype is DataType.UINT32 and made.dtype == "int32":
         made = kernels.reinterpret(made, "uint32")
     return goal.wrap(made)
@@ -253,20 +259,12 @@ def cumprod(
 ) -> Tensor:
     """The running product along a dimension: each of log2(n) steps multiplies by what lies twice as far
     back."""
-    name = "ttnn.cumprod"
-    x = device_tensor(name, input)
-    rank = len(x.shape)
-    check(
-        -rank <= dim < max(rank, 1),
-        name,
-        f"The requested cumulation axis is {dim}, while the input tensor has rank {rank}",
-    )
-    goal = target(name, x, memory_config, out, None if out is not None else dtype)
-    w = Wide(x._handle.device)
+    x = device_tensor("ttnn.cumprod", input)
+    w, goal = _running("ttnn.cumprod", x, dim, dtype, out, memory_config)
     made = w.int32(x._handle)
-    if not rank or not math.prod(x.shape):
+    if not x.shape or not math.prod(x.shape):
         return goal.wrap(kernels.copied(made))
-    axis, size, back = dim % rank, x.shape[dim], 1
+    axis, size, back = dim % len(x.shape), x.shape[dim], 1
     while back < size:
         cut = size - back if reverse_order else back
         head, tail = (_between(w, made, axis, a, b) for a, b in ((0, cut), (cut, size)))
@@ -278,9 +276,7 @@ def cumprod(
             parts = [head, w("multiply", tail, others)]
         made = w("concatenate", *parts, axis=axis)
         back *= 2
-    if goal.dtype is DataType.UINT32 and made.dtype == "int32":
-        made = kernels.reinterpret(made, "uint32")
-    return goal.wrap(made)
+    return _as_said(goal, made)
 
 
 def _between(w: Wide, x: Handle, axis: int, start: int, end: int) -> Handle:
