@@ -13,7 +13,9 @@ import graph_runtime as gr
 
 # each is there in a process that needs it only
 NEVER = {"onnx", "onnxruntime", "pytest", "rich", "scipy", "torch", "graph_runtime.codegen"}
-NEVER |= {f"graph_runtime.{name}" for name in ("compat", "eager", "rewrite", "simulation", "study", "views")}
+NEVER |= {
+    f"graph_runtime.{name}" for name in ("compat", "eager", "rewrite", "simulation", "study", "ttnn", "views")
+}
 PLANNER = {
     f"graph_runtime.plan.{name}" for name in ("balance", "passes", "placement", "placing", "storage.memory")
 }

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "native/kernels"
 # what looks for ops, or makes nodes of them, but defines nothing about one
 _MATCHING = tuple(
-    f"graph_runtime/{part}/" for part in "rewrite accuracy compat views testing runtime cli".split()
+    f"graph_runtime/{part}/" for part in "rewrite accuracy compat ttnn views testing runtime cli".split()
 )
 _MATCHING += ("graph_runtime/frontends/stablehlo/",)  # StableHLO's names of ops, and theirs of others
 _MATCHING += ("graph_runtime/torch/emitter.py", "graph_runtime/torch/registration.py")
