@@ -14,12 +14,12 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from ..artifacts.libraries.manifest import KernelEntry, direct_symbol
 from ..base import dtypes
 from ..base.errors import CompileError, GraphRuntimeError, did_you_mean
 from ..base.formats import FORMATS
 from ..base.machine import devices
 from ..base.machine.descriptors import HOST_KERNELS
-from ..build.libraries.manifest import KernelEntry, direct_symbol
 
 __all__ = ["announced_kernels"]
 

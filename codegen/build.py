@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from ..artifacts.bundles.bundle import BundleLibrary, BundleProgram, BundleSource
+from ..artifacts.bundles.writer import write_bundle
+from ..artifacts.libraries.elf import read_elf
+from ..artifacts.libraries.judge import LibraryFile
+from ..artifacts.libraries.manifest import Manifest, find_manifest
+from ..artifacts.prepare import Prepared, prepare
+from ..artifacts.trust import file_sha256, is_trusted, remember, sign
 from ..base.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean, refuse_words
 from ..base.machine.devices import NO_KERNELS, Device, parse_list
 from ..base.mapped import read_file
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.temporary import temporary_folder
-from ..build.bundles.bundle import BundleLibrary, BundleProgram, BundleSource
-from ..build.bundles.writer import write_bundle
-from ..build.libraries.elf import read_elf
-from ..build.libraries.judge import LibraryFile
-from ..build.libraries.manifest import Manifest, find_manifest
-from ..build.prepare import Prepared, prepare
-from ..build.trust import file_sha256, is_trusted, remember, sign
 from ..ir.documents.write import graph_to_json
 from ..ir.graph import COPY, NOP, NodeView
 from ..ir.model import Constant

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..artifacts.libraries.elf import read_elf
+from ..artifacts.libraries.manifest import ABI_VERSION, KernelEntry, Manifest
 from ..base.errors import CompileError
 from ..base.machine import isa
 from ..base.machine.descriptors import HOST_KERNELS
 from ..base.mapped import open_file
 from ..base.writing import write_whole
-from ..build.libraries.elf import read_elf
-from ..build.libraries.manifest import ABI_VERSION, KernelEntry, Manifest
 from .announced import announced_kernels
 from .shared_library import LINK, manifest_source, native_folder
 from .toolchain import FLAGS, Compiler, find_compiler, target

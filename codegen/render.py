@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..artifacts.libraries.manifest import KernelEntry, direct_symbol
 from ..base import dtypes
 from ..base.errors import CompileError, UnsupportedOpError
-from ..build.libraries.manifest import KernelEntry, direct_symbol
 from ..ir.graph import TensorType
 from ..ir.ops.registry import Op
 from ..ir.ops.select import Selected, numeric_words, select

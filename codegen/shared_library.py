@@ -10,13 +10,13 @@ from pathlib import Path
 
 import cffi
 
+from ..artifacts.libraries.manifest import ABI_VERSION, Manifest
 from ..base.errors import CompileError
 from ..base.machine import isa
 from ..base.packaged import data_folder
 from ..base.progress import Count, uncounted
 from ..base.temporary import temporary_folder
 from ..base.writing import told, write_whole
-from ..build.libraries.manifest import ABI_VERSION, Manifest
 from ..ir.ops.registry import kernel_folders
 from . import glue
 from .bodies import Instance, find_bodies

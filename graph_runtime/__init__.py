@@ -22,6 +22,13 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from . import cluster as cluster
     from . import eager as eager
     from . import runtime as runtime
+    from .artifacts.parameters import load_params as load_params
+    from .artifacts.parameters import read_params as read_params
+    from .artifacts.prepare import Prepared as Prepared
+    from .artifacts.prepare import prepare as prepare
+    from .artifacts.trust import trust as trust
+    from .artifacts.trust import trusted as trusted
+    from .artifacts.trust import untrust as untrust
     from .base import errors as errors
     from .base.dtypes import DType as DType
     from .base.errors import CapacityError as CapacityError
@@ -53,16 +60,9 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .base.machine.devices import cpu as cpu
     from .base.machine.devices import tt as tt
     from .base.options import Options as Options
-    from .build.parameters import load_params as load_params
-    from .build.parameters import read_params as read_params
-    from .build.prepare import Prepared as Prepared
-    from .build.prepare import prepare as prepare
-    from .build.trust import trust as trust
-    from .build.trust import trusted as trusted
-    from .build.trust import untrust as untrust
     from .codegen.build import build_bundle as build_bundle
     from .codegen.build import build_library as build_library
-    from .compat.artifacts.library import load_module as load_module
+    from .compat.tvm_files.library import load_module as load_module
     from .frontends.onnx import load_model as load_model
     from .ir.builder import GraphBuilder as GraphBuilder
     from .ir.documents.loader import load_graph as load_graph
@@ -127,7 +127,7 @@ _HOME = {
     "ParamsError": "base.errors",
     "Plan": "plan.types",
     "PlanError": "base.errors",
-    "Prepared": "build.prepare",
+    "Prepared": "artifacts.prepare",
     "RequestError": "base.errors",
     "Run": "run.queues.run",
     "RunCancelledError": "base.errors",
@@ -154,24 +154,24 @@ _HOME = {
     "load_graph": "ir.documents.loader",
     "load_library": "run.library",
     "load_model": "frontends.onnx",
-    "load_module": "compat.artifacts.library",
-    "load_params": "build.parameters",
+    "load_module": "compat.tvm_files.library",
+    "load_params": "artifacts.parameters",
     "no_fallback": "run.tensors.journal",
     "no_implicit_transfer": "run.tensors.traffic",
     "place": "plan.placement",
     "plan_text": "views.report",
-    "prepare": "build.prepare",
-    "read_params": "build.parameters",
+    "prepare": "artifacts.prepare",
+    "read_params": "artifacts.parameters",
     "record": "plan.record",
     "save_params": "ir.documents.params",
     "scatter": "run.tensors.transfers",
     "simulate": "simulation.simulation",
     "stats": "run.tensors.traffic",
-    "trust": "build.trust",
-    "trusted": "build.trust",
+    "trust": "artifacts.trust",
+    "trusted": "artifacts.trust",
     "tt": "base.machine.devices",
     "unload_program": "runtime.stitching.executable",
-    "untrust": "build.trust",
+    "untrust": "artifacts.trust",
     "wait_all": "run.tensors.transfers",
 }
 

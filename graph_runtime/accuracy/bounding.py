@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ..artifacts.prepare import Prepared
 from ..base import dtypes
 from ..base.cursor import Cursor
 from ..base.errors import (
@@ -27,7 +28,6 @@ from ..base.machine.devices import Device, parse_list
 from ..base.mapped import map_file
 from ..base.options import Options
 from ..base.progress import Tell, silent
-from ..build.prepare import Prepared
 from ..ir.documents.tensor_files import read_npy
 from ..ir.model import Model, Note
 from ..plan.placing.causes import time_text

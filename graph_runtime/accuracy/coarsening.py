@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from ..artifacts.prepare import Prepared, prepare
 from ..base.machine.layout import TILE
-from ..build.prepare import Prepared, prepare
 from ..ir.graph import Func, Graph
 from ..ir.ops import registry
 from ..ir.ops.inputs import nmse

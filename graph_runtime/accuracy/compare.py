@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from ..artifacts.door import open_model
+from ..artifacts.prepare import Prepared
 from ..base.errors import PlanError, UnsupportedOpError
-from ..build.door import open_model
-from ..build.prepare import Prepared
 from ..ir.graph import Graph, NodeView
 from ..ir.model import Model
 from ..ir.ops import get

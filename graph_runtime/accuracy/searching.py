@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ..artifacts.prepare import Prepared
 from ..base.errors import CapacityError, DeviceError, InputError, PlanError, UnsupportedOpError, no_such
 from ..base.progress import Tell, silent
-from ..build.prepare import Prepared
 from .coarsening import Choices, Coarsening
 from .differences import EntryDifference
 from .precision import Precision

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ..artifacts.prepare import Prepared, prepare
 from ..base.errors import InputError
 from ..base.machine.devices import parse_list
 from ..base.options import Options
 from ..base.progress import Tell, silent
-from ..build.prepare import Prepared, prepare
 from ..ir.model import Model
 from ..simulation.simulation import simulate
 from .compare import compare_prepared, given_inputs, judge

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from ..artifacts.prepare import Prepared, prepare
 from ..base.errors import CapacityError, DeviceError, PlanError, UnsupportedOpError
 from ..base.machine.devices import Device
 from ..base.options import Options
 from ..base.progress import Tell
-from ..build.prepare import Prepared, prepare
 from ..ir.graph import NodeView
 from ..ir.model import Constant, Model
 from ..ir.ops.inputs import nmse

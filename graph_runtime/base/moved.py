@@ -15,7 +15,7 @@ __all__ = ["MOVED", "install"]
 # old name below the package -> new one; what was below an old folder is below the new one
 MOVED: Mapping[str, str] = {
     "builder": "ir.builder",
-    "bundles": "build.bundles",
+    "bundles": "artifacts.bundles",
     "comparison": "accuracy",
     "core": "binding.core",
     "devices": "base.machine.devices",
@@ -25,7 +25,7 @@ MOVED: Mapping[str, str] = {
     "factory": "run.factory",
     "graph": "ir.graph",
     "layout": "base.machine.layout",
-    "libraries": "build.libraries",
+    "libraries": "artifacts.libraries",
     "library": "run.library",
     "model": "ir.model",
     "module": "run.module",
@@ -40,7 +40,7 @@ MOVED: Mapping[str, str] = {
     "stitching": "runtime.stitching",
     "tensors": "run.tensors",
     "testing.numerics": "testing.operands",
-    "tvm": "compat.artifacts",
+    "tvm": "compat.tvm_files",
 }
 _PUBLIC = {"errors"}  # another name of the same module, which stays
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 
+from ..artifacts.prepare import prepare
 from ..base.options import Options
-from ..build.prepare import prepare
 from . import options as opt
 from .progress import progress
 from .sources import open_program, open_run

@@ -8,14 +8,14 @@ from typing import Any
 
 import typer
 
+from ..artifacts.plannable import Plannable
+from ..artifacts.prepare import prepare
 from ..base.errors import InputError, did_you_mean
 from ..base.machine.descriptors import read_board
 from ..base.machine.devices import Descriptor
 from ..base.machine.devices import boards as known
 from ..base.options import Options
 from ..base.progress import Tell
-from ..build.plannable import Plannable
-from ..build.prepare import prepare
 from ..simulation.estimate import Estimate, compare_boards
 from ..views import report
 from . import options as opt

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..artifacts.plannable import Waiting
 from ..base.errors import InputError
 from ..base.options import Options
 from ..binding import core
-from ..build.plannable import Waiting
 from ..run.factory import warn_of
 from ..run.tuning import Tuner
 from . import options as opt

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from ..artifacts.prepare import prepare
 from ..base.errors import InputError
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
-from ..build.prepare import prepare
 from ..simulation.estimate import bounds
 from ..simulation.simulation import IN_FLIGHT, simulate
 from ..views import report

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..artifacts.parameters import read_params
 from ..base.options import Options
-from ..build.parameters import read_params
-from ..compat.artifacts.export import export as write_files
+from ..compat.tvm_files.export import export as write_files
 from . import options as opt
 from .sources import open_program
 

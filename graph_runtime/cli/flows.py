@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import typer
 
+from ..artifacts.door import bound
+from ..artifacts.plannable import Plannable, Waiting
 from ..base.errors import InputError, did_you_mean
 from ..base.options import Options
 from ..base.progress import Tell
-from ..build.door import bound
-from ..build.plannable import Plannable, Waiting
 from ..frontends.onnx.dynamic import PortInfo
 from ..frontends.onnx.elements import ELEMENTS
 from ..ir.graph import TensorType

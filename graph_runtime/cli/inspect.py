@@ -8,19 +8,19 @@ from typing import Annotated, Any
 import orjson
 import typer
 
+from ..artifacts.bundle_programs import programs_of
+from ..artifacts.bundles.bundle import Bundle
+from ..artifacts.door import GRAPH, ONNX, kind_of
+from ..artifacts.libraries.manifest import find_manifest
+from ..artifacts.parameters import bundle_of, read_params
+from ..artifacts.plannable import Plannable, Waiting
+from ..artifacts.prepare import prepare
+from ..artifacts.trust import is_trusted
 from ..base.errors import DocumentError
 from ..base.mapped import open_file
 from ..base.option_fields import READING
 from ..base.options import Options
-from ..build.bundle_programs import programs_of
-from ..build.bundles.bundle import Bundle
-from ..build.door import GRAPH, ONNX, kind_of
-from ..build.libraries.manifest import find_manifest
-from ..build.parameters import bundle_of, read_params
-from ..build.plannable import Plannable, Waiting
-from ..build.prepare import prepare
-from ..build.trust import is_trusted
-from ..compat.artifacts.inspect import describe
+from ..compat.tvm_files.inspect import describe
 from ..views import report
 from . import options as opt
 from .sources import is_bundle, open_given
@@ -191,7 +191,7 @@ def _flow(bundle: Bundle, found: dict[str, Any]) -> list[str]:
     """What a bundle has of a flow, put into ``found``, and as lines."""
     if bundle.flow is None:
         return []
-    from ..build.bundles.flow_text import flow_text
+    from ..artifacts.bundles.flow_text import flow_text
     from ..run.flows.loaded import flow_of_bundle  # needs onnx, which few commands do
 
     found["flow"] = flow_of_bundle(bundle)

@@ -16,7 +16,7 @@ from ..base.writing import write_whole
 
 if TYPE_CHECKING:
     from ..accuracy.differences import Comparison
-    from ..build.prepare import Prepared
+    from ..artifacts.prepare import Prepared
     from ..plan import Plan
     from ..simulation.timeline import Timeline
     from ..views.page.shown import Shown

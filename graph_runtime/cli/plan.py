@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
+from ..artifacts.libraries.offered import inplace_rules
+from ..artifacts.prepare import prepare
 from ..base.errors import PlanError, afresh
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..base.writing import write_whole
 from ..binding.packing import pack
-from ..build.libraries.offered import inplace_rules
-from ..build.prepare import prepare
 from ..ir.documents.write import graph_to_json
 from ..plan import Plan
 from ..plan.balance import (

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 import typer
 
+from ..artifacts.plannable import Plannable, Waiting
+from ..artifacts.prepare import Prepared, prepare
 from ..base.errors import InputError, did_you_mean
 from ..base.options import Options
 from ..base.writing import writing
-from ..build.plannable import Plannable, Waiting
-from ..build.prepare import Prepared, prepare
 from ..run.module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs

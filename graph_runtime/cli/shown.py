@@ -9,11 +9,11 @@ from typing import Any
 
 import typer
 
+from ..artifacts.door import bound
+from ..artifacts.plannable import Plannable, Waiting
 from ..base.errors import InputError
 from ..base.options import Options
 from ..base.progress import Tell
-from ..build.door import bound
-from ..build.plannable import Plannable, Waiting
 from ..frontends.onnx.dynamic import PortInfo
 from ..ir.model import Model
 from ..run.factory import create_flow

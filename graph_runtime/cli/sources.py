@@ -1,4 +1,4 @@
-"""What MODEL of commands is, with the flags beside it: build/door.py's door, and what they say of it."""
+"""What MODEL of commands is, with the flags beside it: artifacts/door.py's door, and what they say of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import typer
 
+from ..artifacts.door import BUNDLE, kind_of, open_source
+from ..artifacts.libraries.judge import read_library
+from ..artifacts.plannable import Plannable, Waiting
+from ..artifacts.prepare import Prepared
 from ..base.errors import DocumentError
 from ..base.options import Options
 from ..base.progress import Tell, silent
-from ..build.door import BUNDLE, kind_of, open_source
-from ..build.libraries.judge import read_library
-from ..build.plannable import Plannable, Waiting
-from ..build.prepare import Prepared
 from ..run.factory import warn_of
 from ..run.loading import chosen_kernels, open_module
 from ..run.module import GraphModule

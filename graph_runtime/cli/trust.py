@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ..artifacts import trust as trusting
+from ..artifacts import trust_store
 from ..base.errors import InputError
-from ..build import trust as trusting
-from ..build import trust_store
 from . import options as opt
 
 __all__ = ["trust"]

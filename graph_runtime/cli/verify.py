@@ -7,13 +7,13 @@ from typing import Any
 
 import typer
 
+from ..artifacts.bundle_programs import programs_of
+from ..artifacts.bundles.bundle import Bundle
+from ..artifacts.plannable import Plannable, Waiting
+from ..artifacts.prepare import prepare
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..binding.programs.lower import lower
-from ..build.bundle_programs import programs_of
-from ..build.bundles.bundle import Bundle
-from ..build.plannable import Plannable, Waiting
-from ..build.prepare import prepare
 from ..run import kernels
 from ..run.loading import open_flow_model
 from . import options as opt

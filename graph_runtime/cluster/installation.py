@@ -7,8 +7,8 @@ import platform
 import sys
 from dataclasses import dataclass
 
+from ..artifacts.libraries.manifest import ABI_VERSION
 from ..base.version import VERSION
-from ..build.libraries.manifest import ABI_VERSION
 
 __all__ = ["Installation", "this_installation"]
 

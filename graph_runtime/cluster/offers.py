@@ -17,9 +17,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from ..artifacts.door import BUNDLE, kind_of, open_model
 from ..base.errors import DocumentError, InputError
 from ..base.options import Options
-from ..build.door import BUNDLE, kind_of, open_model
 from .runner import ServedSource
 
 __all__ = ["Making", "Offer", "make_source", "parse_offer", "require_used"]
@@ -107,7 +107,7 @@ def _link_file(path: Path, to: Path) -> None:
 
 
 def _compile(offer: Offer, making: Making, out: Path) -> Path:
-    from ..build.libraries.judge import read_library
+    from ..artifacts.libraries.judge import read_library
     from ..codegen.build import build_bundle  # bundles need no compiler
 
     if offer.program is not None:

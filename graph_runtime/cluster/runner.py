@@ -18,9 +18,9 @@ from typing import Any, cast
 import numpy as np
 import orjson
 
+from ..artifacts.bundles.bundle import Bundle, BundleProgram
 from ..base.errors import DocumentError, GraphRuntimeError, InputError, KernelError, as_path
 from ..base.machine.devices import parse_list
-from ..build.bundles.bundle import Bundle, BundleProgram
 from ..run.loading import load, open_program, read_runnable
 from ..run.module import GraphModule
 from ..run.tensors import journal

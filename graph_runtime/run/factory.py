@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, Any, Never, cast
 
 import numpy as np
 
+from ..artifacts.door import open_source
+from ..artifacts.plannable import Plannable, Waiting
+from ..artifacts.prepare import Prepared, prepare
 from ..base.errors import CompileError, InputError, WriteError
 from ..base.garbage import gc_paused
 from ..base.machine.devices import Device, is_afar
@@ -16,9 +19,6 @@ from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
 from ..binding import core
-from ..build.door import open_source
-from ..build.plannable import Plannable, Waiting
-from ..build.prepare import Prepared, prepare
 from ..ir.model import Constant, Model
 from ..plan import Plan
 from .module import GraphModule
@@ -27,7 +27,7 @@ from .sessions.session import Session
 from .sessions.sharing import link_constants, set_parameters, share_inputs
 
 if TYPE_CHECKING:
-    from ..build.libraries.judge import LibraryFile
+    from ..artifacts.libraries.judge import LibraryFile
     from .flows.flow_module import FlowModule
     from .library import Library
 
@@ -337,7 +337,7 @@ def set_constants(module: GraphModule, constants: Mapping[str, Constant]) -> Gra
 def _libraries(library: Any) -> list[Library]:
     if library is None:
         return []
-    from ..build.libraries.judge import LibraryFile, read_library  # most graphs run without a library
+    from ..artifacts.libraries.judge import LibraryFile, read_library  # most graphs run without a library
 
     items = library if isinstance(library, (list, tuple)) else [library]
     files: list[Any] = [getattr(item, "library", item) for item in items]  # what load_module returned has one

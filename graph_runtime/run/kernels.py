@@ -19,8 +19,8 @@ from ..ir.ops import numerics, registry
 from ..ir.ops.select import numeric_words
 
 if TYPE_CHECKING:
-    from ..build.libraries.judge import LibraryFile
-    from ..build.libraries.manifest import KernelEntry
+    from ..artifacts.libraries.judge import LibraryFile
+    from ..artifacts.libraries.manifest import KernelEntry
 
 __all__ = ["resolve"]
 
@@ -67,7 +67,7 @@ def resolve(
 
 
 def _check_signature(path: Path, entry: KernelEntry, func: Func, inputs: Types, outputs: Types) -> None:
-    from ..build.libraries.manifest import KernelEntry
+    from ..artifacts.libraries.manifest import KernelEntry
 
     types = [*inputs, *outputs]
     if func.takes_flat:

@@ -3,7 +3,7 @@
 Code of a file runs here and nowhere else: this module is the only caller of core.library_open and
 core.tvm_open, which are the only ways to dlopen a file (but for OpenBLAS, an installed package: blas.py).
 ``load_library`` opens what its caller named, because naming a library is asking for its code.
-``open_libraries`` opens such files too, and what came with a bundle where build/trust.py trusts those
+``open_libraries`` opens such files too, and what came with a bundle where artifacts/trust.py trusts those
 very bytes, which nothing can change any more (sealed.py). A test holds that there is no other dlopen.
 docs/security.md says what that gives.
 """
@@ -15,13 +15,13 @@ import weakref
 from collections.abc import Sequence
 from pathlib import Path
 
+from ..artifacts.libraries.asked import way_out
+from ..artifacts.libraries.judge import LibraryFile, judge_sealed, read_library
+from ..artifacts.libraries.sealed import seal
+from ..artifacts.trust import require_trust
 from ..base.errors import LibraryError, did_you_mean
 from ..binding import core
 from ..binding.programs.program import Kernel
-from ..build.libraries.asked import way_out
-from ..build.libraries.judge import LibraryFile, judge_sealed, read_library
-from ..build.libraries.sealed import seal
-from ..build.trust import require_trust
 
 __all__ = [
     "Library",

@@ -7,18 +7,18 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Never, cast
 
+from ..artifacts.bundle_programs import bundle_files, open_entry
+from ..artifacts.bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
+from ..artifacts.door import model_of
+from ..artifacts.plannable import Plannable
+from ..artifacts.prepare import Prepared, prepare
+from ..artifacts.trust import require_trust
 from ..base.errors import DocumentError, InputError, refuse_words
 from ..base.garbage import gc_paused
 from ..base.machine.devices import is_afar
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
-from ..build.bundle_programs import bundle_files, open_entry
-from ..build.bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
-from ..build.door import model_of
-from ..build.plannable import Plannable
-from ..build.prepare import Prepared, prepare
-from ..build.trust import require_trust
 from ..ir.graph import Graph
 from .factory import adopt_params, create_flow, open_prepared
 from .library import Library, open_libraries

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..artifacts.parameters import read_params
 from ..base.errors import InputError, did_you_mean
 from ..base.machine.devices import Device, of_type
-from ..build.parameters import read_params
 from ..ir.graph import Graph
 from .queues.run import Run
 from .sessions.session import Session

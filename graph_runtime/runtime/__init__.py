@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Never
 
 import numpy as np
 
+from ..artifacts.bundles.bundle import Bundle
 from ..base.errors import no_attribute
 from ..base.machine.devices import Device
 from ..base.machine.layout import Layout
-from ..build.bundles.bundle import Bundle
 from ..run.loading import read_runnable
 from ..run.tensors import arrays, host_tensors, transfers
 from ..run.tensors.host_tensors import TensorDesc

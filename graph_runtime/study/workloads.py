@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..artifacts.door import open_model
 from ..base.errors import InputError, did_you_mean
 from ..base.packaged import data_folder
-from ..build.door import open_model
 from ..ir.documents.document import is_path
 from ..ir.documents.loader import load_graph
 from ..ir.documents.write import graph_to_json

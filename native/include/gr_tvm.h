@@ -1,5 +1,5 @@
 /* gr_tvm.h: loading of libraries that TVM 0.5 to 0.20 compiled. Which records an import blob holds is read
- * in Python (graph_runtime/compat/artifacts/blob.py); here is what needs addresses: context pointers, functions,
+ * in Python (graph_runtime/compat/tvm_files/blob.py); here is what needs addresses: context pointers, functions,
  * imports.
  *
  * defines: the gr_tvm_* functions of graph_runtime._core

@@ -1,7 +1,7 @@
 /* module.c: opens libraries that TVM compiled, fills in their context pointers, and answers what their
  * operators ask by name.
  *
- * Called by graph_runtime/compat/artifacts/library.py when a library is loaded, and by operators
+ * Called by graph_runtime/compat/tvm_files/library.py when a library is loaded, and by operators
  * (TVMBackendGetFuncFromEnv, TVMFuncCall) on any thread. One lock, `registry.lock`, guards modules,
  * imports, handles and the global table; it is never held while foreign code runs, but for the constructors
  * of a library that is being opened, which register its functions (so that part has a lock of its own).

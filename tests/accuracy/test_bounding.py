@@ -6,8 +6,8 @@ import pytest
 import graph_runtime as gr
 from graph_runtime.accuracy.compare import compare_prepared
 from graph_runtime.accuracy.side_by_side import latency
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.errors import InputError, PlanError
-from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 
 pytestmark = pytest.mark.core

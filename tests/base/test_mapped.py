@@ -14,8 +14,8 @@ from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
 from graph_runtime import GraphBuilder
+from graph_runtime.artifacts.bundles.bundle import read_bundle
 from graph_runtime.base.mapped import map_file, open_file
-from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.params import read_params, save_params
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from graph_runtime.codegen.build import cached_library
 
-from graph_runtime.build.prepare import prepare
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.run.factory import create, set_constants
 from graph_runtime.run.library import load_library
 

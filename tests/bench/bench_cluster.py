@@ -40,8 +40,8 @@ from machine import machine
 from served import IMAGE, Load, Process, build, build_images, serve
 
 import graph_runtime as gr
+from graph_runtime.artifacts.door import open_model
 from graph_runtime.base.options import Options
-from graph_runtime.build.door import open_model
 
 SIZE, LAYERS = 2048, 4  # 64 MiB of weights
 CLIENTS = 16

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 import graph_runtime as gr
-from graph_runtime.build.prepare import prepare
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.ir.model import Model
 
 COMMAND = "from graph_runtime.cli import main; main()"

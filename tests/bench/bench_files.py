@@ -28,7 +28,7 @@ from typing import Any
 import onnx
 
 import graph_runtime as gr
-from graph_runtime.build.prepare import prepare
+from graph_runtime.artifacts.prepare import prepare
 
 COMPILE = "from graph_runtime.cli import main; main()"
 SESSION = "import sys, onnxruntime; onnxruntime.InferenceSession(sys.argv[1])"

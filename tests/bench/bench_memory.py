@@ -29,8 +29,8 @@ from pathlib import Path
 
 import numpy as np
 
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.binding.packing import pack, pack_thoroughly
-from graph_runtime.build.prepare import prepare
 from graph_runtime.plan.lifetimes import find_values
 from graph_runtime.plan.storage.conflicts import Groups
 from graph_runtime.plan.storage.modes import peaks

@@ -39,11 +39,11 @@ import numpy as np
 from graph_runtime.codegen.build import cached_library
 
 import graph_runtime as gr
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base import config
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.base.options import Options
 from graph_runtime.binding.packing import pack
-from graph_runtime.build.prepare import prepare
 from graph_runtime.costs import CostModel, Machine
 from graph_runtime.ir.builder import Value
 from graph_runtime.ir.model import Model

@@ -8,9 +8,9 @@ import pytest
 from graph_runtime.codegen.build import cached_library
 
 from graph_runtime import GraphBuilder, create
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.errors import LibraryError
 from graph_runtime.binding import blas, core
-from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.ir.model import Model
 from graph_runtime.run.tuning import Tuner

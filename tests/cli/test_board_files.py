@@ -7,10 +7,10 @@ import json
 import pytest
 
 from graph_runtime import cli
+from graph_runtime.artifacts.bundles.bundle import check_references
 from graph_runtime.base.errors import DeviceError, DocumentError
 from graph_runtime.base.machine import devices
 from graph_runtime.base.packaged import data_folder
-from graph_runtime.build.bundles.bundle import check_references
 from graph_runtime.ir.builder import GraphBuilder
 
 N150 = json.loads((data_folder("graph_runtime.schemas") / "devices" / "n150.json").read_text())

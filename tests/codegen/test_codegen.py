@@ -13,10 +13,10 @@ import pytest
 from graph_runtime.codegen import glue, shared_library, toolchain
 from graph_runtime.codegen.cache import open_cache
 
+from graph_runtime.artifacts.libraries.manifest import ABI_VERSION, read_manifest
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import CompileError, UnsupportedOpError, WriteError
 from graph_runtime.base.machine import isa
-from graph_runtime.build.libraries.manifest import ABI_VERSION, read_manifest
 
 
 # ------------------------------------------------------------------------------------------------ render
@@ -401,7 +401,7 @@ import sys
 from pathlib import Path
 from graph_runtime.codegen import shared_library
 from graph_runtime.codegen.render import Rendered
-from graph_runtime.build.libraries.manifest import KernelEntry
+from graph_runtime.artifacts.libraries.manifest import KernelEntry
 function = 'int32_t a__direct(const gr_call *c)'
 text = f'#include "entry.h"\\nGR_DIRECT {function};\\n{function} {{ return c->nargs; }}\\n'
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())

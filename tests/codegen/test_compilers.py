@@ -105,7 +105,7 @@ _INTERRUPTED = """
 import sys
 from graph_runtime.codegen import shared_library
 from graph_runtime.codegen.render import Rendered
-from graph_runtime.build.libraries.manifest import KernelEntry
+from graph_runtime.artifacts.libraries.manifest import KernelEntry
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())
 units = {f"k{i}.c": f"int a{i};" for i in range(3)}
 try:
@@ -242,7 +242,7 @@ import resource, sys
 from graph_runtime.codegen.toolchain import find_compiler
 from graph_runtime.codegen import shared_library
 from graph_runtime.codegen.render import Rendered
-from graph_runtime.build.libraries.manifest import KernelEntry
+from graph_runtime.artifacts.libraries.manifest import KernelEntry
 from graph_runtime.base.errors import GraphRuntimeError
 find_compiler()
 entry = KernelEntry("a", "cpu", "a__direct", "none", {}, 0, ())

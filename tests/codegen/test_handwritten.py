@@ -13,8 +13,8 @@ import pytest
 from graph_runtime.codegen.handwritten import build_kernel_library
 
 import graph_runtime as gr
+from graph_runtime.artifacts.libraries.manifest import find_manifest
 from graph_runtime.base.errors import CheckError, CompileError, KernelError, LibraryError
-from graph_runtime.build.libraries.manifest import find_manifest
 
 pytestmark = pytest.mark.core
 

@@ -13,13 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from graph_runtime.artifacts.libraries.elf import SharedObject, read_elf
+from graph_runtime.artifacts.libraries.manifest import MAGIC, Manifest, find_manifest, read_manifest
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import GraphRuntimeError, LibraryError, UnsupportedOpError
 from graph_runtime.base.machine import isa
 from graph_runtime.binding import core
 from graph_runtime.binding.built_in import generic_kernel
-from graph_runtime.build.libraries.elf import SharedObject, read_elf
-from graph_runtime.build.libraries.manifest import MAGIC, Manifest, find_manifest, read_manifest
 from graph_runtime.ir.graph import COPY, Func, TensorType
 from graph_runtime.run.kernels import resolve
 from graph_runtime.run.library import load_library

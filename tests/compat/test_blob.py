@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from graph_runtime.base.errors import GraphRuntimeError, LibraryError
-from graph_runtime.compat.artifacts.blob import ConstLoader, Factory, LibrarySlot, parse_blob
+from graph_runtime.compat.tvm_files.blob import ConstLoader, Factory, LibrarySlot, parse_blob
 
 W = {"w": np.arange(6, dtype="f4").reshape(2, 3), "b": np.array([1, 2], "i8")}
 

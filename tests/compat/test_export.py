@@ -10,8 +10,8 @@ from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
 from graph_runtime import cli
+from graph_runtime.artifacts.bundles.bundle import read_bundle
 from graph_runtime.base.config import config
-from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.ir.documents.document import read_document
 from graph_runtime.ir.documents.params import read_params
 

@@ -8,8 +8,8 @@ import pytest
 
 from graph_runtime import cli
 from graph_runtime.base.errors import LibraryError
-from graph_runtime.compat.artifacts.inspect import describe
-from graph_runtime.compat.artifacts.library import load_module
+from graph_runtime.compat.tvm_files.inspect import describe
+from graph_runtime.compat.tvm_files.library import load_module
 
 W = {"w": np.arange(6, dtype="f4").reshape(2, 3)}
 

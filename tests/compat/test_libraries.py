@@ -11,7 +11,7 @@ import graph_runtime as gr
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import LibraryError
 from graph_runtime.binding import core
-from graph_runtime.compat.artifacts.library import load_module
+from graph_runtime.compat.tvm_files.library import load_module
 from graph_runtime.plan import plan
 from graph_runtime.run.library import load_library
 

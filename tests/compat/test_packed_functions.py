@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import graph_runtime as gr
+from graph_runtime.artifacts.libraries.asked import asked
+from graph_runtime.artifacts.libraries.elf import SharedObject
 from graph_runtime.base.errors import InputError, KernelError, LibraryError
 from graph_runtime.binding import core
-from graph_runtime.build.libraries.asked import asked
-from graph_runtime.build.libraries.elf import SharedObject
-from graph_runtime.compat.artifacts import packed_functions as tvm
-from graph_runtime.compat.artifacts.inspect import describe
-from graph_runtime.compat.artifacts.library import load_module
-from graph_runtime.compat.artifacts.packed_functions import (
+from graph_runtime.compat.tvm_files import packed_functions as tvm
+from graph_runtime.compat.tvm_files.inspect import describe
+from graph_runtime.compat.tvm_files.library import load_module
+from graph_runtime.compat.tvm_files.packed_functions import (
     PackedFunction,
     list_global_func_names,
     remove_global_func,

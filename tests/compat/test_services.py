@@ -7,7 +7,7 @@ import pytest
 
 from graph_runtime.base.errors import KernelError, LibraryError
 from graph_runtime.binding import core
-from graph_runtime.compat.artifacts.library import load_module
+from graph_runtime.compat.tvm_files.library import load_module
 from graph_runtime.run.library import load_library
 
 FLAVOURS = [("LLVM",), ("LLVM", "OLD"), ("LLVM", "FIVE"), ("CTARGET",), ("SYSTEM",)]

@@ -10,7 +10,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.base.errors import InputError, LibraryError
-from graph_runtime.compat.artifacts.debugger import create_debug
+from graph_runtime.compat.tvm_files.debugger import create_debug
 from graph_runtime.ir.documents.params import save_params
 
 LARGE = 1 << 24  # elements of float32: 64 MB

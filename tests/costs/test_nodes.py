@@ -289,7 +289,7 @@ def test_results_of_products_of_bytes_are_scaled_and_rounded():
 @pytest.mark.core
 def test_a_quantized_network_is_priced_as_what_it_becomes():
     """What a plan of the rewritten graph costs: products of bytes at theirs, not at float32's."""
-    from graph_runtime.build.prepare import prepare
+    from graph_runtime.artifacts.prepare import prepare
     from graph_runtime.ir.model import Model
 
     builder = gr.GraphBuilder()

@@ -33,7 +33,7 @@ from graph_runtime import GraphBuilder
 from graph_runtime.accuracy.compare import random_inputs
 from graph_runtime.accuracy.differences import bounds_of
 from graph_runtime.accuracy.interpreter import heads, interpret
-from graph_runtime.build.bundles.bundle import read_bundle
+from graph_runtime.artifacts.bundles.bundle import read_bundle
 from graph_runtime.ir.graph import Graph
 from graph_runtime.ir.ops.inputs import nmse
 from graph_runtime.run.loading import open_program

@@ -25,8 +25,8 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.artifacts.libraries.manifest import ABI_VERSION, KernelEntry, Manifest, read_manifest
 from graph_runtime.base.dtypes import canonical
-from graph_runtime.build.libraries.manifest import ABI_VERSION, KernelEntry, Manifest, read_manifest
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.params import read_params, save_params
 from graph_runtime.ir.documents.write import graph_to_json

@@ -23,11 +23,11 @@ import driver
 import orjson
 import pytest
 
-from graph_runtime.build.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
-from graph_runtime.build.bundles.writer import write_bundle
-from graph_runtime.build.libraries.judge import LibraryFile, read_library
-from graph_runtime.build.libraries.manifest import ABI_VERSION, MAGIC, KernelEntry, Manifest
-from graph_runtime.compat.artifacts.inspect import describe
+from graph_runtime.artifacts.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
+from graph_runtime.artifacts.bundles.writer import write_bundle
+from graph_runtime.artifacts.libraries.judge import LibraryFile, read_library
+from graph_runtime.artifacts.libraries.manifest import ABI_VERSION, MAGIC, KernelEntry, Manifest
+from graph_runtime.compat.tvm_files.inspect import describe
 
 SOURCE = r"""
 #include <stdlib.h>

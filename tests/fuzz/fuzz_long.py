@@ -34,14 +34,14 @@ from fuzz_requests import make_request
 from fuzz_tvm import blobs, libraries, try_library
 
 import graph_runtime as gr
-from graph_runtime.build.bundles.bundle import read_bundle
-from graph_runtime.build.libraries.manifest import read_manifest
+from graph_runtime.artifacts.bundles.bundle import read_bundle
+from graph_runtime.artifacts.libraries.manifest import read_manifest
 from graph_runtime.cli.values import read_input, read_texts
 from graph_runtime.cluster.http.http_heads import parse_head
 from graph_runtime.cluster.http.requests import parse_request
 from graph_runtime.cluster.ports import Port, Served
 from graph_runtime.cluster.transport.messages import read_message
-from graph_runtime.compat.artifacts.blob import parse_blob
+from graph_runtime.compat.tvm_files.blob import parse_blob
 from graph_runtime.frontends.onnx import load_model as load_onnx
 from graph_runtime.frontends.stablehlo import load_model as load_stablehlo
 from graph_runtime.frontends.stablehlo.op_stages import stays_open

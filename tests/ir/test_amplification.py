@@ -56,7 +56,7 @@ CALLS = {
     "create": ("import graph_runtime.run.factory", "gr.create(sys.argv[1])"),
     "onnx": (ANY_ONNX_FILE, "gr.create(sys.argv[1])"),
     "manifest": (
-        "from graph_runtime.build.libraries.manifest import read_manifest",
+        "from graph_runtime.artifacts.libraries.manifest import read_manifest",
         "read_manifest(sys.argv[1])",
     ),
 }

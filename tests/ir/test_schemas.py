@@ -12,8 +12,8 @@ import jsonschema_rs
 import orjson
 import pytest
 
+from graph_runtime.artifacts.libraries.manifest import ABI_VERSION, KernelEntry, Manifest
 from graph_runtime.base.errors import DocumentError
-from graph_runtime.build.libraries.manifest import ABI_VERSION, KernelEntry, Manifest
 from graph_runtime.ir.documents.document import check_schema
 
 SCHEMAS = Path(str(resources.files("graph_runtime.schemas").joinpath("graph.schema.json"))).parent

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from graph_runtime import GraphBuilder
 from graph_runtime.accuracy.interpreter import heads, interpret
-from graph_runtime.build.prepare import prepare
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.ir import ops
 from graph_runtime.ir.model import Model
 from graph_runtime.run.factory import create, set_constants

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder
-from graph_runtime.build.prepare import prepare
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.plan.placement import place
 from graph_runtime.plan.placing import PlacementProblem, evaluate

@@ -9,10 +9,10 @@ import sqlite3
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.options import Options
 from graph_runtime.binding import circular
 from graph_runtime.binding.programs.lower import lower
-from graph_runtime.build.prepare import prepare
 from graph_runtime.plan.card_programs import GROUNDS, ground, program_of
 from graph_runtime.views import report
 from graph_runtime.views.visualizer import write_report

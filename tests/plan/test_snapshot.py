@@ -11,9 +11,9 @@ from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
 from graph_runtime import GraphBuilder
+from graph_runtime.artifacts.bundles.bundle import read_bundle
 from graph_runtime.base.errors import DocumentError, GraphRuntimeError
 from graph_runtime.base.machine.devices import parse_list
-from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.plan import plan
 from graph_runtime.plan.snapshot import read_snapshot, write_snapshot
 from graph_runtime.plan.snapshot_columns import COLUMNS
@@ -77,7 +77,7 @@ def test_a_bundle_runs_from_its_snapshot_and_on_other_devices_without(tmp_path, 
     other = gr.load(path, DEVICES[::-1])
     other.run(x=x)
     monkeypatch.setattr(
-        "graph_runtime.build.bundle_programs.load_graph", None
+        "graph_runtime.artifacts.bundle_programs.load_graph", None
     )  # no document is read from here on
     module = gr.load(path)
     module.run(x=x)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from graph_runtime import GraphBuilder
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.errors import PlanError
-from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.rewrite import fuse, simplify
 

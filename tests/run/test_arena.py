@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.build.prepare import prepare
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.ir.builder import GraphBuilder
 from graph_runtime.run.factory import open_prepared
 from graph_runtime.run.sessions.arena import Arena, passing

@@ -254,8 +254,11 @@ print([m for m in sys.modules if m.startswith(UNUSED) and m not in before])
         *(f"graph_runtime.{name}" for name in ("cli", "codegen", "costs", "eager", "rewrite", "simulation")),
         *(f"graph_runtime.{name}" for name in ("plan.balance", "plan.placing", "runtime", "torch", "views")),
         *(f"graph_runtime.ir.ops.{name}" for name in ("attention", "convolutions", "gather", "scatter")),
-        *(f"graph_runtime.{name}" for name in ("build.bundles", "build.trust", "run.library", "run.loading")),
-        *(f"graph_runtime.build.libraries.{name}" for name in ("elf", "judge", "manifest", "sealed")),
+        *(
+            f"graph_runtime.{name}"
+            for name in ("artifacts.bundles", "artifacts.trust", "run.library", "run.loading")
+        ),
+        *(f"graph_runtime.artifacts.libraries.{name}" for name in ("elf", "judge", "manifest", "sealed")),
         *("graph_runtime.frontends.onnx", "graph_runtime.run.benchmark", "onnx", "torch", "scipy"),
         *(
             "difflib",

@@ -9,8 +9,8 @@ import pytest
 
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder
-from graph_runtime.build.bundles.bundle import BundleProgram
-from graph_runtime.build.bundles.writer import write_bundle
+from graph_runtime.artifacts.bundles.bundle import BundleProgram
+from graph_runtime.artifacts.bundles.writer import write_bundle
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record

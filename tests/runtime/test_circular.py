@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 import graph_runtime as gr
 import graph_runtime.runtime as rt
 from graph_runtime import CapacityError, DeviceMemoryError, GraphBuilder
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding import circular, core
-from graph_runtime.build.prepare import prepare
 from graph_runtime.plan import plan
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.tensors.eviction import Resident, cheapest

@@ -16,9 +16,9 @@ import numpy as np
 import graph_runtime as gr
 import graph_runtime.runtime as rt
 from graph_runtime import GraphBuilder, eager
+from graph_runtime.artifacts.bundles.bundle import BundleProgram
+from graph_runtime.artifacts.bundles.writer import write_bundle
 from graph_runtime.base.machine.layout import Layout
-from graph_runtime.build.bundles.bundle import BundleProgram
-from graph_runtime.build.bundles.writer import write_bundle
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record

@@ -34,7 +34,7 @@ MAKE = {
     "bundle": ("gr.load('net.bundle')", NEVER | PLANNER | {"typer", "zipfile", "graph_runtime.cli"}),
     "graph": (
         "gr.create('net.json', params='net.params')",
-        NEVER | ARCHIVES | {"jsonschema_rs", "typer", "graph_runtime.cli", "graph_runtime.build.bundles"},
+        NEVER | ARCHIVES | {"jsonschema_rs", "typer", "graph_runtime.cli", "graph_runtime.artifacts.bundles"},
     ),
 }
 

@@ -160,7 +160,7 @@ def test_a_kind_that_runs_the_kernels_of_another(run):
     run("""
 import numpy as np
 import graph_runtime as gr
-from graph_runtime.build.plannable import asked_devices
+from graph_runtime.artifacts.plannable import asked_devices
 from graph_runtime.base.machine.devices import parse_list
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record

@@ -17,11 +17,11 @@ from graph_runtime.codegen.build import build_bundle
 from graph_runtime.codegen.cache import open_cache
 
 import graph_runtime as gr
+from graph_runtime.artifacts.bundles import writer
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import WriteError
-from graph_runtime.build.bundles import writer
-from graph_runtime.compat.artifacts.dump import DebugDump
-from graph_runtime.compat.artifacts.export import export
+from graph_runtime.compat.tvm_files.dump import DebugDump
+from graph_runtime.compat.tvm_files.export import export
 from graph_runtime.ir.documents.params import save_params
 from graph_runtime.run.tuning import Tuner
 

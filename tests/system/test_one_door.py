@@ -1,4 +1,4 @@
-"""A source is looked at in one place: build/door.py asks what it is, and no other module does.
+"""A source is looked at in one place: artifacts/door.py asks what it is, and no other module does.
 
 Which error a model raises says by its class what is missing, not by the class's name.
 """
@@ -9,7 +9,7 @@ import ast
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DOOR = "graph_runtime/build/door.py"
+DOOR = "graph_runtime/artifacts/door.py"
 PREDICATES = {"is_onnx", "is_stablehlo", "is_model_file"}
 
 

@@ -13,8 +13,8 @@ tt = pytest.importorskip("graph_runtime.torch")
 from torch import nn  # noqa: E402
 
 import graph_runtime as gr  # noqa: E402
+from graph_runtime.artifacts.prepare import prepare  # noqa: E402
 from graph_runtime.base.errors import InputError, KernelError, UnsupportedOpError  # noqa: E402
-from graph_runtime.build.prepare import prepare  # noqa: E402
 from graph_runtime.torch.kinds import values_of  # noqa: E402
 
 pytestmark = [

@@ -13,17 +13,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from ...artifacts.bundle_programs import open_entry
+from ...artifacts.bundles.bundle import Bundle, BundleProgram, read_bundle
+from ...artifacts.door import open_model
+from ...artifacts.libraries.judge import LibraryFile, read_library
+from ...artifacts.prepare import Prepared, prepare
 from ...base.errors import InputError
 from ...base.machine.devices import Device, parse_list
 from ...base.machine.interconnect import Interconnect
 from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...base.temporary import temporary_folder
-from ...build.bundle_programs import open_entry
-from ...build.bundles.bundle import Bundle, BundleProgram, read_bundle
-from ...build.door import open_model
-from ...build.libraries.judge import LibraryFile, read_library
-from ...build.prepare import Prepared, prepare
 from .cut import cut
 from .fleet import SECONDS, Fleet
 from .part_bundles import write_parts

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ...artifacts.libraries.judge import LibraryFile
+from ...artifacts.prepare import Prepared
 from ...base.options import Options
 from ...base.progress import Tell, silent
-from ...build.libraries.judge import LibraryFile
-from ...build.prepare import Prepared
 from ...ir.graph import TensorType
 from ...ir.model import Constant, Model
 from .cut import Cut, MachinePart, MachineStage

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from ...artifacts.plannable import Waiting
 from ...base.errors import InputError, all_there_are, did_you_mean, no_such
 from ...base.machine.devices import cpu as host
 from ...base.machine.devices import kernel_kinds
-from ...build.plannable import Waiting
 from ...frontends.onnx import require_onnx
 from ...frontends.onnx.begun import Begun
 from ...frontends.onnx.dynamic import PortInfo

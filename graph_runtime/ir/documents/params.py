@@ -40,7 +40,7 @@ def read_params(
     source: bytes | bytearray | memoryview | str | os.PathLike[str] | Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
     """Parameters by name, from TVM's binary (bytes or a path), ``.npz``, ``.safetensors`` (paths), or a
-    mapping, which is taken as it is. build/parameters.py reads those of bundles, too.
+    mapping, which is taken as it is. artifacts/parameters.py reads those of bundles, too.
 
     Arrays of a file are read-only views of the mapped file (compressed ``.npz`` members: copies). Raises
     ParamsError, with ``offset`` in bytes, for what is truncated, malformed or of a dtype that has no array

@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from ...artifacts.bundles.flow_text import flow_text
+from ...artifacts.door import begun_at
+from ...artifacts.plannable import Waiting
 from ...base.errors import DocumentError, GraphRuntimeError, InputError, SessionBusyError, did_you_mean
 from ...base.options import Options
 from ...base.progress import Tell, silent
-from ...build.bundles.flow_text import flow_text
-from ...build.door import begun_at
-from ...build.plannable import Waiting
 from ...frontends.onnx.dynamic import PortInfo, open_dynamic
 from ...frontends.onnx.elements import elements_of, numpy_dtype
 from ...frontends.onnx.importer import Importer

@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+from ...artifacts.bundles.bundle import Bundle, BundleProgram
+from ...artifacts.bundles.flow_check import constant_array, read_flow
 from ...base.options import Options
-from ...build.bundles.bundle import Bundle, BundleProgram
-from ...build.bundles.flow_check import constant_array, read_flow
 from ...frontends.onnx.dynamic import PortInfo
 from ...frontends.onnx.stages import Read, Stage
 from ...frontends.onnx.tape import TapeValue

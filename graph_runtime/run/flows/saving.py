@@ -14,12 +14,12 @@ from typing import Any, cast
 import numpy as np
 import orjson
 
+from ...artifacts.bundles.flow_check import check_flow
 from ...base import dtypes
 from ...base.errors import InputError
 from ...base.options import Options
 from ...base.progress import Tell, silent
 from ...binding import core
-from ...build.bundles.flow_check import check_flow
 from ...frontends.onnx.dynamic import PortInfo
 from ...frontends.onnx.stages import Read, Stage
 from ...ir.model import Model

@@ -10,12 +10,12 @@ import weakref
 from functools import cached_property
 from typing import NamedTuple
 
+from ...artifacts.bundle_programs import open_entry
+from ...artifacts.bundles.bundle import Bundle, BundleProgram
 from ...base.errors import HandleError, InputError
 from ...base.locks import new_lock
 from ...base.machine.devices import Device, parse
 from ...base.machine.layout import Layout
-from ...build.bundle_programs import open_entry
-from ...build.bundles.bundle import Bundle, BundleProgram
 from ...ir.graph import TensorType
 from ...plan import plan as make_plan
 from ...run.loading import open_program

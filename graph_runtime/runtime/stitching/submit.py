@@ -15,8 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
+from ...artifacts.bundles.bundle import Bundle
 from ...base.errors import DeviceError, InputError, SessionBusyError, did_you_mean
-from ...build.bundles.bundle import Bundle
 from ...run.sessions.l1_needs import of_inline_run, of_submission
 from ...run.tensors.arrays import allocate
 from ...run.tensors.donated import donations

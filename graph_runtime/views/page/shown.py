@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ...build.prepare import Prepared
+from ...artifacts.prepare import Prepared
 from ...ir.graph import COPY
 from ...ir.model import Note
 from ...plan.columns import func_mask

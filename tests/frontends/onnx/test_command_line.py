@@ -345,7 +345,7 @@ def test_create_takes_an_onnx_file(made):
 def test_programs_of_one_bundle_share_equal_weights(made, tmp_path):
     from graph_runtime.codegen.build import build_bundle
 
-    from graph_runtime.build.bundles.bundle import read_bundle
+    from graph_runtime.artifacts.bundles.bundle import read_bundle
     from graph_runtime.frontends.onnx import load_model
 
     programs = {f"batch{n}": load_model(made / "model.onnx", dims={"batch": n}) for n in (1, 2)}

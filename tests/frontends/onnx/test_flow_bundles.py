@@ -15,9 +15,9 @@ from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import graph_runtime as gr  # noqa: E402
 from graph_runtime import cli  # noqa: E402
+from graph_runtime.artifacts.bundles.bundle import read_bundle  # noqa: E402
+from graph_runtime.artifacts.bundles.flow_check import read_flow  # noqa: E402
 from graph_runtime.base.errors import DocumentError, GraphRuntimeError, InputError  # noqa: E402
-from graph_runtime.build.bundles.bundle import read_bundle  # noqa: E402
-from graph_runtime.build.bundles.flow_check import read_flow  # noqa: E402
 from graph_runtime.run.flows import loaded as loaded_flows  # noqa: E402
 from graph_runtime.run.flows.loaded import flow_of_bundle, load_flow  # noqa: E402
 from graph_runtime.run.loading import open_program  # noqa: E402

@@ -31,7 +31,7 @@ PLACES = {
 
 def _run(source, place, inputs, dims=None):
     """By the one way that every command takes, rewrites included."""
-    from graph_runtime.build.prepare import prepare
+    from graph_runtime.artifacts.prepare import prepare
     from graph_runtime.run.factory import create
 
     options = dict(PLACES[place])

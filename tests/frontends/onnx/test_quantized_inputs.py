@@ -381,7 +381,7 @@ def test_onnx_runtime_refuses_it_too(name):
 def test_a_dynamic_grid_is_compared_node_by_node():
     """Its scale and zero point have no dimensions, and stay so as the interpreter's values."""
     from graph_runtime.accuracy.compare import compare_prepared
-    from graph_runtime.build.prepare import prepare
+    from graph_runtime.artifacts.prepare import prepare
     from graph_runtime.frontends.onnx import load_model
 
     nodes = [

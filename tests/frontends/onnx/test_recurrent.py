@@ -12,8 +12,8 @@ onnx = pytest.importorskip("onnx")
 from onnx import helper, numpy_helper  # noqa: E402
 
 import graph_runtime as gr  # noqa: E402
+from graph_runtime.artifacts.prepare import prepare  # noqa: E402
 from graph_runtime.base.errors import UnsupportedOpError  # noqa: E402
-from graph_runtime.build.prepare import prepare  # noqa: E402
 from graph_runtime.frontends.onnx import load_model  # noqa: E402
 
 _GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}

@@ -44,7 +44,7 @@ def test_no_node_needs_a_host(kit, node, shape, weights, on_tt):
 
 def test_maxima_and_their_places(kit):
     """The places are int32 on tt, which has no int64, wherever a model wants them as anything else."""
-    from graph_runtime.build.prepare import prepare
+    from graph_runtime.artifacts.prepare import prepare
     from graph_runtime.run.factory import create
 
     nodes = [

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
-from graph_runtime.build.door import open_source
+from graph_runtime.artifacts.door import open_source
 from graph_runtime.cli import main
 from graph_runtime.frontends.stablehlo import load_model
 from graph_runtime.run.flows.flow_module import FlowModule

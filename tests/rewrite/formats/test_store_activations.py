@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
-from graph_runtime.build.prepare import prepare
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.run.factory import create, set_constants
 

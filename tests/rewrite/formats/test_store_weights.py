@@ -8,9 +8,9 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base import dtypes
 from graph_runtime.base.errors import PlanError
-from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.ir.ops import registry
 from graph_runtime.ir.ops.products.cells import CELLS
@@ -116,7 +116,7 @@ def test_where_bf16_is_fast_windows_are_preferred_to_winograds_tiles(monkeypatch
 )
 def test_where_vectors_multiply_bf16_windows_are_preferred_to_few_tiles(monkeypatch, feature, size, wanted):
     monkeypatch.setattr("graph_runtime.binding.tiles.tile_products", lambda: ())
-    monkeypatch.setattr("graph_runtime.build.prepare.host_features", lambda: frozenset([feature]))
+    monkeypatch.setattr("graph_runtime.artifacts.prepare.host_features", lambda: frozenset([feature]))
     b = gr.GraphBuilder()
     w = b.param("w", np.zeros((96, 96, 3, 3), np.float32))
     b.output(b.op("conv2d", b.input("x", (1, 96, size, size)), w, pads=(1, 1, 1, 1), name="one"))

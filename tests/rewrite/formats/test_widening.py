@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base import dtypes
-from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 
 pytestmark = pytest.mark.core

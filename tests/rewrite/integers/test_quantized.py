@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import graph_runtime as gr
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.errors import GraphError
-from graph_runtime.build.prepare import prepare
 from graph_runtime.ir.model import Model
 from graph_runtime.ir.ops import registry
 from graph_runtime.ir.ops.products.byte_panels import (

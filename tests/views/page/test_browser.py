@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.options import Options
-from graph_runtime.build.prepare import prepare
 from graph_runtime.simulation.simulation import simulate
 from graph_runtime.views.page.data import page_data
 from graph_runtime.views.page.html import html_page

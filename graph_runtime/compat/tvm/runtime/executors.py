@@ -11,8 +11,8 @@ from ....base.errors import InputError, did_you_mean
 from ....base.machine.devices import Device
 from ....run.module import GraphModule
 from ....run.tensors.arrays import borrow
-from ...artifacts.debugger import DebugModule
-from ...artifacts.dump import GraphModuleDebug
+from ...tvm_files.debugger import DebugModule
+from ...tvm_files.dump import GraphModuleDebug
 from .device import TvmDevice, opened
 from .ndarray import NDArray, converted, shaped, tensor_of
 from .packed import PackedModule

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ...artifacts import packed_functions
-from ...artifacts.packed_functions import remove_global_func
+from ...tvm_files import packed_functions
+from ...tvm_files.packed_functions import remove_global_func
 from .ndarray import NDArray, shaped, tensor_of
 
 __all__ = [

@@ -14,9 +14,9 @@ from ....base.writing import write_whole
 from ....binding import core
 from ....run.benchmark import BenchmarkResult
 from ....run.library import SystemLibrary
-from ...artifacts.library import TvmModule
-from ...artifacts.library import load_module as _load_module
-from ...artifacts.python_library import PythonLibrary
+from ...tvm_files.library import TvmModule
+from ...tvm_files.library import load_module as _load_module
+from ...tvm_files.python_library import PythonLibrary
 from .device import device as _device
 from .device import opened
 from .executors import executor_of

@@ -7,8 +7,8 @@ from typing import Any
 
 from ....base.errors import InputError
 from ....run.benchmark import BenchmarkResult, measure
-from ...artifacts.library import ENTRY
-from ...artifacts.packed_functions import flush_caches
+from ...tvm_files.library import ENTRY
+from ...tvm_files.packed_functions import flush_caches
 from .device import opened
 from .global_functions import get_global_func
 

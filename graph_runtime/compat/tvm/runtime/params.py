@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ....build.parameters import read_params
+from ....artifacts.parameters import read_params
 from ....ir.documents.params import save_params
 from .ndarray import NDArray, lent, tensor_of
 

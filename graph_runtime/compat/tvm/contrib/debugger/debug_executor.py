@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....artifacts.debugger import create_debug
+from ....tvm_files.debugger import create_debug
 from ...runtime.executors import ExecutorModule, TvmDebugModule, checked, devices_of, executor_of
 from ...runtime.global_functions import provide
 from ...runtime.module import libraries_of

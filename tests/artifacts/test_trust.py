@@ -19,14 +19,14 @@ from graph_runtime.codegen.build import build_bundle
 import graph_runtime as gr
 import graph_runtime.runtime as rt
 from graph_runtime import cli
+from graph_runtime.artifacts import trust_store
+from graph_runtime.artifacts.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
+from graph_runtime.artifacts.bundles.writer import write_bundle
+from graph_runtime.artifacts.libraries.sealed import seal
+from graph_runtime.artifacts.trust import file_sha256, is_trusted
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import GraphRuntimeError, InputError, LibraryError, UntrustedLibraryError
 from graph_runtime.binding import core
-from graph_runtime.build import trust_store
-from graph_runtime.build.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
-from graph_runtime.build.bundles.writer import write_bundle
-from graph_runtime.build.libraries.sealed import seal
-from graph_runtime.build.trust import file_sha256, is_trusted
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = r"""

@@ -9,10 +9,10 @@ import tracemalloc
 import numpy as np
 import pytest
 
+from graph_runtime.artifacts.libraries.judge import LibraryFile, read_library
+from graph_runtime.artifacts.libraries.manifest import MAGIC
 from graph_runtime.base.errors import LibraryError
 from graph_runtime.base.machine.isa import host_arch
-from graph_runtime.build.libraries.judge import LibraryFile, read_library
-from graph_runtime.build.libraries.manifest import MAGIC
 
 SECONDS, TIMES, SPARE = 2, 20, 64 << 20
 MOST_TRACED = 8 << 20  # larger files are judged in the same steps, which tracing makes slow
@@ -112,7 +112,7 @@ def test_an_honest_file_of_that_kind_is_judged(tmp_path):
 
 
 def test_a_sparse_file_is_refused_before_it_is_copied(tmp_path):
-    from graph_runtime.build.libraries.sealed import seal
+    from graph_runtime.artifacts.libraries.sealed import seal
 
     with (tmp_path / "sparse.so").open("wb") as file:
         os.truncate(file.fileno(), 1 << 40)

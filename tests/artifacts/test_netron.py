@@ -13,8 +13,8 @@ import pytest
 from graph_runtime.codegen.build import build_bundle
 
 from graph_runtime import GraphBuilder
-from graph_runtime.build.bundles.bundle import read_bundle
-from graph_runtime.compat.artifacts.export import export
+from graph_runtime.artifacts.bundles.bundle import read_bundle
+from graph_runtime.compat.tvm_files.export import export
 from graph_runtime.ir.documents.write import graph_to_json
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record

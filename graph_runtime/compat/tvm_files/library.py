@@ -21,13 +21,13 @@ from typing import Any, cast
 
 import numpy as np
 
+from ...artifacts.libraries.asked import way_out
+from ...artifacts.libraries.elf import BLOB
 from ...base.errors import CompileError, LibraryError, did_you_mean
 from ...base.machine.devices import Device
 from ...base.mapped import open_file
 from ...base.temporary import temporary_folder
 from ...binding import core
-from ...build.libraries.asked import way_out
-from ...build.libraries.elf import BLOB
 from ...run.factory import create
 from ...run.library import Library, load_library, missing_functions
 from ...run.module import GraphModule

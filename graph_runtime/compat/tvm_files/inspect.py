@@ -12,11 +12,11 @@ from typing import Any
 
 import orjson
 
+from ...artifacts.libraries.asked import asked, way_out
+from ...artifacts.libraries.elf import BLOB, SharedObject, read_elf
 from ...base.errors import LibraryError
 from ...base.machine.devices import DL_NAMES
 from ...base.mapped import map_file
-from ...build.libraries.asked import asked, way_out
-from ...build.libraries.elf import BLOB, SharedObject, read_elf
 from ...run.library import missing_functions
 from .blob import Blob, Factory, parse_blob
 

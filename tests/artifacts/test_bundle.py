@@ -10,9 +10,9 @@ import numpy as np
 import orjson
 import pytest
 
+from graph_runtime.artifacts.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
+from graph_runtime.artifacts.bundles.writer import write_bundle
 from graph_runtime.base.errors import DocumentError, GraphRuntimeError, ParamsError
-from graph_runtime.build.bundles.bundle import BundleLibrary, BundleProgram, read_bundle
-from graph_runtime.build.bundles.writer import write_bundle
 from graph_runtime.ir.graph import TensorType
 
 KINDS = ["b.bundle", "b.zip"]

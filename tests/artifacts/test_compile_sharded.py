@@ -8,8 +8,8 @@ import pytest
 from graph_runtime.codegen.build import build_bundle
 
 import graph_runtime as gr
+from graph_runtime.artifacts.bundles.bundle import read_bundle
 from graph_runtime.base.errors import DocumentError
-from graph_runtime.build.bundles.bundle import read_bundle
 from graph_runtime.ir.graph import TensorType
 from graph_runtime.testing.graphs import GraphMaker
 

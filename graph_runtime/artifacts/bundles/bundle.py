@@ -8,9 +8,9 @@
     kernels.so      a module library
     params.bin      parameters, raw and aligned (weights.py); bundle.json says what lies where
 
-build/bundles/writer.py writes them. Opening a bundle compares the size of every file; the sha256 of a file is
-compared when it is read, of a library before it is judged: nothing of it runs here. The parameter file is
-mapped and not read: ``Bundle.verify`` compares that, too, as ``graph-runtime verify`` does.
+artifacts/bundles/writer.py writes them. Opening a bundle compares the size of every file; the sha256 of a
+file is compared when it is read, of a library before it is judged: nothing of it runs here. The parameter
+file is mapped and not read: ``Bundle.verify`` compares that, too, as ``graph-runtime verify`` does.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class BundleProgram:
 @dataclass(frozen=True, slots=True)
 class BundleLibrary:
     """One module library: its file in the bundle, the device kinds it serves, its instruction set, and the
-    ``signature`` of its hash by its owner's key (build/trust.py), None where there is none."""
+    ``signature`` of its hash by its owner's key (artifacts/trust.py), None where there is none."""
 
     file: str
     kinds: tuple[str, ...]

@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 import graph_runtime as gr
+from graph_runtime.artifacts.bundles.bundle import read_bundle
+from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.machine.devices import parse
 from graph_runtime.base.options import Options
-from graph_runtime.build.bundles.bundle import read_bundle
-from graph_runtime.build.prepare import prepare
 from graph_runtime.cli.app import program
 from graph_runtime.cli.bench import bench
 from graph_runtime.cli.options import FORMS
