@@ -188,8 +188,7 @@ class Dispatcher:
     ):
         self._memory, self._observer, self._host, self._tls = memory, observer, host, tls
         self._workers: dict[str, Workers] = {}
-        self._open: set[Connection] = set()
-        self._remotes: dict[Connection, Remote] = {}
+        self._remotes: dict[Connection, Remote | None] = {}  # None: it has not said what it is, or is let go
         self._listener: Listener | None = None
         self._pinging: asyncio.Task[None] | None = None
 
@@ -214,7 +213,7 @@ class Dispatcher:
                 await self._pinging
         if self._listener is not None:
             self._listener.close()
-        for connection in list(self._open):
+        for connection in list(self._remotes):
             self._end(connection, "the server ends")
 
     def workers(self, name: str) -> Workers:
@@ -225,7 +224,7 @@ class Dispatcher:
         """No replica says that name any more."""
         workers = self._workers.pop(name)
         for remote in workers.remotes[:]:
-            self._remotes.pop(remote.connection, None)
+            self._remotes[remote.connection] = None
             remote.connection.end("its model is no longer served")
 
     # **************** connections ****************
@@ -238,7 +237,7 @@ class Dispatcher:
             connection.close()
 
     def _begin(self, connection: Connection) -> None:
-        self._open.add(connection)
+        self._remotes[connection] = None
         self._loop.add_reader(connection, self._read, connection)
 
     def _read(self, connection: Connection) -> None:
@@ -247,8 +246,7 @@ class Dispatcher:
             self._end(connection, cause)
 
     def _on_message(self, connection: Connection, message: Message) -> None:
-        remote = self._remotes.get(connection)
-        if remote is None:
+        if (remote := self._remotes[connection]) is None:
             self._greet(connection, message.header)
         else:
             self._hear(remote, message)
@@ -281,10 +279,9 @@ class Dispatcher:
                 workers.change()
 
     def _end(self, connection: Connection, cause: str) -> None:
-        self._open.discard(connection)
         self._loop.remove_reader(connection)
         connection.close()
-        remote = self._remotes.pop(connection, None)
+        remote = self._remotes.pop(connection)
         if remote is None or (workers := self._workers.get(remote.name)) is None:
             return
         if remote in workers.remotes:
@@ -294,8 +291,8 @@ class Dispatcher:
     async def _ping(self) -> None:
         """Ask all replicas now and then, and notice those that do not answer."""
         while True:
-            for connection, remote in list(self._remotes.items()):
-                workers = self._workers[remote.name]
+            for remote in filter(None, list(self._remotes.values())):
+                workers, connection = self._workers[remote.name], remote.connection
                 quiet = time.monotonic() - remote.heard
                 if remote.pinged is None:
                     remote.pinged = now()

@@ -34,7 +34,6 @@ from .proofs import greet
 from .shared_memory import AttachedMemory, SharedMemory
 from .sockets import Address, Tls, end_socket, open_socket
 
-__all__ = ["Connection", "connect"]
 
 _DESCRIPTOR = socket.CMSG_SPACE(array.array("i", [0]).itemsize)
 _Tensors = Mapping[str, np.ndarray] | None
@@ -121,16 +120,12 @@ class Connection:
         return moved
 
     def _send_posted(self) -> None:
-        try:
-            while True:
-                if self._send_some(self._posted[0], limits.SEND):
-                    break
+        with contextlib.suppress(OSError):
+            while not self._send_some(self._posted[0], limits.SEND):
                 with self._posting:
                     self._posted.popleft()
                     if not self._posted:
                         return
-        except OSError:
-            pass
         self.end("it took no message")
 
     def _send_some(self, parts: Sequence[Part], seconds: float) -> list[Part]:

@@ -23,8 +23,6 @@ from .crew import Crew
 from .proofs import welcome
 from .sockets import Address, Tls, end_socket, listen, refuse_others, tls_context, tune
 
-__all__ = ["Door", "Listener"]
-
 
 @dataclass(frozen=True, slots=True)
 class Door:

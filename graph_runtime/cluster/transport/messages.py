@@ -29,15 +29,6 @@ from ...base.json_text import parse_text
 from ...run.tensors.host_values import ALIGNMENT, aligned_empty
 from .shared_memory import AttachedMemory, SharedMemory
 
-__all__ = [
-    "Message",
-    "MessageReader",
-    "Part",
-    "free_message",
-    "message_parts",
-    "read_message",
-    "write_message",
-]
 
 Part = bytes | memoryview
 _PREFIX = struct.Struct("<3sBIQ")

@@ -16,18 +16,6 @@ from typing import Any
 from ...base.errors import ClusterError
 from . import limits
 
-__all__ = [
-    "Address",
-    "LinkLost",
-    "Tls",
-    "end_socket",
-    "listen",
-    "machine_id",
-    "open_socket",
-    "refuse_others",
-    "tls_context",
-    "tune",
-]
 
 # name of the process, machine_id, path of its Unix socket; host and port, where other machines reach it
 Address = Mapping[str, Any]
