@@ -34,7 +34,6 @@ from .proofs import greet
 from .shared_memory import AttachedMemory, SharedMemory
 from .sockets import Address, Tls, end_socket, open_socket
 
-
 _DESCRIPTOR = socket.CMSG_SPACE(array.array("i", [0]).itemsize)
 _Tensors = Mapping[str, np.ndarray] | None
 

@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from queue import SimpleQueue
 
-
 _IDLE = 8  # threads that are kept for what comes next
 
 

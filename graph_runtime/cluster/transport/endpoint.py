@@ -26,7 +26,6 @@ from .listening import Listener
 from .messages import Message
 from .sockets import Address, LinkLost, Tls
 
-
 Deliver = Callable[[Message], Callable[[], None] | None]
 
 

@@ -29,7 +29,6 @@ from ...base.json_text import parse_text
 from ...run.tensors.host_values import ALIGNMENT, aligned_empty
 from .shared_memory import AttachedMemory, SharedMemory
 
-
 Part = bytes | memoryview
 _PREFIX = struct.Struct("<3sBIQ")
 _MAGIC, _VERSION = b"GRM", 2

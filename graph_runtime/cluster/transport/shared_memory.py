@@ -22,7 +22,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-
 _ALIGN = 4096  # of regions: whole pages, so that there are few sizes of gaps
 _WARM = 1 << 30  # bytes at the beginning that stay with a process: pages that are there are faster to write
 

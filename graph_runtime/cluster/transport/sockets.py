@@ -16,7 +16,6 @@ from typing import Any
 from ...base.errors import ClusterError
 from . import limits
 
-
 # name of the process, machine_id, path of its Unix socket; host and port, where other machines reach it
 Address = Mapping[str, Any]
 Tls = tuple[str, str, str]  # certificate, its key, the authority that signed those of all
