@@ -11,14 +11,21 @@ Names are imported when they are first used: `import graph_runtime` alone loads 
 
 from __future__ import annotations
 
+import sys
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .base import moved, providers
+from .base import errors as errors
+from .base import providers
 from .base.errors import no_attribute
+from .base.shown import Shown, Viewed
 from .base.version import VERSION
 
 if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
+    import os
+    from pathlib import Path
+
     from . import cluster as cluster
     from . import eager as eager
     from . import runtime as runtime
@@ -29,7 +36,6 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .artifacts.trust import trust as trust
     from .artifacts.trust import trusted as trusted
     from .artifacts.trust import untrust as untrust
-    from .base import errors as errors
     from .base.dtypes import DType as DType
     from .base.errors import CapacityError as CapacityError
     from .base.errors import CheckError as CheckError
@@ -196,14 +202,40 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-moved.install(__name__)
-providers.provide(
-    {
-        "cluster": lambda: import_module(".cluster.graphs.connecting", __name__).connected(),
-        "error bound": lambda: import_module(".accuracy.bounding", __name__).bounded,
-        "circular buffers": lambda: import_module(".binding.circular", __name__),
-        "notebook": lambda: import_module(".views.notebook", __name__).html_of,
-        "page": lambda: import_module(".views.page.opened", __name__).view_value,
-        "operators": lambda: import_module(".eager.protocol", __name__).attach,
-    }
-)
+sys.modules[f"{__name__}.errors"] = errors  # a name of users: `from graph_runtime.errors import InputError`
+
+
+# **************** what low layers have of high ones ****************
+
+# name -> (module, function) that answers; docs/architecture.md has the modules that ask, and why
+_PROVIDERS = {
+    "circular buffers": ("binding.circular", "of_node"),
+    "cluster": ("cluster.graphs.connecting", "connected"),
+    "error bound": ("accuracy.bounding", "bounded"),
+    "operators": ("eager.protocol", "attach"),
+}
+
+
+def _provide(module: str, name: str) -> Any:
+    return getattr(import_module(f".{module}", __name__), name)
+
+
+providers.provide({name: partial(_provide, *where) for name, where in _PROVIDERS.items()})
+
+
+def _repr_html_(value: Any) -> str:
+    """What a notebook shows."""
+    text: str = _provide("views.notebook", "html_of")(value)
+    return text
+
+
+def _view(value: Any, path: str | os.PathLike[str] | None = None) -> Path:
+    """The page of `graph-runtime view` about a plan and its simulated run, or of a timeline and its plan, a
+    measured one beside a simulated one: written to ``path``, or to a temporary file that the browser opens.
+    Returns where it is. Raises WriteError, InputError."""
+    written: Path = _provide("views.page.opened", "view_value")(value, path)
+    return written
+
+
+for _kind, _name, _method in ((Shown, "_repr_html_", _repr_html_), (Viewed, "view", _view)):
+    setattr(_kind, _name, _method)

@@ -1,6 +1,7 @@
-"""What a lower layer uses of a higher one without knowing it: a name that the package's top provides for.
+"""Names by which a lower layer asks a higher one, which it must not import: the package's top answers.
 
-``graph_runtime/__init__.py`` says which module answers to a name. It is imported at the first ``provided()``.
+``graph_runtime/__init__.py`` says which module that is; it is imported at the first ``provided()``. A table
+of docs/architecture.md has all names, the modules that ask, and why (tests/system/test_layers.py).
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.machine.layout import Layout
-from ..base.providers import provided
+from ..base.shown import Shown
 from ..base.unique import unique_values
 
 __all__ = ["COPY", "NOP", "Func", "Graph", "Hints", "NodeView", "StorageHint", "TensorType"]
@@ -137,7 +137,7 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Graph:
+class Graph(Shown):
     """A valid graph: every id is in range, producers and shapes are consistent, the node order is a schedule.
 
     Shapes: ``names`` [nodes], ``func_id`` int32 [nodes] (-1: null node), ``row_ptr`` int64 [nodes + 1],
@@ -166,11 +166,6 @@ class Graph:
         return (
             f"<Graph of {self.num_nodes} nodes: {_listed(self.input_names)} -> {_listed(self.output_names)}>"
         )
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        text: str = provided("notebook")(self)
-        return text
 
     @property
     def num_nodes(self) -> int:

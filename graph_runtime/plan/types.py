@@ -7,17 +7,15 @@ input.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..base.machine.devices import Device
 from ..base.machine.layout import Layout
-from ..base.providers import provided
+from ..base.shown import Viewed
 from ..ir.graph import Graph
 from ..ir.ops.numerics import Numerics
 from .pricing import Pricing
@@ -187,7 +185,7 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class Plan(Viewed):
     """Everything that is decided before code is bound: devices, copies, layouts, storage. ``graph.hints`` is
     not read again.
 
@@ -230,17 +228,6 @@ class Plan:
             f"<Plan of {self.graph.num_nodes} nodes, {self.storage.count} storages, on "
             f"{', '.join(map(str, self.devices))}>"
         )
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        text: str = provided("notebook")(self)
-        return text
-
-    def view(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """The page of `graph-runtime view` about this plan and its simulated run: written to ``path``, or to
-        a temporary file that the browser opens. Returns where it is. Raises WriteError."""
-        written: Path = provided("page")(self, path)
-        return written
 
     @property
     def status(self) -> dict[tuple[int, int], str]:

@@ -214,7 +214,7 @@ def _create_afar(
 ) -> GraphModule:
     """As create, by the cluster that is connected."""
     given = [] if library is None else library if isinstance(library, (list, tuple)) else [library]
-    there = provided("cluster").create(graph, devices, options, params=params, libraries=given, name=name)
+    there = provided("cluster")().create(graph, devices, options, params=params, libraries=given, name=name)
     return cast("GraphModule", there)
 
 

@@ -70,7 +70,7 @@ def load(
     if devices is not None and is_afar(devices):
         if rebuild or unset_inputs is not None:
             raise InputError("rebuild and unset_inputs are for devices of this machine")
-        there = provided("cluster").load(
+        there = provided("cluster")().load(
             bundle, devices, program, threads=threads, max_in_flight=max_in_flight, libraries=libraries
         )
         return cast("GraphModule", there)

@@ -6,16 +6,14 @@ All times are whole ns from the beginning of the first run.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..base.providers import provided
+from ..base.shown import Viewed
 from ..costs import BASES
 from ..ir.graph import COPY
 from ..plan.columns import func_mask, starts
@@ -27,7 +25,7 @@ __all__ = ["Timeline"]
 
 
 @dataclass(frozen=True, eq=False)
-class Timeline:
+class Timeline(Viewed):
     """Columns of equal length, one row an event (an instruction in one run), in order of run and schedule.
 
     ``queue`` int32 indexes ``queues`` ((did, role) each); ``run`` int32; ``nid`` int64; ``start``, ``end``
@@ -64,18 +62,6 @@ class Timeline:
             f"{self.kind}: latency "
             f"{self.latency_ns / 1e6:.3f} ms>"
         )
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        text: str = provided("notebook")(self)
-        return text
-
-    def view(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """The page of `graph-runtime view` about its plan with these times, measured ones beside simulated
-        ones: written to ``path``, or to a temporary file that the browser opens. Returns where it is. Raises
-        WriteError, InputError."""
-        written: Path = provided("page")(self, path)
-        return written
 
     def __len__(self) -> int:
         return len(self.nid)

@@ -21,6 +21,7 @@ PACKAGE = ROOT / "graph_runtime"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 CODEGEN = sorted((ROOT / "codegen").glob("*.py"))
 MOST_NAMES = 22  # in the package's root
+MOST_CLIMBS = 4  # calls of a lower layer to a higher one, by name
 MOST_LINES, MOST_IN_FUNCTION = 400, 50  # of a function: behind its docstring
 COMPILED = "graph_runtime._core"  # only binding/core.py imports it
 PLUGINS = {
@@ -231,6 +232,47 @@ def circles(arrows: Mapping[str, Iterable[str]]) -> list[list[str]]:
         if name not in order:
             visit(name)
     return found
+
+
+def asked(path: Path) -> tuple[str, ...]:
+    """The names that a module asks of higher layers. Each must stand in the call, as a text."""
+    calls = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    return tuple(
+        ast.literal_eval(call.args[0]) for call in calls if ast.unparse(call.func).endswith("provided")
+    )
+
+
+def test_what_climbs_is_few_and_its_reason_is_written():
+    """base/providers.py lets a module call a higher one: the document's table has every name, the modules
+    that ask and the one that answers, as the code has it."""
+    top = ast.parse((PACKAGE / "__init__.py").read_text())
+    (answers,) = (
+        ast.literal_eval(node.value)
+        for node in top.body
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "_PROVIDERS"
+    )
+    askers: dict[str, list[str]] = {}
+    for path in MODULES + CODEGEN:
+        if "graph_runtime.base.providers" in {_module(found.target) for found in read(path).imports}:
+            names = asked(path)
+            assert names or layer_of(name_of(path)) is None, f"{path} imports providers and asks nothing"
+            for name in names:
+                askers.setdefault(name, []).append(path.relative_to(PACKAGE).with_suffix("").as_posix())
+    found = {
+        name: (", ".join(askers.get(name, [])), module.replace(".", "/"))
+        for name, (module, _) in answers.items()
+    }
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    rows = re.findall(r"^\| `([a-z ]+)` \| ([a-z_/, ]+) \| ([a-z_/]+) \| (\S.{40,}) \|$", page, re.M)
+    assert found == {name: (users, module) for name, users, module, _ in rows}
+    assert askers.keys() == answers.keys()
+    assert len(answers) <= MOST_CLIMBS
+
+
+def test_a_name_that_is_asked_is_seen(tmp_path):
+    path = tmp_path / "asks.py"
+    path.write_text("from ..base import providers\nx = providers.provided('a')(provided('b').c)\n")
+    assert sorted(asked(path)) == ["a", "b"]
 
 
 def test_circles_are_found():

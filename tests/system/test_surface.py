@@ -42,9 +42,7 @@ def _module(name: str):
         "graph_runtime.compat.onnxruntime",
     ):
         pytest.importorskip(name.rpartition(".")[2].removesuffix("_backend").removesuffix("runtime"))
-    return (
-        importlib.import_module(name) if name != "graph_runtime.errors" else _module("graph_runtime").errors
-    )
+    return importlib.import_module(name)
 
 
 @pytest.mark.parametrize("name", PUBLIC)

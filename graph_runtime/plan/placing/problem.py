@@ -173,7 +173,7 @@ def _asked_of_kernels() -> Circular:
     """What kernels open, by the compiled core that has them. Without it nothing can run, but a plan can be
     looked at: then no kernel is known to open any."""
     try:
-        found: Circular = provided("circular buffers").of_node
+        found: Circular = provided("circular buffers")
     except ImportError:
         return lambda graph, nid, device, layouts, *rest: 0
     return found

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ...base.locks import new_lock
-from ...base.providers import provided
+from ...base.shown import Shown
 from ...binding.core import ffi, lib
 from .buffer import check_timeout, error_of, wait_in_slices
 from .limbo import keep_until
@@ -26,7 +26,7 @@ __all__ = ["Run", "failure_of", "when_over"]
 _SLICE_NS = 50_000_000
 
 
-class Run:
+class Run(Shown):
     """One submission.
 
     ``outputs`` the tensors it makes, there at once: reading one waits for it. ``name`` is the session's. A
@@ -49,11 +49,6 @@ class Run:
     def __repr__(self) -> str:
         state = "in flight" if not self.done() else "failed" if self._failed() else "done"
         return f"<Run of {self.name}, {state}>"
-
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        text: str = provided("notebook")(self)
-        return text
 
     def __del__(self) -> None:
         pointer, name = self.pointer, self.name
