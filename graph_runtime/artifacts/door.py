@@ -9,14 +9,13 @@ found.
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import DocumentError, InputError
+from ..base.errors import DocumentError, GraphRuntimeError, InputError
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..frontends import is_onnx, is_stablehlo
@@ -173,22 +172,21 @@ def _imported(source: Any, name: str, options: Options, kind: str = "", unroll: 
     else:
         from ..frontends.onnx.begun import begin_model  # needs onnx
 
-        with _naming(source):
+        try:
             found = begin_model(source, options.dims, options.values, options.batch)
+        except GraphRuntimeError as error:
+            raise _naming(source, error) from None
     if isinstance(found, Model):
         return Plannable(name, found, rewritable=True)
-    return Waiting(name, found, options)
+    why = None if found.why is None else _naming(source, found.why)
+    return Waiting(name, replace(found, why=why), options)
 
 
-@contextlib.contextmanager
-def _naming(source: Any) -> Iterator[None]:
-    """Puts a file's path before what is wrong with it."""
-    try:
-        yield
-    except DocumentError as error:
-        if not isinstance(source, (str, os.PathLike)):
-            raise
-        raise DocumentError(f"{source}: {error}", **error.fields) from None
+def _naming(source: Any, error: GraphRuntimeError) -> GraphRuntimeError:
+    """An error that names the file which it is about."""
+    if not isinstance(source, (str, os.PathLike)) or Path(source).name in str(error):
+        return error
+    return type(error)(f"{source}: {error.args[0]}", **error.fields)
 
 
 # **************** graphs ****************

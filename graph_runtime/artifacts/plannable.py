@@ -52,8 +52,10 @@ class Plannable:
     @property
     def devices(self) -> Sequence[Any]:
         """Where it runs: as its caller says, else as the bundle or the file does. Raises DeviceError."""
-        if self.asked is not None or self.bundle is not None:
-            return self.asked or self.bundle.devices
+        if self.asked is not None:
+            return self.asked
+        if self.bundle is not None:
+            return self.bundle.devices
         return _HOST if self.rewritable else asked_devices(self.graph)
 
     @property
@@ -103,9 +105,10 @@ def asked_devices(graph: Graph) -> list[str]:
 
     Raises DeviceError where they name more than a machine has.
     """
-    hints = graph.hints
-    found = []
-    for number, kind in dl_kinds().items() if hints.device_type is not None else ():
+    hints, found = graph.hints, list[str]()
+    if hints.device_type is None:
+        return list(_HOST)
+    for number, kind in dl_kinds().items():
         of_kind = hints.device_type == number
         if of_kind.any():
             last = 0 if hints.device_id is None else int(hints.device_id[of_kind].max())

@@ -212,6 +212,7 @@ def _ops(
 
 
 def _question(program: Plannable, options: Options, given: dict[str, str], seed: int) -> Question:
+    from ..accuracy.side_by_side import Question
     from ..base.errors import did_you_mean
 
     graph, rng = program.graph, np.random.default_rng(seed)

@@ -43,9 +43,10 @@ def flow_of(found: Plannable | Waiting, options: Options, asked: Mapping[str, An
                 "leave it out, or bind them all (--dim, --value)",
                 got=f"--{flag}",
             )
-    if saved is not None:
-        return open_saved_flow(saved, found.devices)
-    return create_flow(found, found.devices, options)
+    if isinstance(found, Waiting) and saved is None:
+        return create_flow(found, found.devices, options)
+    assert saved is not None, "else it has a program, and no flow"
+    return open_saved_flow(saved, found.devices)
 
 
 def bind_inputs(

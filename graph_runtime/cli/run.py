@@ -35,7 +35,6 @@ from .values import pairs, random_array, read_input
 if TYPE_CHECKING:
     from ..accuracy.against import Judge
     from ..accuracy.differences import Comparison
-    from ..run.flows.flow_module import FlowModule
     from ..simulation.timeline import Timeline
     from .flows import FlowRun
 
@@ -120,14 +119,15 @@ def run(
             from .flows import bind_inputs  # needs onnx, which few commands do
 
             program, options = bind_inputs(program, options, pairs(input, "--input"))
-        if isinstance(program, Waiting) or program.has_flow:
-            flow = _flow(program, options, looks)
-        else:
+        if isinstance(program, Plannable) and not program.has_flow:
             with page_of_problem(html, program.name):
                 prepared = prepare(say_first(program), None, options, tell=tell)
             module = open_run(program, prepared, tell)
     if isinstance(program, Waiting) or program.has_flow:
-        made = _run_flow(flow, input, expected, options, seed)
+        from .flows import flow_of, run_flow
+
+        flow = flow_of(program, options, looks)
+        made = run_flow(flow, pairs(input, "--input"), expected, options.dims, seed)
         _finish(made, output, expected if expect else None, rtol, atol, json)
         return
     fill, rng = compare or against is not None, np.random.default_rng(seed)
@@ -151,20 +151,6 @@ def run(
     _show(names, values, seconds, differences, reports, tables, json)
     if (differences and not all(d.ok for d in differences)) or not all(report.ok for report in reports):
         raise typer.Exit(1)
-
-
-def _flow(found: Plannable | Waiting, options: Options, looks: dict[str, Any]) -> FlowModule:
-    from .flows import flow_of
-
-    return flow_of(found, options, looks)
-
-
-def _run_flow(
-    flow: FlowModule, given: list[str] | None, expected: dict[str, np.ndarray], options: Options, seed: int
-) -> FlowRun:
-    from .flows import run_flow
-
-    return run_flow(flow, pairs(given, "--input"), expected, options.dims, seed)
 
 
 def _set_inputs(

@@ -91,7 +91,7 @@ def load(
         )
     listed, entry = parse_list(devices), opened.program(program)
     chosen = Options.of(opened.options, threads=threads, max_in_flight=max_in_flight)
-    program = open_entry(opened, entry)
+    found = open_entry(opened, entry)
     plain = Options(
         fuse=False,
         compile=bool(opened.libraries) and libraries,
@@ -100,9 +100,9 @@ def load(
         reuse=chosen.reuse,
     )
     if len({device.node for device in listed}) > 1:
-        prepared = prepare(program, listed, plain, kept=True)
+        prepared = prepare(found, listed, plain, kept=True)
         return _open(fleet, prepared, opened.path.name, deadline, checkpoint_every)
-    prepared = prepare(program.graph, listed, replace(plain, compile=False))
+    prepared = prepare(found.graph, listed, replace(plain, compile=False))
     return _whole(fleet, opened, entry, listed, prepared, libraries, deadline, checkpoint_every)
 
 
