@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never
+from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from ..artifacts.trust import file_sha256, is_trusted, remember, sign
 from ..base.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean, refuse_words
 from ..base.machine.devices import NO_KERNELS, Device, parse_list
 from ..base.mapped import read_file
+from ..base.option_words import takes_words
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.temporary import temporary_folder
@@ -37,6 +38,7 @@ from .render import KernelSpec, render
 from .shared_library import compile_library, every_body
 
 if TYPE_CHECKING:
+    from ..base.options import Words
     from ..rewrite.host.choose_kernels import Measure
 
 __all__ = [
@@ -150,6 +152,7 @@ def _refuse_foreign(foreign: list[tuple[str, str, str]]) -> None:
 # ---------------------------------------------------------------- bundles
 
 
+@takes_words()
 def build_bundle(
     graph: Any,
     devices: str | Device | Sequence[str | Device],
@@ -164,19 +167,18 @@ def build_bundle(
     tell: Tell = silent,
     const: Collection[str] = (),
     measure: Measure | None = None,
-    **words: Any,
+    **words: Unpack[Words],
 ) -> Path:
     """Plan a graph, compile what it calls, and write graph, kernels and parameters as one bundle.
 
-    ``graph``: what prepare takes: an ONNX file, a Model, a graph.json, a Graph, a GraphBuilder; or a mapping
-    of names to such, the programs of the bundle, in order. ``out``: a zip if it ends in .zip, else a folder;
-    written whole or not at all. ``words``: fields of ``options``, which come first; ``compile`` False leaves
-    ops to the kernels built into the runtime: no compiler is needed. ``params``: what read_params takes, more
-    constants than the source has. ``name``: the program's, if it is one. ``libraries``: files, or opened
-    libraries, whose files go into the bundle as they are; functions they have are not generated. ``march``
-    and ``jobs`` as compile_library's. ``tell`` hears of steps that take long. ``const``: names of programs
-    whose results may be kept for equal inputs. ``measure`` as prepare's. Equal inputs give equal bytes.
-    Raises what prepare and compile_library raise."""
+    ``graph``: what prepare takes, or a mapping of names to such, its programs, in order. ``out``:
+    a zip if it ends in .zip, else a folder; written whole or not at all. ``words``: fields of ``options``,
+    which come first; ``compile`` False leaves ops to the kernels built into the runtime: no compiler is
+    needed. ``params``: what read_params takes, more constants than the source has. ``name``: the program's,
+    if it is one. ``libraries``: files, or opened libraries, whose files go into the bundle as they are;
+    functions they have are not generated. ``march`` and ``jobs`` as compile_library's, ``tell`` and
+    ``measure`` as prepare's. ``const``: names of programs whose results may be kept for equal inputs. Equal
+    inputs give equal bytes. Raises what prepare and compile_library raise."""
     options = Options.of(options, **words)
     graphs = dict(graph) if isinstance(graph, Mapping) else {name: graph}
     _require_names(const, graphs)
@@ -200,13 +202,9 @@ def prepare_programs(
     tell: Tell = silent,
 ) -> dict[str, Prepared]:
     """What build_bundle prepares: each program, planned to be kept."""
-    given = _given(libraries)
-    return {
-        name: prepare(
-            graph, devices, options, params=params, libraries=given, kept=True, measure=measure, tell=tell
-        )
-        for name, graph in graphs.items()
-    }
+    words: dict[str, Any] = {"params": params, "libraries": _given(libraries), "measure": measure}
+    made = partial(prepare, devices=devices, options=options, kept=True, tell=tell, **words)
+    return {name: made(graph) for name, graph in graphs.items()}
 
 
 def write_prepared(

@@ -12,13 +12,14 @@ import contextlib
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
 from ..base.errors import CheckError, InputError, PlanError
 from ..base.machine.devices import Device, parse, parse_list
 from ..base.machine.isa import host_features
+from ..base.option_words import takes_words
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
@@ -32,6 +33,7 @@ from .parameters import read_params
 from .plannable import Plannable
 
 if TYPE_CHECKING:
+    from ..base.options import Words
     from ..rewrite.host.choose_kernels import Measure
 
 __all__ = ["Prepared", "prepare"]
@@ -61,6 +63,7 @@ class Prepared:
         return self.model.notes
 
 
+@takes_words()
 def prepare(
     source: Any,
     devices: str | Device | Sequence[str | Device] | None = None,
@@ -71,7 +74,7 @@ def prepare(
     kept: bool = False,
     measure: Measure | None = None,
     tell: Tell = silent,
-    **words: Any,
+    **words: Unpack[Words],
 ) -> Prepared:
     """Read a model, rewrite it for devices where it may be, and plan it.
 
@@ -97,8 +100,9 @@ def prepare(
     options = _decided(opened, devices, options, kept)
     compiles = _compiles(opened, options)
     if options.error_bound is not None and opened.plan is None:
-        words = {"kept": kept, "measure": measure, "tell": tell}
-        found: Prepared = provided("error bound")(imported, devices, options, libraries, **words)
+        found: Prepared = provided("error bound")(
+            imported, devices, options, libraries, kept=kept, measure=measure, tell=tell
+        )
         return replace(found, compiles=compiles)
     if opened.plan is not None:
         return Prepared(imported, imported, opened.plan, options, compiles, _of_tensors(options))

@@ -283,9 +283,8 @@ def refuse_words(unknown: Iterable[str], function: Callable[..., Any]) -> None:
         code, listed = function.__code__, getattr(function, "__signature__", None)
         own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         known = own if listed is None else tuple(listed.parameters)
-        raise InputError(
-            no_such(f"keyword of {function.__name__}()", name, known), got=name, wanted=list(known)
-        )
+        called = function.__qualname__.removesuffix(".__init__")
+        raise InputError(no_such(f"keyword of {called}()", name, known), got=name, wanted=list(known))
 
 
 class _NoAttribute(AttributeError):

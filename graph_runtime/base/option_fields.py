@@ -11,6 +11,7 @@ from .errors import InputError
 
 __all__ = [
     "COMPILING",
+    "FLOWS",
     "NONE",
     "PLACING",
     "READING",
@@ -30,7 +31,8 @@ REWRITING = "rewriting"
 COMPILING = "compiling"
 PLACING = "placing"
 STORING = "storing"  # values in memory, and computing them
-RUNNING = "running"
+RUNNING = "running"  # of one session
+FLOWS = "flows"  # of programs, whose sizes and ends runs find
 
 NONE: Mapping[Any, Any] = MappingProxyType({})
 

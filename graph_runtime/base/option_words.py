@@ -36,13 +36,15 @@ def takes_words(*at: str) -> Callable[[_Taker], _Taker]:
         own = [
             one for one in signature(function).parameters.values() if one.kind is not Parameter.VAR_KEYWORD
         ]
-        shown = [one for one, where in _PARAMETERS if not at or {*at} & {*where}]
+        taken = {one.name for one in own}
+        shown = [one for one, where in _PARAMETERS if (not at or {*at} & {*where}) and one.name not in taken]
         made = Signature(
             [*own, *shown],
-            return_annotation=function.__annotations__["return"],
+            return_annotation=function.__annotations__.get("return", Signature.empty),
             __validate_parameters__=False,
         )
         vars(function)["__signature__"] = made
+        function.__annotations__.pop("words", None)  # what only type checkers know
         return function
 
     return decorate
@@ -51,6 +53,6 @@ def takes_words(*at: str) -> Callable[[_Taker], _Taker]:
 def options_of(function: Callable[..., Any], options: Options | None, words: Mapping[str, Any]) -> Options:
     """``options`` with the ``words`` that a function was called with. Raises InputError for one that its
     signature does not list."""
-    known = signature(function).parameters
+    known = signature(function).parameters if words else ()
     refuse_words([name for name in words if name not in known], function)
     return Options.of(options, **words)

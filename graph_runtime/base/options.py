@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from .errors import InputError, no_such
 from .option_fields import (
     COMPILING,
+    FLOWS,
     NONE,
     PLACING,
     READING,
@@ -345,8 +346,8 @@ class Options:
     queues: str = option("inline", RUNNING)
     max_in_flight: int = option(MAX_IN_FLIGHT, RUNNING)
     unset_inputs: str = option("refuse", RUNNING)
-    programs: int = option(64, RUNNING)
-    most_steps: int = option(1_000_000, RUNNING)
+    programs: int = option(64, FLOWS)
+    most_steps: int = option(1_000_000, FLOWS)
 
     def __new__(cls, *args: Any, **words: Any) -> Options:
         """Refuses names that are no fields, as of() does."""
@@ -371,7 +372,12 @@ class Options:
             if name not in _FIELDS:
                 raise InputError(no_such("option", name, _FIELDS), got=name, wanted=list(_FIELDS))
         given = {name: value for name, value in words.items() if value is not None}
-        return replace(options or cls(), **given)
+        return replace(options or cls(), **given) if given or options is None else options
+
+    def at(self, *places: str) -> Options:
+        """The options that apply there, all others as they are by default."""
+        kept = [one.name for one in fields(self) if {*places} & {*one.metadata["at"]}]
+        return Options(**{name: getattr(self, name) for name in kept})
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> Options:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Never, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from ..artifacts.plannable import Plannable, Waiting
 from ..artifacts.prepare import Prepared, prepare
 from ..base.errors import CompileError, InputError, WriteError
 from ..base.garbage import gc_paused
-from ..base.machine.devices import Device, is_afar
+from ..base.machine.devices import is_afar
+from ..base.option_words import takes_words
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
@@ -28,6 +29,7 @@ from .sessions.sharing import link_constants, set_parameters, share_inputs
 
 if TYPE_CHECKING:
     from ..artifacts.libraries.judge import LibraryFile
+    from ..base.options import Words
     from .flows.flow_module import FlowModule
     from .library import Library
 
@@ -43,6 +45,7 @@ __all__ = [
 _MOST_WARNINGS = 5
 
 
+@takes_words()
 def create(
     graph: Any,
     library: Any = None,
@@ -51,39 +54,8 @@ def create(
     params: Any = None,
     options: Options | None = None,
     name: str | None = None,
-    dims: Mapping[str, int | tuple[int, ...]] | None = None,
-    batch: int | None = None,
-    values: Mapping[str, Any] | None = None,
-    fuse: bool | None = None,
-    compile: bool | None = None,
-    rules: Sequence[str | Callable[..., Any]] | None = None,
-    place: Mapping[str, str | Device] | None = None,
-    device_map: Mapping[str, str | Device] | None = None,
-    strict: bool | None = None,
-    placement: str | Callable[..., Any] | None = None,
-    objective: str | None = None,
-    fallback: str | None = None,
-    costs: Any = None,
-    topology: Any = None,
-    interconnect: Any = None,
-    stream: Sequence[str] | None = None,
-    error_bound: str | None = None,
-    bound_inputs: Mapping[str, Any] | None = None,
-    formats: Mapping[str, str] | None = None,
-    layouts: Mapping[str, str] | None = None,
-    numerics: Mapping[str, Mapping[str, str]] | None = None,
-    policy: str | None = None,
-    reuse: str | None = None,
-    order: str | Callable[..., Any] | None = None,
-    packer: str | Callable[..., Any] | None = None,
-    threads: int | None = None,
-    queues: str | None = None,
-    max_in_flight: int | None = None,
-    unset_inputs: str | None = None,
-    programs: int | None = None,
-    most_steps: int | None = None,
     concurrent: int | None = None,
-    **unknown: Never,
+    **words: Unpack[Words],
 ) -> GraphModule:
     """A GraphModule.
 
@@ -93,49 +65,15 @@ def create(
     kernels, a list of them, or None for those built in. ``devices``: "cpu:0", or a list, whose first is the
     fallback: a node that the file puts elsewhere runs there, with a warning; TVM's (type, id) is a device,
     too; with a device as "node1/tt:0" it is a RemoteModule on the cluster that is connected. ``params``:
-    values of inputs, what load_params takes. ``name``: the holder of memory in errors. ``options``, and all
-    keywords after ``name``, which are fields of it and come first: gr.Options says what each of them is;
-    one that is None is as ``options`` has it. ``concurrent``: a ConcurrentModule of so many sessions over the
+    values of inputs, what load_params takes. ``name``: the holder of memory in errors. ``words``: fields
+    of ``options``, which come first: gr.Options says what each of them is; one that is None is as
+    ``options`` has it. ``concurrent``: a ConcurrentModule of so many sessions over the
     same constants, which as many threads run at the same time.
 
     Raises DocumentError, GraphError, PlanError, LibraryError, DeviceError, ParamsError, InputError, and
     CompileError for compile=True.
     """
-    chosen = Options.of(
-        options,
-        dims=dims,
-        batch=batch,
-        values=values,
-        fuse=fuse,
-        compile=compile,
-        rules=rules,
-        place=place,
-        device_map=device_map,
-        strict=strict,
-        placement=placement,
-        objective=objective,
-        fallback=fallback,
-        costs=costs,
-        topology=topology,
-        interconnect=interconnect,
-        stream=stream,
-        error_bound=error_bound,
-        bound_inputs=bound_inputs,
-        formats=formats,
-        layouts=layouts,
-        numerics=numerics,
-        policy=policy,
-        reuse=reuse,
-        order=order,
-        packer=packer,
-        threads=threads,
-        queues=queues,
-        max_in_flight=max_in_flight,
-        unset_inputs=unset_inputs,
-        programs=programs,
-        most_steps=most_steps,
-        **unknown,
-    )
+    chosen = Options.of(options, **words)
     if concurrent is not None:
         return _create_several(graph, library, devices, params, chosen, name, concurrent)
     if is_afar(devices):
@@ -256,12 +194,9 @@ def open_prepared(
     session = Session(
         prepared.plan,
         opened,
-        options.threads,
         name=name,
-        queues=options.queues,
-        max_in_flight=options.max_in_flight,
+        options=options,
         reserve=False,
-        unset_inputs=options.unset_inputs,
         arena=arena,
     )
     module = GraphModule(session)

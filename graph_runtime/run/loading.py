@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Never, cast
+from typing import TYPE_CHECKING, Any, Unpack, cast
 
 from ..artifacts.bundle_programs import bundle_files, open_entry
 from ..artifacts.bundles.bundle import KERNELS, Bundle, BundleProgram, read_bundle
@@ -13,9 +13,11 @@ from ..artifacts.door import model_of
 from ..artifacts.plannable import Plannable
 from ..artifacts.prepare import Prepared, prepare
 from ..artifacts.trust import require_trust
-from ..base.errors import DocumentError, InputError, refuse_words
+from ..base.errors import DocumentError, InputError
 from ..base.garbage import gc_paused
 from ..base.machine.devices import is_afar
+from ..base.option_fields import FLOWS, RUNNING
+from ..base.option_words import options_of, takes_words
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..base.providers import provided
@@ -26,6 +28,7 @@ from .module import GraphModule
 from .sessions.arena import Arena
 
 if TYPE_CHECKING:
+    from ..base.options import Words
     from .flows.flow_module import FlowModule
 
 __all__ = [
@@ -40,47 +43,42 @@ __all__ = [
 ]
 
 
+_AFAR = {"threads", "max_in_flight"}  # options of runs that machines of a cluster follow
+
+
+@takes_words(RUNNING, FLOWS)
 def load(
     bundle: str | os.PathLike[str],
     devices: Any = None,
     program: str | None = None,
     *,
-    threads: int | None = None,
-    max_in_flight: int | None = None,
     libraries: bool = True,
     rebuild: bool = False,
     verify: str = "quick",
-    unset_inputs: str | None = None,
-    **unknown: Never,
+    **words: Unpack[Words],
 ) -> GraphModule:
     """A GraphModule from a bundle, with its libraries and parameters.
 
     ``devices``: by default those it was compiled for; with one as "node1/tt:0" it is opened by the cluster
     that is connected (gr.cluster.connect). ``program``: by default its first, or the FlowModule of a bundle
-    with a flow. ``threads``, ``max_in_flight`` and ``unset_inputs`` as create; None: as it was compiled
-    with. ``libraries``: False runs no native code of the bundle, but the kernels built in. ``rebuild``:
-    neither; kernels are compiled anew from its graph. ``verify`` "full": parameters are read and compared
-    with their sha256, not mapped (docs/bundles.md).
+    with a flow. ``words``: options of running, as create; None: as it was compiled with. ``libraries``:
+    False runs no native code of the bundle, but the kernels built in. ``rebuild``: neither; kernels are
+    compiled anew from its graph. ``verify`` "full": parameters are read and compared with their sha256, not
+    mapped (docs/bundles.md).
 
     Raises DocumentError, ParamsError, GraphError, PlanError, CheckError, DeviceError, CompileError,
     LibraryError: an UntrustedLibraryError for libraries that this user did not compile here and has not
     trusted (gr.trust).
     """
-    refuse_words(unknown, load)
+    options_of(load, None, words)  # refuses others
     if devices is not None and is_afar(devices):
-        if rebuild or unset_inputs is not None:
-            raise InputError("rebuild and unset_inputs are for devices of this machine")
-        there = provided("cluster")().load(
-            bundle, devices, program, threads=threads, max_in_flight=max_in_flight, libraries=libraries
-        )
+        given: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+        if here := [*(given.keys() - _AFAR), *(["rebuild"] if rebuild else [])]:
+            raise InputError(f"{' and '.join(sorted(here))}: for devices of this machine only", got=here)
+        there = provided("cluster")().load(bundle, devices, program, libraries=libraries, **given)
         return cast("GraphModule", there)
     opened = read_bundle(bundle, verify)
     opened.kernels = chosen_kernels(libraries, rebuild)
-    words: dict[str, Any] = {
-        "threads": threads,
-        "max_in_flight": max_in_flight,
-        "unset_inputs": unset_inputs,
-    }
     if opened.flow is not None and program is None:
         return cast("GraphModule", open_saved_flow(opened, devices, **words))
     return open_program(opened, opened.program(program), devices, **words)
@@ -125,30 +123,17 @@ def open_program(
     entry: BundleProgram,
     devices: Any = None,
     *,
-    threads: int | None = None,
-    max_in_flight: int | None = None,
     reserve: bool = True,
-    unset_inputs: str | None = None,
     arena: Arena | None = None,
+    **words: Unpack[Words],
 ) -> GraphModule:
     """load(), for a bundle that is open already, with the kernels that ``Bundle.kernels`` says. ``reserve``
     False: for submitting only, the module holds its parameters and takes no other memory before it is run
     itself. ``arena``: as Session's."""
     with gc_paused():
         opened = open_entry(bundle, entry, bundle_libraries(bundle), devices or bundle.devices)
-        options = Options.of(
-            bundle.options,
-            threads=threads,
-            max_in_flight=max_in_flight,
-            unset_inputs=unset_inputs,
-        )
-        running = Options(
-            compile=bundle.rebuilt,
-            threads=options.threads,
-            queues=options.queues,
-            max_in_flight=options.max_in_flight,
-            unset_inputs=options.unset_inputs,
-        )  # the others have been followed: they are in the graph's columns
+        running = replace(Options.of(bundle.options, **words).at(RUNNING), compile=bundle.rebuilt)
+        # the others have been followed: they are in the graph's columns
         prepared = prepare(opened, options=running)
         return open_module(opened, prepared, reserve=reserve, arena=arena)
 

@@ -24,7 +24,7 @@ from graph_runtime.views import report
 
 NAMES = {one.name for one in fields(Options)}
 DEVICES = ["cpu:0", "tt:0"]
-PLACES = {"reading", "rewriting", "compiling", "placing", "storing", "running"}
+PLACES = {"reading", "rewriting", "compiling", "placing", "storing", "running", "flows"}
 
 
 def mlp() -> gr.GraphBuilder:

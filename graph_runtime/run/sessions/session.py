@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...base.errors import InputError, no_such
-from ...base.options import MAX_IN_FLIGHT
+from ...base.option_fields import RUNNING
+from ...base.option_words import options_of, takes_words
+from ...base.options import Options
 from ...binding import circular, core
 from ...binding.programs.lower import lower
 from ...ir.graph import Graph
@@ -28,7 +29,7 @@ from .constants import own
 from .plain_inputs import Live
 from .room import make_native, make_way, queued_with_room, reserve_with_room
 from .running import Held, busy_error, failure, run_on, span_of
-from .staging import most_in_flight
+from .staging import most_in_flight, require_queues
 from .state import described, overwritten, state_of
 from .unset import REFUSE, refuse, unset_of
 from .zero_copy import ZeroCopy, array_of
@@ -47,12 +48,10 @@ class Session:
 
     ``plan`` what was decided, ``program`` what it became. ``libraries`` are searched in order before the
     kernels built in, ``threads`` sets the size of the process's intra-op pool, ``name`` is the holder of the
-    memory in out-of-memory texts. ``queues``: "threads" lets run() use the devices' queues, so that they work
-    at the same time. ``max_in_flight``: queued runs that hold memory at once; submit waits for the oldest
-    before it queues one more. ``reserve`` False: memory is taken when it is first needed (reserve), which is
-    never where the session is only submitted to. It is held until the session and all its tensors are gone.
-    ``unset_inputs``: runs "refuse" (InputError) or "allow" inputs that were never set. ``arena``: memory of
-    what is computed on the way, for sessions that never run at the same time.
+    memory in out-of-memory texts. ``options``: those of running count here, which gr.Options explains;
+    ``words`` are such fields of it, which come first. ``reserve`` False: memory is taken when it is first
+    needed (reserve), which is never where the session is only submitted to. It is held until the session and
+    all its tensors are gone. ``arena``: memory of sessions that never run at the same time.
 
     Raises LibraryError or UnsupportedOpError for a node without a kernel, CapacityError where the plan leaves
     no room for circular buffers, DeviceMemoryError where memory is short.
@@ -67,33 +66,34 @@ class Session:
     refuses_unset: bool
     unset: set[int]
 
+    @takes_words(RUNNING)
     def __init__(
         self,
         plan: Plan,
         libraries: Sequence[Library] = (),
         threads: int | None = None,
         name: str = "session",
-        queues: str = "inline",
-        max_in_flight: int = MAX_IN_FLIGHT,
+        *,
+        options: Options | None = None,
         reserve: bool = True,
-        unset_inputs: str = REFUSE,
         arena: Arena | None = None,
+        **words: Any,
     ):
-        if queues not in ("inline", "threads"):
-            raise InputError(no_such("kind of queues", queues, ("inline", "threads")), got=queues)
-        if threads is not None:
-            core.pool_set_threads(threads)
+        options = options_of(Session.__init__, options, {**words, "threads": threads})
+        queued = require_queues(options.queues)
+        if options.threads is not None:
+            core.pool_set_threads(options.threads)
         self.plan, self.graph, self.name = plan, plan.graph, name
-        self.max_in_flight = most_in_flight(max_in_flight)
+        self.max_in_flight = most_in_flight(options.max_in_flight)
         self.program = circular.measured(lower(plan, partial(kernels.resolve, libraries=tuple(libraries))))
         self._entry_did = plan.entry_did()
         self._input_eids, self._output_eids = self.graph.input_eids.tolist(), self.graph.outputs.tolist()
         self.handles = [device_handles.open_device(device) for device in plan.devices]
         self.bound = Bound(self.program, self.handles, name, arena)
         self._zero_copy = ZeroCopy(plan, self.bound)
-        self.unset = unset_of(self.graph, unset_inputs)  # inputs without values: runs look while there are
+        self.unset = unset_of(self.graph, options.unset_inputs)  # inputs that runs have to look for
         self.lost: set[int] = set()  # and those of them that a failed run overwrote
-        self.refuses_unset = unset_inputs == REFUSE
+        self.refuses_unset = options.unset_inputs == REFUSE
         self._native = make_native(self.bound)
         self._whole = span_of(0, self.program.main)
         self._tensors = Live()
@@ -101,7 +101,7 @@ class Session:
         self._copies_out: tuple[tuple[np.ndarray, Tensor], ...] = ()
         self._constants: set[int] = set()  # entries in memory that may not be written
         self.sharing: set[int] = set()  # inputs of which a part may be constants of others, too
-        self._queued = queues == "threads"
+        self._queued = queued
         self._around = True  # whether a run is more than one call into C
         self._fresh = True  # no tensor has shown any of its own memory
         self._submitter: Submitter | None = None  # made by the first submit

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
-from ...base.errors import InputError, did_you_mean
+from ...base.errors import InputError, did_you_mean, no_such
 from ...base.machine.devices import cpu
 from ...base.machine.layout import Layout, host_layout
 from ...ir.graph import Graph, TensorType
@@ -16,7 +16,7 @@ from ..queues.buffer import Buffer
 from ..tensors.lineage import before_write
 from ..tensors.tensor import Tensor
 
-__all__ = ["check_kinds", "find_input", "most_in_flight", "stage", "written"]
+__all__ = ["check_kinds", "find_input", "most_in_flight", "require_queues", "stage", "written"]
 
 
 def check_kinds(inputs: Any, out: Any, donate: Any) -> None:
@@ -67,6 +67,13 @@ def most_in_flight(count: Any) -> int:
     raise InputError(
         f"max_in_flight is how many runs may be queued at once, 1 or more, got {count!r}", got=count
     )
+
+
+def require_queues(queues: str) -> bool:
+    """Whether runs use the devices' queues. Raises InputError for a word that says neither."""
+    if queues not in ("inline", "threads"):
+        raise InputError(no_such("kind of queues", queues, ("inline", "threads")), got=queues)
+    return queues == "threads"
 
 
 def stage(value: Any, type_: TensorType, what: str) -> Buffer:
