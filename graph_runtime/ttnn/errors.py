@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from ..base.errors import (
-    DeviceMemoryError,
-    GraphRuntimeError,
-    KernelError,
-    UnsupportedOpError,
-)
+from ..base.errors import DeviceMemoryError, GraphRuntimeError, KernelError, UnsupportedOpError
 
 _FULL = "Out of Memory:"
 

@@ -16,6 +16,7 @@ from .devices.chips import *
 from .devices.memory_views import *
 from .devices.mesh_device import *
 from .devices.mesh_device import MeshDevice
+from .devices.opening import *
 from .devices.traces import *
 from .errors import Unsupported as Unsupported
 from .golden.functions import *
@@ -109,7 +110,7 @@ def install() -> None:
     submodules.install(sys.modules[__name__])
 
 
-_OURS = {"ABSENT", "Absent", "Any", "ModuleType", "OPERATIONS", "REPORTERS", "annotations"}
+_OURS = {"ABSENT", "Absent", "Any", "ModuleType", "OPERATIONS", "REPORTERS", "SETTINGS", "annotations"}
 _OURS |= {"decline_the_rest", "did_you_mean"}
 _NAMES = {
     name

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 __all__ = [
-    "SETTINGS",
     "Config",
     "load_config_from_dictionary",
     "load_config_from_json_file",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from .devices import chips, memory_views, mesh_device
+from .devices import chips, memory_views, mesh_device, opening
 from .errors import Unsupported
 from .golden.functions import get_golden_function_for_activation, golden_of
 from .graphs import captures, pages, text, views
@@ -75,7 +75,7 @@ def submodules() -> dict[str, ModuleType]:
         setattr(made["experimental"], name, Absent(f"ttnn.experimental.{name}"))
     made["types"] = _module("types", "value classes", **_public(values, cores, configs, program_configs))
     memory_reports = {f"{what}MemoryReports": lambda *_: None for what in ("Enable", "Disable")}
-    named = _public(mesh_device, chips, memory_views) | memory_reports
+    named = _public(mesh_device, opening, chips, memory_views) | memory_reports
     named |= {"DeallocateBuffers": _deallocate, "Device": mesh_device.MeshDevice}
     made["device"] = _module("device", "devices", **named)
     made["cluster"] = _module(
@@ -84,7 +84,7 @@ def submodules() -> dict[str, ModuleType]:
         ClusterType=chips.ClusterType,
         get_cluster_type=lambda: chips.ClusterType.N150,
     )
-    made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=mesh_device.get_num_devices)
+    made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=opening.get_num_devices)
     made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(configs))
     made["model_preprocessing"] = _Later("model_preprocessing", "parameters of torch modules", _preprocessing)
     return made | _database() | _tracing() | _graph() | _extension() | _operations()

@@ -9,7 +9,8 @@ from typing import Any
 from ...base.errors import HandleError
 from ..errors import check, fatal
 from . import kernels
-from .mesh_device import CLOSING, MeshDevice, synchronize_device
+from .mesh_device import MeshDevice
+from .opening import CLOSING, synchronize_device
 from .recorder import Recorder
 
 __all__ = [

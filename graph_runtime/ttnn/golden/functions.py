@@ -17,7 +17,6 @@ __all__ = [
     "attach_golden_function",
     "get_golden_function",
     "get_golden_function_for_activation",
-    "golden_of",
 ]
 
 Golden = Callable[..., Any]

@@ -1,4 +1,4 @@
 """Plain values: what a tensor's elements are and where they may lie. No device is needed for them.
 
-Read: values (types, layouts, shapes), cores, configs (memory configurations, and the layouts that they are).
+Read: values (types, layouts, shapes), cores, configs (memory configurations), placing (layouts).
 """

@@ -12,7 +12,6 @@ from ...base.dtypes import FORMATS
 from ..errors import check
 
 __all__ = [
-    "DEFAULT_TILE",
     "TILE_SIZE",
     "BcastOpDim",
     "BcastOpMath",
@@ -35,9 +34,7 @@ __all__ = [
     "TensorMemoryLayout",
     "ThrottleLevel",
     "Tile",
-    "element_size",
     "tile_size",
-    "tiled",
 ]
 
 TILE_SIZE = 32

@@ -6,7 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..devices.mesh_device import GetDefaultDevice, MeshDevice
+from ..devices.mesh_device import MeshDevice
+from ..devices.opening import GetDefaultDevice
 from ..golden.functions import get_golden_function
 from ..memory.values import Layout
 from ..tensors.tensor import Tensor

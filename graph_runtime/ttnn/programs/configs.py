@@ -24,9 +24,7 @@ __all__ = [
     "SoftmaxDefaultProgramConfig",
     "SoftmaxShardedMultiCoreProgramConfig",
     "WormholeComputeKernelConfig",
-    "check_program",
     "init_device_compute_kernel_config",
-    "numerics",
 ]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["as_text", "set_printoptions"]
+__all__ = ["set_printoptions"]
 
 _EDGE = {"empty": 0, "short": 2, "full": 1 << 30}
 _START = "ttnn.Tensor("

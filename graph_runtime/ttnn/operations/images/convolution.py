@@ -18,15 +18,7 @@ from ...tensors.tensor import Tensor
 from ..elementwise.unary import chain
 from ..operation import operation
 from ..wide import Wide
-from .conv_weights import (
-    Kernel,
-    bias_row,
-    kernel_of,
-    prepared_bias,
-    prepared_weight,
-    weight_of,
-    weights_type,
-)
+from .conv_weights import Kernel, bias_row, kernel_of, prepared_bias, prepared_weight, weight_of, weights_type
 from .planes import flat, goal_of, placed_on, planes
 
 __all__: list[str] = []

@@ -8,7 +8,8 @@ from typing import Any
 
 from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
-from ...devices.mesh_device import GetDefaultDevice, MeshDevice
+from ...devices.mesh_device import MeshDevice
+from ...devices.opening import GetDefaultDevice
 from ...errors import check
 from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
 from ...memory.values import BufferType, DataType, Layout, TensorMemoryLayout

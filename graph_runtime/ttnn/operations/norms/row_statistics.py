@@ -8,8 +8,14 @@ from typing import Any
 from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
 from ...errors import check
-from ...memory.configs import MemoryConfig, ShardSpec, up
+from ...memory.configs import (
+    MemoryConfig,
+    ShardSpec,
+)
 from ...memory.cores import CoreRange, CoreRangeSet
+from ...memory.placing import (
+    up,
+)
 from ...memory.values import TILE_SIZE, BufferType, DataType, TensorMemoryLayout
 from ...tensors.tensor import Tensor
 from ..operation import Operation

@@ -10,11 +10,7 @@ from ...devices import kernels
 from ...errors import Unsupported, check
 from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
 from ...memory.values import TILE_SIZE, DataType, Layout, MathFidelity, TensorMemoryLayout, Tile
-from ...programs.configs import (
-    MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig,
-    check_program,
-    numerics,
-)
+from ...programs.configs import MatmulMultiCoreReuseMultiCastDRAMShardedProgramConfig, check_program, numerics
 from ...tensors.tensor import Tensor
 from ..elementwise.unary import chain
 from ..operation import operation
