@@ -101,7 +101,7 @@ _KNOWN = ("l1_small_size", "trace_region_size", "num_command_queues", "worker_l1
 
 def _opened(params: Any) -> Any:
     known = {key: value for key, value in dict(params or {}).items() if key in _KNOWN}
-    device = ttnn.CreateDevice(device_id=0, **known)
+    device: Any = ttnn.CreateDevice(device_id=0, **known)
     device.cache_entries_counter = CacheEntriesCounter(device)
     ttnn.SetDefaultDevice(device)
     return device

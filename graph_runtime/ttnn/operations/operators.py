@@ -69,7 +69,7 @@ for _name, _of in {
     setattr(Tensor, f"__{_name}__", _operator(_of))
 for _name, _of, _turned in (("radd", "add", False), ("rmul", "multiply", False), ("rtruediv", "rdiv", False)):
     setattr(Tensor, f"__{_name}__", _operator(_of, _turned))
-Tensor.__init__ = _init  # type: ignore[method-assign]
+Tensor.__init__ = _init  # type: ignore[assignment,method-assign]
 Tensor.__getitem__ = getitem  # type: ignore[attr-defined,misc]
 Tensor.to_torch_with_padded_shape = _to_torch_with_padded_shape  # type: ignore[attr-defined]
 
