@@ -19,6 +19,7 @@ from ..base.errors import CompileError, UnsupportedOpError
 from ..ir.graph import TensorType
 from ..ir.ops.registry import Op
 from ..ir.ops.select import Selected, numeric_words, select
+from ..ir.ops.steps import codes_of
 from .bodies import Instance, includes
 
 __all__ = ["KernelSpec", "Rendered", "render"]
@@ -164,10 +165,19 @@ def _check_symbols(entries: Sequence[KernelEntry]) -> None:
 
 # ------------------------------------------------------------------------------------------------ one unit
 def _unit(group: list[tuple[KernelSpec, Instance, KernelEntry]]) -> str:
-    lines = ['#include "entry.h"']
+    lines = [*_steps_used([kernel for kernel, body, _ in group if body.kind == "tt"]), '#include "entry.h"']
     for kind, header, suffix in dict.fromkeys((b.kind, b.header, b.suffix) for _, b, _ in group):
         lines += includes(kind, header, suffix)
     return "\n".join([*lines, *(_wrapper(*item) for item in group)])
+
+
+def _steps_used(kernels: Sequence[KernelSpec]) -> list[str]:
+    """Which steps the programs of a unit for tt run. All others are left out: most of what a product costs to
+    compile."""
+    programs = [kernel.attrs.get(kernel.op.program) or () for kernel in kernels]
+    codes = sorted({code for program in programs for code in codes_of(program)})
+    used = " || ".join(f"(code) == {code}" for code in codes) or "0"
+    return [f"#define GR_STEP_USED(code) ({used})"] if kernels else []
 
 
 def _wrapper(kernel: KernelSpec, body: Instance, entry: KernelEntry) -> str:

@@ -145,6 +145,14 @@ def test_compiled_kernels_give_the_bits_of_the_generic_ones_in_every_case(tmp_pa
     _compare(tmp_path, kind, _sampled(cases))
 
 
+def test_a_unit_has_the_steps_that_its_programs_run(tmp_path):
+    """On tt others are left out of it; a code is of an op and how it approximates."""
+    op = all_ops()["dense"]
+    types = (("float32", (5, 6)), ("float32", (4, 6)))
+    steps = [["gelu", [-1], {"approximate": "tanh"}], ["maximum", [-2, -1], {}]]
+    assert _compare(tmp_path, "tt", [(op, Case("steps", types, {"epilogue": steps}))]) == 1
+
+
 # ---------------------------------------------------------------- plans
 def _adds(*names: str, shape=(2, 3), op: str | None = "add") -> Graph:
     calls, add = Calls(), all_ops()["add"]

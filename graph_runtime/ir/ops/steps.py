@@ -32,6 +32,7 @@ __all__ = [
     "Step",
     "code_of",
     "codes",
+    "codes_of",
     "extras",
     "flops",
     "result_type",
@@ -149,6 +150,16 @@ def codes() -> dict[str, int]:
     return {name: op.step for name, op in registry.all_ops().items() if op.step}
 
 
+def codes_of(program: Sequence[Step]) -> tuple[int, ...]:
+    """The codes that the words of a program have, but for loads, ascending."""
+    return tuple(sorted({_code(name, attrs) for name, _, attrs in program}))
+
+
+def _code(name: str, attrs: dict[str, Any]) -> int:
+    op = registry.require(name)
+    return op.step + int(op.decode(attrs).get("approximate") == "tanh")
+
+
 def _parameters(op: registry.Op, attrs: dict[str, Any]) -> list[int]:
     """The words of a step that has any are its op's, of floats: only floats have attributes. An
     approximation is part of the code."""
@@ -201,10 +212,9 @@ def _instructions(program: Sequence[Step], epilogue: bool) -> list[tuple[int, in
         at = [register[key] for key in keys]
         free += [register[key] for key in dict.fromkeys(keys) if last[key] == j]
         register["step", j] = take()
-        decoded = registry.require(name).decode(attrs)
         op = registry.require(name)
-        code = op.step + int(decoded.get("approximate") == "tanh")
-        rows.append((code, register["step", j], at[0], at[-1], _parameters(op, decoded)))
+        parameters = _parameters(op, op.decode(attrs))
+        rows.append((_code(name, attrs), register["step", j], at[0], at[-1], parameters))
         if ("step", j) not in last:
             free.append(register["step", j])
     return rows

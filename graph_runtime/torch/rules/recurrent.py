@@ -69,7 +69,7 @@ def _layers(
     wide = "float64" if dtype == "float64" else "float32"
     x, *states = (cast(e, value, wide) for value in (x, *states))
     x = e.op("transpose", x, perm=(1, 0, 2)) if batch_first else x
-    attrs = {"direction": "bidirectional" if both else "forward"}
+    attrs: dict[str, Any] = {"direction": "bidirectional" if both else "forward"}
     attrs |= {"activations": (function,) * ways} if function else {}
     attrs |= {"linear_before_reset": True} if op == "gru" else {}
     each, ends = len(params) // layers, []

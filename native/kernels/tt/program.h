@@ -47,8 +47,13 @@ static inline int64_t gr_tt_program_floats(const gr_tt_program *p, int64_t ld) {
 
 /* ---------------------------------------------------------------- one instruction on a part of a row */
 
+#ifndef GR_STEP_USED
+#define GR_STEP_USED(code) 1 /* a unit compiled for a graph says of which steps its programs are (codegen/render.py) */
+#endif
+
 #define GR_TT_STEP(code, value)                                                    \
   case code:                                                                       \
+    if (!GR_STEP_USED(code)) break;                                                \
     GR_INDEPENDENT                                                                 \
     for (int64_t i = 0; i < n; ++i) {                                              \
       float a = x[i], b = y[i];                                                    \
