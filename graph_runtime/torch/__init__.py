@@ -27,7 +27,7 @@ __all__ = ["Stats", "devices", "export", "no_fallback", "stats", "to_model"]
 def __getattr__(name: str) -> _Any:
     """export and to_model, when they are asked for: what torch.export needs takes seconds to import."""
     if name in ("export", "to_model"):
-        from . import exported
+        from .compiled import exported
 
         return getattr(exported, name)
     raise _no_attribute(__name__, name, __all__)

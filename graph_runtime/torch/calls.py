@@ -8,7 +8,7 @@ import torch
 
 from . import content
 from .counters import Unsupported
-from .device_module import refuse_in_child
+from .device.device_module import refuse_in_child
 from .direct import Eager
 from .host import check_devices
 from .store import collect

@@ -12,30 +12,28 @@ from torch.utils import backend_registration
 
 from ..base.errors import DeviceMemoryError
 from . import (
-    accelerator,
     autocast,
     backward,
     distributed,
-    flexible,
     modules,
     native_calls,
     pinned,
-    processes,
     profiling,
     refused_layouts,
     rules,
-    safetensors_reader,
-    serialization,
 )
-from .alignments import CTC
-from .bags import BAGS
-from .composites import COMPOSITES, EAGER
 from .copies import KERNELS
-from .decompositions import eager_kernels
-from .device_module import make_module
+from .decomposed import flexible
+from .decomposed.alignments import CTC
+from .decomposed.bags import BAGS
+from .decomposed.composites import COMPOSITES, EAGER
+from .decomposed.decompositions import eager_kernels
+from .decomposed.optimizers import FUSED
+from .decomposed.recurrent import CELLS
+from .device import accelerator
+from .device.device_module import make_module
 from .eager import Operation
-from .optimizers import FUSED
-from .recurrent import CELLS
+from .storages import processes, safetensors_reader, serialization
 from .writes import fallback, operation_of
 
 __all__ = ["register"]

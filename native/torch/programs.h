@@ -2,7 +2,7 @@
 // (graph_runtime/torch/submitter.py), and takes over each run; where an argument is stored otherwise than the program
 // takes it, or memory is short, nothing is done, and Python submits.
 //
-// Called by graph_runtime/torch/compiled_graph.py under Python's lock, which the submission gives up.
+// Called by graph_runtime/torch/compiled/compiled_graph.py under Python's lock, which the submission gives up.
 #pragma once
 
 #include <torch/csrc/autograd/python_variable.h>

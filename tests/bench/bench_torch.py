@@ -41,8 +41,8 @@ from graph_runtime.base.config import get
 from graph_runtime.base.errors import CompileError
 from graph_runtime.run.sessions.session import Session
 from graph_runtime.torch import native_calls
-from graph_runtime.torch.backend import Compiled
-from graph_runtime.torch.compiled_graph import CompiledGraph
+from graph_runtime.torch.compiled.backend import Compiled
+from graph_runtime.torch.compiled.compiled_graph import CompiledGraph
 
 BATCH = 200  # operations between two waits
 FEW = 12  # programs between two waits: of more that are queued a call waits for the oldest

@@ -34,7 +34,6 @@ MOST_FILES = 30  # in a folder
 # folders that still have more, and how many they may have
 CROWDED = {
     "cli": 32,
-    "torch": 56,
 }
 
 

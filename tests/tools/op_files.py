@@ -28,7 +28,7 @@ _MATCHING = tuple(
     f"graph_runtime/{part}/" for part in "rewrite accuracy compat ttnn views testing runtime cli".split()
 )
 _MATCHING += ("graph_runtime/frontends/stablehlo/",)  # StableHLO's names of ops, and theirs of others
-_MATCHING += ("graph_runtime/torch/emitter.py", "graph_runtime/torch/registration.py")
+_MATCHING += ("graph_runtime/torch/compiled/emitter.py", "graph_runtime/torch/registration.py")
 # tables of other things by the same words
 _CYCLES = ("add", "exp", "log", "matmul", "multiply", "reciprocal", "sqrt", "subtract")  # costs.op_cycles
 _ARRAYS = ("add", "all", "any", "argmax", "argmin", "clip", "cumsum", "matmul", "max", "mean", "min", "mod")
@@ -61,7 +61,7 @@ _OTHER_WORDS: dict[str, tuple[str, ...]] = {
     "graph_runtime/run/oracle.py": ("add", "multiply", "subtract"),  # of the machine
     "graph_runtime/run/tensors/operators.py": _ARRAYS,
     "graph_runtime/torch/magnitudes.py": _ALL,  # aten's names
-    "graph_runtime/torch/composites.py": ("equal",),  # of whole tensors
+    "graph_runtime/torch/decomposed/composites.py": ("equal",),  # of whole tensors
     "graph_runtime/torch/direct.py": ("topk",),  # of several outputs
     "graph_runtime/torch/rules/indexing.py": _REDUCED,
     "graph_runtime/torch/rules/scattering.py": _REDUCED,

@@ -240,7 +240,7 @@ def test_cpu_models_run_on_the_cpu_device(tt, same):
 
 def programs_of(monkeypatch):
     """A list that all programs come into that are made from now on."""
-    from graph_runtime.torch import backend
+    from graph_runtime.torch.compiled import backend
 
     made, plain = [], backend.CompiledGraph
 

@@ -13,7 +13,7 @@ from torch import nn  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from graph_runtime.base.machine.devices import parse  # noqa: E402
-from graph_runtime.torch import compiled_graph  # noqa: E402
+from graph_runtime.torch.compiled import compiled_graph  # noqa: E402
 
 ROWS, WIDE, LAYERS = 512, 128, 4
 PADDING = 1.25  # of pages over banks, and of tiles

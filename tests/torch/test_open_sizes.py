@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("graph_runtime.torch")
 from torch import nn  # noqa: E402
 
-from graph_runtime.torch import fitting  # noqa: E402
+from graph_runtime.torch.compiled import fitting  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

@@ -103,7 +103,7 @@ def test_pieces_of_open_sizes(tt, same):
 
 def test_a_program_that_fails_when_it_runs_is_left_to_torch_and_counted(tt, same, monkeypatch):
     from graph_runtime.base.errors import KernelError
-    from graph_runtime.torch.compiled_graph import CompiledGraph
+    from graph_runtime.torch.compiled.compiled_graph import CompiledGraph
 
     function = torch.compile(lambda x: x * 2 + 1, backend="tt")
     x = torch.rand(4)

@@ -14,17 +14,17 @@ from typing import Any
 import torch
 from torch.fx import Node
 
-from ..base.errors import InputError, UnsupportedOpError
-from ..base.machine.devices import Device, parse, parse_list
-from ..base.options import Options
-from ..ir.model import Model
-from ..run.flows.saving import flow_of_models, save_flow
-from .counters import Unsupported
-from .decompositions import table
+from ...base.errors import InputError, UnsupportedOpError
+from ...base.machine.devices import Device, parse, parse_list
+from ...base.options import Options
+from ...ir.model import Model
+from ...run.flows.saving import flow_of_models, save_flow
+from ..counters import Unsupported
+from ..decomposed.decompositions import table
+from ..kinds import values_of
+from ..magnitudes import ANY, MOST, bound_of
 from .dims import Dims
 from .graphs import lower
-from .kinds import values_of
-from .magnitudes import ANY, MOST, bound_of
 from .ranges import Ranges
 
 __all__ = ["export", "to_model"]
@@ -156,7 +156,7 @@ def export(
     powers of two up to 64, as its range allows, and a warning says them. Raises as to_model, InputError for
     more than 64 combinations, and what compiling raises.
     """
-    from ..codegen.build import build_bundle
+    from ...codegen.build import build_bundle
 
     found = parse_list(devices)
     spellings = [d.spelling for d in found]

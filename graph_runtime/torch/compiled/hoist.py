@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from .counters import Unsupported
-from .rules.operands import cast, scalar_like
+from ..counters import Unsupported
+from ..rules.operands import cast, scalar_like
 
 __all__ = ["HOISTED", "dropout"]
 

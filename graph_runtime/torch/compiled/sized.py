@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..base.least_recent import LeastRecent
-from ..ir.model import Model
-from ..rewrite.buckets import Bucket, Buckets, Crosses
+from ...base.least_recent import LeastRecent
+from ...ir.model import Model
+from ...rewrite.buckets import Bucket, Buckets, Crosses
+from ..counters import Unsupported, count, note_exact
 from .compiled_graph import CompiledGraph
-from .counters import Unsupported, count, note_exact
 from .emitter import Lowered
 from .fitting import Fit
 from .open_sizes import OpenSizes

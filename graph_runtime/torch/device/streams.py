@@ -17,13 +17,13 @@ from typing import Any
 
 import torch
 
-from ..base.errors import HandleError
-from ..run.device_handles import open_device
-from ..run.queues.marks import Mark
-from ..run.tensors.tensor import Tensor
-from . import clock
-from .required import TorchDeviceError
-from .store import current, device_of, devices, live, torch_device
+from ...base.errors import HandleError
+from ...run.device_handles import open_device
+from ...run.queues.marks import Mark
+from ...run.tensors.tensor import Tensor
+from .. import clock
+from ..required import TorchDeviceError
+from ..store import current, device_of, devices, live, torch_device
 
 __all__ = [
     "Event",

@@ -17,14 +17,14 @@ import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.utils._pytree import tree_leaves, tree_map
 
-from ..ir.builder import GraphBuilder, Value
-from . import rules
-from .counters import Unsupported
+from ...ir.builder import GraphBuilder, Value
+from .. import rules
+from ..counters import Unsupported
+from ..kinds import array_of, kind_of, values_of
+from ..rules.operands import name_of
+from ..store import devices
 from .emitter import CPU, GraphEmitter, Lowered, Output, SizeInt, Turned
 from .hoist import HOISTED, dropout
-from .kinds import array_of, kind_of, values_of
-from .rules.operands import name_of
-from .store import devices
 
 __all__ = ["hint", "lower"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
-from .counters import Unsupported
-from .host import on_host
-from .refused_layouts import no_layout
+from ..counters import Unsupported
+from ..host import on_host
+from ..refused_layouts import no_layout
 
 __all__ = ["BAGS", "BAGS_IN_GRAPHS"]
 

@@ -14,7 +14,7 @@ from typing import Any
 import sympy
 import torch
 
-from ..rewrite.buckets import Choice, power_of_two, with_room
+from ...rewrite.buckets import Choice, power_of_two, with_room
 from .graphs import hint
 
 __all__ = ["OpenSizes"]

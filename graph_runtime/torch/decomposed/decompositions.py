@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch._decomp import core_aten_decompositions, decomposition_table, get_decompositions
 
-from . import rules
+from .. import rules
 from .bags import BAGS_IN_GRAPHS
 from .composites import COMPOSITES
 from .recurrent import CELLS

@@ -7,14 +7,14 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
-from ..binding import core
-from ..binding.core import ffi, lib
-from ..run.device_handles import DeviceHandle, open_device
-from ..run.queues.blocks import blocks
-from ..run.queues.limbo import sweep
-from ..run.single.operands import constant_bytes
-from ..run.tensors.lineage import settle_all
-from .store import collect, device_of, devices
+from ...binding import core
+from ...binding.core import ffi, lib
+from ...run.device_handles import DeviceHandle, open_device
+from ...run.queues.blocks import blocks
+from ...run.queues.limbo import sweep
+from ...run.single.operands import constant_bytes
+from ...run.tensors.lineage import settle_all
+from ..store import collect, device_of, devices
 
 __all__ = [
     "empty_cache",

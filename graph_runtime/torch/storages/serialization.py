@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from . import content
-from .required import TorchDeviceError
-from .store import device_of, empty, storage_of, twin
+from .. import content
+from ..required import TorchDeviceError
+from ..store import device_of, empty, storage_of, twin
 
 __all__ = ["register"]
 

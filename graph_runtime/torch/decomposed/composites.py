@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from ..base.errors import InputError
-from .host import on_host
+from ...base.errors import InputError
+from ..host import on_host
 
 __all__ = ["COMPOSITES", "EAGER"]
 

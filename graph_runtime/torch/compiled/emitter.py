@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base import dtypes
-from ..base.errors import GraphError, UnsupportedOpError
-from ..ir.builder import GraphBuilder, Value
-from ..ir.ops import registry
-from ..ir.ops.select import select
-from .counters import Unsupported
-from .store import devices
+from ...base import dtypes
+from ...base.errors import GraphError, UnsupportedOpError
+from ...ir.builder import GraphBuilder, Value
+from ...ir.ops import registry
+from ...ir.ops.select import select
+from ..counters import Unsupported
+from ..store import devices
 
 __all__ = ["CPU", "GraphEmitter", "Lowered", "Output", "SizeInt", "Turned"]
 

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..required import TorchDeviceError
+from ..store import current, device_of, devices, torch_device
 from . import generators, memory, streams
-from .required import TorchDeviceError
-from .store import current, device_of, devices, torch_device
 
 __all__ = ["make_module", "refuse_in_child"]
 
@@ -113,7 +113,7 @@ def get_device_properties(device: Any = None) -> Properties:
 def get_device_capability(device: Any = None) -> dict[str, Any]:
     """What torch.accelerator.get_device_capability says: {"supported_dtypes": set of torch dtypes} that a
     device computes with."""
-    from .kinds import computed
+    from ..kinds import computed
 
     device_of(device)
     return {"supported_dtypes": computed()}

@@ -14,7 +14,7 @@ import torch
 from functorch.compile import make_boxed_func, min_cut_rematerialization_partition
 from torch._dynamo.backends.common import aot_autograd
 
-from ..base.errors import (
+from ...base.errors import (
     CapacityError,
     DeviceMemoryError,
     GraphError,
@@ -23,12 +23,12 @@ from ..base.errors import (
     PlanError,
     UnsupportedOpError,
 )
-from ..rewrite.buckets import Bucket
-from ..run.tensors import journal
+from ...rewrite.buckets import Bucket
+from ...run.tensors import journal
+from ..counters import Unsupported, count, note_graph, note_split
+from ..decomposed.decompositions import table
 from .backend_options import BackendOptions, read, require_places
 from .compiled_graph import CompiledGraph
-from .counters import Unsupported, count, note_graph, note_split
-from .decompositions import table
 from .emitter import Lowered
 from .fitting import Fit
 from .graphs import lower

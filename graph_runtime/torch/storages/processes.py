@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch.multiprocessing import reductions
 
-from .device_module import refuse_in_child
-from .store import torch_device
+from ..device.device_module import refuse_in_child
+from ..store import torch_device
 
 __all__ = ["register"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from ..base.errors import InputError, did_you_mean
-from ..frontends.onnx.dynamic import PortInfo
-from ..ir.model import Model
+from ...base.errors import InputError, did_you_mean
+from ...frontends.onnx.dynamic import PortInfo
+from ...ir.model import Model
 from .open_sizes import OpenSizes
 
 __all__ = ["Dims"]

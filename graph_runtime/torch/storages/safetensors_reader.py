@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from .store import device_of
+from ..store import device_of
 
 __all__ = ["register"]
 

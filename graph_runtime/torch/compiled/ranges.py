@@ -20,10 +20,10 @@ from torch.fx import Node
 from torch.utils._pytree import tree_leaves
 from torch.utils._sympy.value_ranges import ValueRanges, bound_sympy
 
-from . import content, rules
-from .counters import Unsupported, note_host
-from .magnitudes import ANY, BOUNDS, KEEPING, MOST, OF_FLOATS, Magnitude, bound_of, dtype_bound
-from .store import store_of
+from .. import content, rules
+from ..counters import Unsupported, note_host
+from ..magnitudes import ANY, BOUNDS, KEEPING, MOST, OF_FLOATS, Magnitude, bound_of, dtype_bound
+from ..store import store_of
 
 __all__ = ["Fit32", "Ranges", "note_bound"]
 

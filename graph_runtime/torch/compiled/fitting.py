@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..base import dtypes
-from ..ir.graph import TensorType
-from ..rewrite.buckets import Bucket
-from ..rewrite.buckets.regions import Axis, Region, axis_size, labels_of, real_mask, real_shape, single
-from ..run.single.upload import push
-from ..run.tensors.spec import default_spec
-from ..run.tensors.tensor import Tensor
-from . import content
+from ...base import dtypes
+from ...ir.graph import TensorType
+from ...rewrite.buckets import Bucket
+from ...rewrite.buckets.regions import Axis, Region, axis_size, labels_of, real_mask, real_shape, single
+from ...run.single.upload import push
+from ...run.tensors.spec import default_spec
+from ...run.tensors.tensor import Tensor
+from .. import content
 from .emitter import Lowered, Output
 
 __all__ = ["PADDING", "Fit"]

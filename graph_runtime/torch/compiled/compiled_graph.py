@@ -8,32 +8,32 @@ from typing import Any
 
 import torch
 
-from ..base.errors import InputError
-from ..base.machine.devices import Device, cpu
-from ..base.machine.layout import HOST
-from ..base.writing import write_whole
-from ..ir.model import Model
-from ..plan import plan
-from ..plan.types import Plan
-from ..rewrite import fuse, simplify
-from ..rewrite.buckets import Bucket
-from ..run.tensors import journal
-from ..run.tensors.arrays import borrow
-from ..run.tensors.spec import TensorSpec, spec_of
-from ..run.tensors.tensor import Tensor
-from ..simulation.simulation import simulate
-from ..views.trace import trace_json
-from . import clock, content
+from ...base.errors import InputError
+from ...base.machine.devices import Device, cpu
+from ...base.machine.layout import HOST
+from ...base.writing import write_whole
+from ...ir.model import Model
+from ...plan import plan
+from ...plan.types import Plan
+from ...rewrite import fuse, simplify
+from ...rewrite.buckets import Bucket
+from ...run.tensors import journal
+from ...run.tensors.arrays import borrow
+from ...run.tensors.spec import TensorSpec, spec_of
+from ...run.tensors.tensor import Tensor
+from ...simulation.simulation import simulate
+from ...views.trace import trace_json
+from .. import clock, content
+from ..counters import Unsupported, count, note_host
+from ..host import to_device
+from ..kinds import array_of, kind_of, tensor_of, torch_dtype, values_of
+from ..rules.operands import name_of
+from ..store import Store, collect, devices, form_of, number_of, store_of, whole, wrap
+from ..submitter import HandleSubmitter
+from ..wide import narrowed, widened
 from .backend_options import BackendOptions
-from .counters import Unsupported, count, note_host
 from .emitter import Lowered, Output
 from .fitting import Fit
-from .host import to_device
-from .kinds import array_of, kind_of, tensor_of, torch_dtype, values_of
-from .rules.operands import name_of
-from .store import Store, collect, devices, form_of, number_of, store_of, whole, wrap
-from .submitter import HandleSubmitter
-from .wide import narrowed, widened
 
 __all__ = ["CompiledGraph"]
 

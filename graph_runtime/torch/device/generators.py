@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .store import device_of, devices, torch_device
+from ..store import device_of, devices, torch_device
 
 __all__ = [
     "get_rng_state",

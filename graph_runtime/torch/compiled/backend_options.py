@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, PlanError, did_you_mean
-from ..base.machine.devices import cpu, parse
-from ..ir.ops.numerics import NAMES, options_error
-from ..ir.ops.registry import all_ops
-from ..plan.defaults import read_formats
-from .store import devices
+from ...base.errors import InputError, PlanError, did_you_mean
+from ...base.machine.devices import cpu, parse
+from ...ir.ops.numerics import NAMES, options_error
+from ...ir.ops.registry import all_ops
+from ...plan.defaults import read_formats
+from ..store import devices
 
 __all__ = ["BackendOptions", "read", "require_places"]
 

@@ -1,0 +1,3 @@
+"""Storages of torch outside of their process: shared with others (processes), in files (serialization,
+safetensors_reader).
+"""
