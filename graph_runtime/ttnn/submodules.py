@@ -170,9 +170,9 @@ def _tracing() -> dict[str, ModuleType]:
 
 
 def _tracer() -> dict[str, Any]:
-    from .graphs import traced, tracer
+    from .graphs import nodes, traced, tracer
 
-    return _public(tracer, traced) | {"codegen": _declined("tracer.codegen")}
+    return _public(nodes, tracer, traced) | {"codegen": _declined("tracer.codegen")}
 
 
 def _preprocessing() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .tracer import Node, TorchModule, traced_tensors
+from .nodes import Node, TorchModule, traced_tensors
 
 __all__ = ["get_graph", "visualize"]
 

@@ -11,7 +11,6 @@ comes with torch.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import itertools
 import time
 import weakref
@@ -20,177 +19,27 @@ from typing import Any
 
 from ..operations.operation import OBSERVERS, Operation
 from ..tensors.tensor import Tensor
+from .nodes import (
+    Node,
+    TorchFunction,
+    TorchModule,
+    TorchModuleInput,
+    TorchParameter,
+    TorchTensor,
+    TTNNOperation,
+    TTNNTensor,
+    named_arguments,
+    traced_tensors,
+)
 
 __all__ = [
-    "InputTensorIndex",
-    "Node",
-    "PositionalArgumentName",
-    "TTNNOperation",
-    "TTNNTensor",
-    "TorchFunction",
-    "TorchModule",
-    "TorchModuleInput",
-    "TorchParameter",
-    "TorchTensor",
     "disable_tracing",
     "enable_tracing",
     "is_tracing_enabled",
     "trace",
-    "traced_tensors",
 ]
 
 _numbers = itertools.count()
-
-
-@dataclasses.dataclass(frozen=True)
-class Node:
-    """A node's key: its name and number."""
-
-    name: str
-    unique_id: int
-
-    def __lt__(self, other: Node) -> bool:
-        return self.unique_id < other.unique_id
-
-
-@dataclasses.dataclass(frozen=True)
-class PositionalArgumentName:
-    """The name of an argument that has only a place."""
-
-    index: int
-
-    def __repr__(self) -> str:
-        return str(self.index)
-
-
-@dataclasses.dataclass(frozen=True)
-class InputTensorIndex:
-    """An operand among arguments."""
-
-    index: int
-
-    def __repr__(self) -> str:
-        return f"${self.index}"
-
-
-class _Shown:
-    """What a node is, as text; ``verbose``: with arguments."""
-
-    def to_string(self, verbose: bool = False) -> str:
-        pairs = getattr(self, "arg_name_value_pairs", ())
-        said = ", ".join(f"{v}" if isinstance(k, PositionalArgumentName) else f"{k}={v}" for k, v in pairs)
-        return f"{self._name()}({said})" if verbose and pairs else self._name()
-
-    def _name(self) -> str:
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return self.to_string()
-
-
-@dataclasses.dataclass(repr=False)
-class TorchTensor(_Shown):
-    tensor: Any
-
-    def _name(self) -> str:
-        return "torch.Tensor"
-
-
-@dataclasses.dataclass(repr=False)
-class TorchParameter(_Shown):
-    parameter: Any
-
-    def _name(self) -> str:
-        own = getattr(self.parameter, "__ttnn_tracer_name__", "")
-        return f"torch.nn.Parameter\n{own}" if own else "torch.nn.Parameter"
-
-
-@dataclasses.dataclass(repr=False)
-class TorchFunction(_Shown):
-    function: Any
-    arg_name_value_pairs: list[Any]
-
-    def _name(self) -> str:
-        function = self.function
-        holder = getattr(function, "__objclass__", None)
-        name = getattr(function, "__name__", str(function))
-        if holder is not None:
-            return f"torch.Tensor.{name}" if holder.__module__.startswith("torch") else f"{holder}.{name}"
-        module = getattr(function, "__module__", None) or "torch"
-        for inner, shown in (("torch._tensor", "torch.Tensor"), ("torch._C._nn", "torch.nn.functional")):
-            module = module.replace(inner, shown)
-        return f"{module.replace('torch._C', 'torch')}.{name}"
-
-
-@dataclasses.dataclass(repr=False)
-class TorchModuleInput(_Shown):
-    name: str
-
-    def _name(self) -> str:
-        return self.name
-
-
-@dataclasses.dataclass(repr=False)
-class TorchModule(_Shown):
-    """``inputs`` and ``outputs``: (node of ``graph``, which of its results)."""
-
-    module: Any
-    graph: Any
-    inputs: list[tuple[Node, int]]
-    outputs: list[tuple[Node, int]]
-    arg_name_value_pairs: list[Any]
-
-    def _name(self) -> str:
-        own = getattr(self.module, "__ttnn_tracer_name__", "")
-        kind = f"{type(self.module).__module__}.{type(self.module).__name__}"
-        return f"{kind}\n{own}" if own else kind
-
-
-@dataclasses.dataclass(repr=False)
-class TTNNTensor(_Shown):
-    def _name(self) -> str:
-        return "ttnn.Tensor"
-
-
-@dataclasses.dataclass(repr=False)
-class TTNNOperation(_Shown):
-    pretty_name: str
-    operation: Any
-    arg_name_value_pairs: list[Any]
-
-    def _name(self) -> str:
-        return self.pretty_name
-
-
-def traced_tensors(value: Any) -> Iterator[Any]:
-    """The tensors of torch and ttnn in a value, its lists, dicts and dataclasses."""
-    import torch
-
-    if isinstance(value, (torch.Tensor, Tensor)):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from traced_tensors(one)
-    elif isinstance(value, dict):
-        yield from traced_tensors(list(value.values()))
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        for field in dataclasses.fields(value):
-            yield from traced_tensors(getattr(value, field.name))
-
-
-def _pairs(args: Any, kwargs: Any) -> list[Any]:
-    """(name, value) of arguments, with numbers in place of tensors."""
-    count = itertools.count()
-
-    def shown(value: Any) -> Any:
-        if next(traced_tensors(value), None) is value:
-            return InputTensorIndex(next(count))
-        if isinstance(value, (list, tuple)) and next(traced_tensors(value), None) is not None:
-            return [shown(one) for one in value]
-        return value
-
-    found = [(PositionalArgumentName(at), shown(value)) for at, value in enumerate(args)]
-    return found + [(name, shown(value)) for name, value in kwargs.items()]
 
 
 class _Frame:
@@ -283,7 +132,7 @@ class _Tracer:
         """A call of torch's that made tensors."""
         found = [] if self.quiet else list(traced_tensors(made))
         if found and getattr(function, "__name__", "") not in ("__get__", "__set__"):
-            operation = TorchFunction(function, _pairs(args, kwargs))
+            operation = TorchFunction(function, named_arguments(args, kwargs))
             name = getattr(function, "__name__", "function")
             inputs = list(traced_tensors([args, kwargs]))
             self.frames[-1].add(name, operation, inputs, found, duration=seconds)
@@ -303,7 +152,7 @@ class _Tracer:
             self.quiet -= 1
         if results:
             name = operation.python_fully_qualified_name
-            node = TTNNOperation(name, operation, _pairs(args, kwargs))
+            node = TTNNOperation(name, operation, named_arguments(args, kwargs))
             more = {"operation_id": next(self.calls), "duration": time.perf_counter() - start}
             self.frames[-1].add(name, node, inputs, results, **more)
 
@@ -330,7 +179,7 @@ class _Tracer:
                 outer.tag(tensor)
         seconds, results = time.perf_counter() - start, list(traced_tensors(made))
         given = [inner.place(tensor) for tensor in results]
-        operation = TorchModule(module, inner.graph, taken, given, _pairs(args, kwargs))
+        operation = TorchModule(module, inner.graph, taken, given, named_arguments(args, kwargs))
         name = module.__ttnn_tracer_name__ or type(module).__name__
         outer.add(name, operation, inputs, results, duration=seconds)
         return made

@@ -11,15 +11,8 @@ from ...run.tensors.tensor import Tensor as Handle
 from ..devices import kernels
 from ..devices.mesh_device import MeshDevice
 from ..errors import Unsupported, check, fatal
-from ..memory.configs import (
-    DRAM_MEMORY_CONFIG,
-    MemoryConfig,
-)
-from ..memory.placing import (
-    matrix,
-    placed,
-    with_spec,
-)
+from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
+from ..memory.placing import matrix, placed, with_spec
 from ..memory.values import DEFAULT_TILE, DataType, Layout, TensorMemoryLayout, Tile
 from ..tensors.tensor import Tensor
 

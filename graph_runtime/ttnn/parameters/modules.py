@@ -237,8 +237,9 @@ def _args_of(module: Any, shape: Any, device: Any) -> ModuleArgs | None:
 def infer_ttnn_module_args(*, model: Any, run_model: Callable[[Any], Any] | None, device: Any) -> Any:
     """By the names of a model's parts what convolutions, pools and group norms were called with, from a
     traced run; None without one."""
+    from ..graphs.nodes import TorchModule
     from ..graphs.traced import get_graph
-    from ..graphs.tracer import TorchModule, trace
+    from ..graphs.tracer import trace
 
     if run_model is None:
         return None

@@ -5,15 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..memory.configs import (
-    MemoryConfig,
-    NdShardSpec,
-    ShardSpec,
-)
+from ..memory.configs import MemoryConfig, NdShardSpec, ShardSpec
 from ..memory.cores import CoreRangeSet
-from ..memory.placing import (
-    up,
-)
+from ..memory.placing import up
 from ..memory.values import (
     TILE_SIZE,
     BufferType,

@@ -21,14 +21,8 @@ from ...run.tensors.arrays import array, empty
 from ...run.tensors.tensor import Tensor as Handle
 from ..devices.mesh_device import MeshDevice
 from ..errors import Unsupported, check
-from ..memory.configs import (
-    DRAM_MEMORY_CONFIG,
-    MemoryConfig,
-)
-from ..memory.placing import (
-    placed,
-    with_spec,
-)
+from ..memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig
+from ..memory.placing import placed, with_spec
 from ..memory.values import DEFAULT_TILE, DataType, Layout, Shape, StorageType, Tile, element_size, tiled
 from ..registry import OPERATIONS
 from .specs import TensorSpec

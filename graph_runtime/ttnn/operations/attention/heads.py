@@ -11,16 +11,9 @@ from typing import Any
 from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
 from ...errors import Unsupported, check
-from ...memory.configs import (
-    L1_HEIGHT_SHARDED_MEMORY_CONFIG,
-    MemoryConfig,
-    ShardSpec,
-)
+from ...memory.configs import L1_HEIGHT_SHARDED_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from ...memory.cores import CoreRangeSet, num_cores_to_corerangeset
-from ...memory.placing import (
-    matrix,
-    up,
-)
+from ...memory.placing import matrix, up
 from ...memory.values import TILE_SIZE, Layout, ShardOrientation, TensorMemoryLayout
 from ...tensors.tensor import Tensor
 from ..operation import Operation, operation

@@ -14,12 +14,8 @@ import numpy as np
 from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
 from ...errors import check
-from ...memory.configs import (
-    DRAM_MEMORY_CONFIG,
-)
-from ...memory.placing import (
-    up,
-)
+from ...memory.configs import DRAM_MEMORY_CONFIG
+from ...memory.placing import up
 from ...memory.values import TILE_SIZE, DataType, Layout
 from ...programs.windows import Conv2dConfig, pair
 from ...tensors.tensor import Tensor

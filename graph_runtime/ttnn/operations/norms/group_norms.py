@@ -13,15 +13,9 @@ import numpy as np
 
 from ....run.tensors.tensor import Tensor as Handle
 from ...errors import Unsupported, check
-from ...memory.configs import (
-    DRAM_MEMORY_CONFIG,
-    MemoryConfig,
-    ShardSpec,
-)
+from ...memory.configs import DRAM_MEMORY_CONFIG, MemoryConfig, ShardSpec
 from ...memory.cores import CoreGrid, CoreRange, CoreRangeSet
-from ...memory.placing import (
-    up,
-)
+from ...memory.placing import up
 from ...memory.values import TILE_SIZE, BufferType, DataType, Layout, ShardOrientation, TensorMemoryLayout
 from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor, on_host

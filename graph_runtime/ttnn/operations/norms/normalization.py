@@ -11,14 +11,9 @@ from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
 from ...devices.mesh_device import MeshDevice
 from ...errors import check
-from ...memory.configs import (
-    MemoryConfig,
-    ShardSpec,
-)
+from ...memory.configs import MemoryConfig, ShardSpec
 from ...memory.cores import CoreRangeSet
-from ...memory.placing import (
-    up,
-)
+from ...memory.placing import up
 from ...memory.values import TILE_SIZE, BufferType, DataType, Layout, TensorMemoryLayout
 from ...registry import OPERATIONS
 from ...tensors.tensor import Tensor, on_device

@@ -8,14 +8,9 @@ from typing import Any
 from ....run.tensors.tensor import Tensor as Handle
 from ...devices import kernels
 from ...errors import check
-from ...memory.configs import (
-    MemoryConfig,
-    ShardSpec,
-)
+from ...memory.configs import MemoryConfig, ShardSpec
 from ...memory.cores import CoreRange, CoreRangeSet
-from ...memory.placing import (
-    up,
-)
+from ...memory.placing import up
 from ...memory.values import TILE_SIZE, BufferType, DataType, TensorMemoryLayout
 from ...tensors.tensor import Tensor
 from ..operation import Operation
