@@ -110,7 +110,7 @@ def compile_(
                 measure=Tuner(open_cache().times) if tune else None,
                 tell=tell,
             )
-        warn_of(prepared["main"].plan)
+        warn_of(prepared["main"])
         write = partial(write_prepared, libraries=library or (), built_in=core.generic_kernels(), tell=tell)
         write(prepared, output, options, march=march, jobs=jobs)
     made = prepared["main"]

@@ -83,7 +83,7 @@ def _sizes(program: Plannable) -> str:
 
 def open_run(program: Plannable, prepared: Prepared, tell: Tell = silent) -> GraphModule:
     """What prepare() made of it, ready to run. Raises as open_module."""
-    warn_of(prepared.plan)
+    warn_of(prepared)
     module = open_module(program, prepared, tell=tell)
     show_plan(module)
     return module

@@ -21,7 +21,6 @@ from ..base.progress import Tell, silent
 from ..base.providers import provided
 from ..binding import core
 from ..ir.model import Constant, Model
-from ..plan import Plan
 from .module import GraphModule
 from .sessions.arena import Arena
 from .sessions.session import Session
@@ -143,7 +142,7 @@ def _sibling(first: GraphModule, prepared: Prepared, libraries: list[Library], n
 def _open_warned(opened: Plannable, prepared: Prepared, libraries: list[Library]) -> GraphModule:
     """What was prepared, ready to run; of a plan of its own the caller knows what it does."""
     if opened.plan is None:
-        warn_of(prepared.plan, stacklevel=5)
+        warn_of(prepared, stacklevel=5)
     return open_prepared(prepared, libraries, opened.name)
 
 
@@ -165,7 +164,7 @@ def create_flow(waiting: Waiting, devices: Any = ("cpu:0",), options: Options | 
         model: Model, chosen: Options, holder: str, shared: Callable[..., Any], arena: Arena
     ) -> GraphModule:
         prepared = prepare(model, devices, chosen)
-        warn_of(prepared.plan)
+        warn_of(prepared)
         module = open_prepared(prepared, name=holder, constants=False, arena=arena)
         adopt_params(module, shared(prepared.model.constants))
         return module
@@ -223,9 +222,10 @@ def _compiled(prepared: Prepared, libraries: Sequence[Library], tell: Tell) -> l
     return [load_library(built)] if built else []
 
 
-def warn_of(plan: Plan, stacklevel: int = 3) -> None:
+def warn_of(prepared: Prepared, stacklevel: int = 3) -> None:
     """Python warnings of what a plan does otherwise than the caller or the file asked: the first of it, and
     how much more."""
+    plan = prepared.plan
     for text in plan.warnings[:_MOST_WARNINGS]:
         warnings.warn(text, stacklevel=stacklevel)
     if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
