@@ -7,10 +7,9 @@ keeps it, and ``graph-runtime plan`` prints it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from .errors import InputError, no_such
 from .option_fields import (
     COMPILING,
     FLOWS,
@@ -21,10 +20,8 @@ from .option_fields import (
     RUNNING,
     STORING,
     Flag,
-    checked,
-    json_form,
+    OptionValue,
     option,
-    require_mapping,
 )
 
 __all__ = ["MAX_IN_FLIGHT", "Options", "Words"]
@@ -70,7 +67,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; help() sees option_word
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(OptionValue):
     """How a model is prepared, planned and run. Raises InputError for a field that should be a mapping and
     is none; other words are judged where they are used.
 
@@ -348,52 +345,3 @@ class Options:
     unset_inputs: str = option("refuse", RUNNING)
     programs: int = option(64, FLOWS)
     most_steps: int = option(1_000_000, FLOWS)
-
-    def __new__(cls, *args: Any, **words: Any) -> Options:
-        """Refuses names that are no fields, as of() does."""
-        for name in words.keys() - set(_FIELDS):
-            raise InputError(no_such("option", name, _FIELDS), got=name, wanted=list(_FIELDS))
-        return object.__new__(cls)
-
-    def __post_init__(self) -> None:
-        for name, example in _EXAMPLES.items():
-            object.__setattr__(self, name, checked(name, getattr(self, name), example))
-        for device, words in self.numerics.items():
-            require_mapping(f"numerics of {device}", words, "{'fidelity': 'HiFi2'}")
-
-    @classmethod
-    def of(cls, options: Options | None = None, /, **words: Any) -> Options:
-        """``options``, or the defaults, with the fields that ``words`` names; one that is None stays as it
-        was. Raises InputError for a word that is no field."""
-        if options is not None and not isinstance(options, Options):
-            text = f"options is a gr.Options, got {type(options).__name__}: give its fields as keywords"
-            raise InputError(text, got=type(options).__name__)
-        for name in words:
-            if name not in _FIELDS:
-                raise InputError(no_such("option", name, _FIELDS), got=name, wanted=list(_FIELDS))
-        given = {name: value for name, value in words.items() if value is not None}
-        return replace(options or cls(), **given) if given or options is None else options
-
-    def at(self, *places: str) -> Options:
-        """The options that apply there, all others as they are by default."""
-        kept = [one.name for one in fields(self) if {*places} & {*one.metadata["at"]}]
-        return Options(**{name: getattr(self, name) for name in kept})
-
-    @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> Options:
-        """What as_json() gave. Raises InputError for a name that is no field, and for a mapping that is
-        none."""
-        return cls.of(None, **raw)
-
-    def as_json(self) -> dict[str, Any]:
-        """The fields that are not the default, as JSON has them. A function is named "module:function"."""
-        default = Options()
-        return {
-            name: json_form(getattr(self, name))
-            for name in _FIELDS
-            if getattr(self, name) != getattr(default, name)
-        }
-
-
-_FIELDS = tuple(one.name for one in fields(Options))
-_EXAMPLES = {one.name: one.metadata["example"] for one in fields(Options) if one.metadata["example"]}
