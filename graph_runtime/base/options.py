@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; help() sees option_word
         values: Mapping[str, Any] | None
         fuse: bool | None
         compile: bool | None
+        most_warnings: int | None
         rules: Sequence[str | Callable[..., Any]] | None
         place: Mapping[str, Any] | None
         placement: str | Callable[..., Any] | None
@@ -116,7 +117,8 @@ class Options(OptionValue):
     devices' queues, "inline" does not. ``max_in_flight``: queued runs that hold memory at once; the next one
     waits for the oldest. ``unset_inputs``: runs "refuse" inputs that were never set, or "allow" them, as TVM.
     ``programs``: of different sizes that a model of open sizes keeps; ``most_steps``: iterations of a loop
-    whose end a run finds.
+    whose end a run finds. ``most_warnings``: Python warnings about a plan that a module gives when it is
+    opened, one by one, before it says how many more there are; 0: none.
     """
 
     dims: Mapping[str, int | tuple[int, ...]] = option(
@@ -167,6 +169,16 @@ class Options(OptionValue):
             "Whether C is generated and compiled for kernels that the installed ones do more slowly. "
             "Without either: those of an ONNX file, and where nodes are rewritten.",
             form="choice",
+        ),
+    )
+    most_warnings: int = option(
+        5,
+        COMPILING,
+        Flag(
+            "most-warnings",
+            "Warnings about a plan that are shown one by one, 5 if not given; 0: none.",
+            form="number",
+            least=0,
         ),
     )
     rules: tuple[str | Callable[..., Any], ...] = option(

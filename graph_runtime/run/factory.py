@@ -41,8 +41,6 @@ __all__ = [
     "warn_of",
 ]
 
-_MOST_WARNINGS = 5
-
 
 @takes_words()
 def create(
@@ -224,11 +222,13 @@ def _compiled(prepared: Prepared, libraries: Sequence[Library], tell: Tell) -> l
 
 def warn_of(prepared: Prepared, stacklevel: int = 3) -> None:
     """Python warnings of what a plan does otherwise than the caller or the file asked: the first of it, and
-    how much more."""
-    plan = prepared.plan
-    for text in plan.warnings[:_MOST_WARNINGS]:
+    how much more, if the options let it. Raises InputError for what is no number of warnings."""
+    plan, most = prepared.plan, prepared.options.most_warnings
+    if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+        raise InputError(f"most_warnings is a number of warnings from 0, got {most!r}", got=most)
+    for text in plan.warnings[:most]:
         warnings.warn(text, stacklevel=stacklevel)
-    if (more := len(plan.warnings) - _MOST_WARNINGS) > 0:
+    if most and (more := len(plan.warnings) - most) > 0:
         warnings.warn(
             f"{more} more of these: plan.warnings, and graph-runtime plan, list all", stacklevel=stacklevel
         )

@@ -3,6 +3,7 @@
 import ast
 import inspect
 import re
+import warnings
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import graph_runtime as gr
+from graph_runtime import cli
 from graph_runtime.artifacts.bundles.bundle import read_bundle
 from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.machine.devices import parse
@@ -203,3 +205,28 @@ def test_python_and_the_command_make_the_same_plan(tmp_path):
     del ours["memories"]  # the command adds what other modes would take
     assert ours == {name: shown[name] for name in ours}
     assert shown["options"] == Options(fuse=True, **words).as_json()
+
+
+@pytest.mark.parametrize(("most", "said"), [(None, 6), (2, 3), (0, 0), (8, 8)])
+def test_most_warnings_says_how_many_of_a_plan_are_given(most, said, tmp_path, capsys):
+    builder = gr.GraphBuilder()
+    x = builder.input("x", (4,))
+    for _ in range(8):
+        x = builder.op("relu", x)
+    builder.output(x)
+    document = orjson.loads(builder.to_json())
+    document["attrs"]["device_index"] = ["list_int", [1, 2, 4, 5, 6, 7, 8, 9, 10]]  # eight that are not there
+    path = tmp_path / "graph.json"
+    path.write_bytes(orjson.dumps(document))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        gr.create(path, most_warnings=most)
+    assert len(found) == said
+    assert any("more of these" in str(one.message) for one in found) == (0 < said < 8)
+    flag = [] if most is None else [f"--most-warnings={most}"]
+    with pytest.raises(SystemExit) as done:
+        cli.main(["run", str(path), "--input", "x=random", *flag])
+    assert not done.value.code
+    assert capsys.readouterr().err.count("warning: ") == said
+    with pytest.raises(gr.InputError, match="most_warnings is a number"):
+        gr.create(path, most_warnings=-1)
