@@ -24,6 +24,7 @@ from . import clock
 from .counters import Unsupported, count, note_host
 from .geometry import box_of
 from .kinds import array_of, kind_of, tensor_of
+from .recording import now, spoil
 from .store import Store, collect, devices, number_of, store_of, stored_shape
 
 __all__ = ["apply", "assign", "cut", "fetch", "fill", "image", "put", "retype", "upload", "words"]
@@ -40,6 +41,8 @@ def apply(op: str, attrs: tuple[tuple[str, Any], ...], *inputs: Tensor) -> Tenso
         made = single.apply(op, attrs, *inputs)
         if clock.running.on and inputs[0].device in devices():  # a host's own time is not simulated
             clock.launched(number_of(inputs[0].device), op, attrs, inputs)
+        if (notes := now.notes) is not None:
+            notes.steps.append((op, attrs, inputs, made))
         return made
     except single.Refused as refused:
         if isinstance(refused.error, DeviceMemoryError):
@@ -226,6 +229,7 @@ def fetch(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _fetched(tensor: torch.Tensor) -> torch.Tensor:
+    spoil()
     if not tensor.numel():
         return torch.empty(tensor.shape, dtype=tensor.dtype)
     store = store_of(tensor)

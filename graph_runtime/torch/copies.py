@@ -1,4 +1,4 @@
-"""The kernels without which torch knows no tensor of a device: making, viewing, copying, resizing."""
+"""The kernels without which torch knows no tensor of a device: viewing, copying, resizing."""
 
 from __future__ import annotations
 
@@ -12,69 +12,14 @@ from . import content
 from .counters import Unsupported, count, note_host
 from .kinds import kind_of
 from .magnitudes import MOST, bound_of
-from .required import TorchDeviceError
-from .store import device_of, devices, empty, store_of, wrap
+from .store import devices, empty, store_of, wrap
 from .wide import narrowed, whole_numbers, widened
 
-__all__ = ["KERNELS", "duplicate", "move"]
+__all__ = ["COMPOSITE", "KERNELS", "VIEWS", "copy_from", "duplicate", "move"]
 
 aten = torch.ops.aten
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-_COMPOSITE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
-
-
-# **************** making ****************
-
-
-def empty_memory_format(
-    size: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-    memory_format: Any = None,
-) -> torch.Tensor:
-    """aten::empty.memory_format"""
-    shape, dtype = tuple(size), torch.get_default_dtype() if dtype is None else dtype
-    strides = None
-    if memory_format not in (None, torch.contiguous_format, torch.preserve_format):
-        strides = torch.empty(shape, device="meta", memory_format=memory_format).stride()
-    return _made(shape, strides, dtype, layout, device, pin_memory)
-
-
-def empty_strided(
-    size: Any,
-    stride: Any,
-    *,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    pin_memory: Any = None,
-) -> torch.Tensor:
-    """aten::empty_strided"""
-    dtype = torch.get_default_dtype() if dtype is None else dtype
-    return _made(tuple(size), tuple(stride), dtype, layout, device, pin_memory)
-
-
-def _made(
-    shape: tuple[int, ...], strides: Any, dtype: torch.dtype, layout: Any, device: Any, pin_memory: Any
-) -> torch.Tensor:
-    if layout not in (None, torch.strided):
-        raise TorchDeviceError(
-            f"tt tensors are strided, not {layout}: keep this one on the CPU", got=str(layout)
-        )
-    if pin_memory:
-        raise TorchDeviceError("only CPU memory can be pinned, not that of tt")
-    return empty(shape, strides, dtype, device_of(device))
-
-
-def zeros(
-    size: Any, *, dtype: Any = None, layout: Any = None, device: Any = None, pin_memory: Any = None
-) -> torch.Tensor:
-    """aten::_efficientzerotensor: real zeros, as a device stores them."""
-    dtype = torch.get_default_dtype() if dtype is None else dtype
-    return _made(tuple(size), None, dtype, layout, device, pin_memory).zero_()
+COMPOSITE = torch._C.DispatchKeySet(torch._C.DispatchKey.CompositeExplicitAutograd)
 
 
 # **************** copying ****************
@@ -98,12 +43,13 @@ def copy_from(source: torch.Tensor, target: torch.Tensor, non_blocking: bool = F
 
 def _on_devices(source: torch.Tensor, target: torch.Tensor) -> None:
     try:
-        bound = bound_of(source)
+        bound = store_of(source).bound
         if source.dtype == target.dtype and source.shape == target.shape:
             values = _raw_base(source)
             if values is None:
                 values = content.words(source) if kind_of(source.dtype).raw else content.image(source)
         else:
+            bound = bound_of(source)
             values = _cast(_integers(source, target), target)
             count("device")
         content.assign(target, move(values, target), bound)
@@ -162,13 +108,8 @@ def duplicate(tensor: torch.Tensor) -> torch.Tensor:
     base = _raw_base(tensor)
     if base is None:
         base = content.words(tensor) if kind_of(tensor.dtype).raw else content.image(tensor)
-    return wrap(
-        base,
-        tensor.dtype,
-        tensor.device.index,
-        tuple(tensor.shape),
-        bound_of(tensor),
-    )
+    bound = store_of(tensor).bound  # of these elements, too
+    return wrap(base, tensor.dtype, tensor.device.index, tuple(tensor.shape), bound)
 
 
 def to_copy(
@@ -176,7 +117,7 @@ def to_copy(
 ) -> torch.Tensor:
     """aten::_to_copy. A copy to the CPU is over when it returns: for another torch wants pinned
     memory."""
-    return aten._to_copy.default.redispatch(_COMPOSITE, source, **more)
+    return aten._to_copy.default.redispatch(COMPOSITE, source, **more)
 
 
 def copy_from_and_resize(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -245,11 +186,15 @@ def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> torc
     return set_tensor(self, made)
 
 
+VIEWS = (
+    aten.as_strided.default,
+    aten.view.default,
+    aten._reshape_alias.default,
+    aten.unfold.default,
+    aten.view_as_real.default,
+    aten.view_as_complex.default,
+)
 KERNELS = {
-    "empty.memory_format": empty_memory_format,
-    "empty_strided": empty_strided,
-    "_efficientzerotensor": zeros,
-    "_copy_from": copy_from,
     "_copy_from_and_resize": copy_from_and_resize,
     "_to_copy": to_copy,
     "_local_scalar_dense": local_scalar_dense,
@@ -257,8 +202,5 @@ KERNELS = {
     "set_.source_Storage": set_storage,
     "set_.source_Tensor": set_tensor,
     "resize_": resize_,
-    **{
-        name: _metadata(getattr(aten, name).default)
-        for name in ("as_strided", "view", "_reshape_alias", "unfold", "view_as_real", "view_as_complex")
-    },
+    **{op._schema.name.removeprefix("aten::"): _metadata(op) for op in VIEWS},
 }

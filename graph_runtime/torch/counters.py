@@ -11,12 +11,14 @@ from typing import Any
 
 from ..base.locks import new_lock
 from ..run.tensors import journal
+from .recording import now, spoil
 from .store import devices
 
 __all__ = [
     "Stats",
     "Unsupported",
     "count",
+    "count_all",
     "note_exact",
     "note_graph",
     "note_host",
@@ -87,11 +89,20 @@ _exact: dict[str, int] = {}
 def count(kind: str, times: int = 1) -> None:
     """Count events of a kind."""
     _counts[kind] += times  # may lose one of another thread's at the same moment, which is told
+    if (notes := now.notes) is not None:
+        notes.counts[kind] += times
+
+
+def count_all(counts: Iterable[tuple[str, int]]) -> None:
+    """Count events of calls that were noted before."""
+    for kind, times in counts:
+        _counts[kind] += times
 
 
 def note_host(op: str, tensor: Any, reason: str) -> None:
     """Tell the journal that the values of a tt tensor go through the host, which is about to do ``op`` with
     them. Raises what journal.refuse raises."""
+    spoil()
     device, types = devices()[tensor.device.index], (type_of(tensor),)
     journal.refuse(op, device, types, reason)
     journal.record(op, device, types, reason, tensor.numel() * tensor.element_size())

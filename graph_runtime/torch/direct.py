@@ -15,6 +15,7 @@ from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 from . import content, several
 from .counters import Unsupported
+from .recording import now
 from .store import devices
 
 __all__ = ["Eager"]
@@ -24,9 +25,8 @@ SEVERAL = frozenset({"topk"})  # ops of several outputs, which are programs of o
 
 
 class Eager:
-    """The Emitter that does each op at once, on device number ``index``. ``calls``: (op, attrs, inputs,
-    result) of what it did, ``constants`` the numbers among its inputs, for a caller that wants to do the same
-    again. ``narrow``: 64-bit integers are given as int32, and may be results."""
+    """The Emitter that does each op at once, on device number ``index``. ``narrow``: 64-bit integers are
+    given as int32, and may be results."""
 
     index: int
 
@@ -36,8 +36,6 @@ class Eager:
 
     def __init__(self, index: int):
         self.index, self.device = index, devices()[index]
-        self.calls: list[tuple[str, tuple[Any, ...], tuple[Any, ...], Tensor | None]] = []
-        self.constants: list[Tensor] = []
 
     def op(self, name: str, *values: Any, **attrs: Any) -> Any:
         """The result of a registry op on ``values``, launched; None for an attribute leaves it out. Raises
@@ -45,28 +43,21 @@ class Eager:
         given = tuple((key, value) for key, value in attrs.items() if value is not None)
         entry = registry.get(name)
         if entry is not None and len(values) and entry.name in SEVERAL:
-            self.calls.append((name, given, values, None))  # no launch of one op
             return several.launch(name, given, values)
         try:
-            made = content.apply(name, given, *values)
+            return content.apply(name, given, *values)
         except ValueError as error:
             raise Unsupported(f"{name}: {error}") from error
-        self.calls.append((name, given, values, made))
-        return made
 
     def scalar(self, number: Any, dtype: str) -> Tensor:
         """A tensor without dimensions. Raises Unsupported for a number that the dtype does not hold."""
-        made = operands.on_device(_fitting(number, dtype), self.device, dtype)
-        self.constants.append(made)
-        return made
+        return _constant(operands.on_device(_fitting(number, dtype), self.device, dtype))
 
     def array(self, values: Any, dtype: str) -> Tensor:
         """Values of the host, pushed in the layout that the device likes."""
         array = np.asarray(values, dtypes.to_numpy(dtype))
         made = push(array, default_spec(self.device, TensorType(dtype, array.shape)))
-        if array.size <= _MOST_KEPT:
-            self.constants.append(made)
-        return made
+        return _constant(made) if array.size <= _MOST_KEPT else made
 
     def filled(self, shape: tuple[int, ...], number: Any, dtype: str) -> Tensor:
         """One number everywhere, spread on the device where it can be."""
@@ -81,6 +72,12 @@ class Eager:
     def has(self, name: str, value: Any) -> bool:
         entry = registry.get(name)
         return entry is not None and self.device.kernels in entry.bodies
+
+
+def _constant(made: Tensor) -> Tensor:
+    if (notes := now.notes) is not None:
+        notes.constants.append(made)
+    return made
 
 
 def _fitting(number: Any, dtype: str) -> Any:

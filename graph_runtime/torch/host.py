@@ -10,12 +10,12 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from ..run.tensors import journal
 from . import content
-from .copies import empty_strided, set_tensor
+from .copies import set_tensor
 from .counters import count, type_of
 from .kinds import kind_of
 from .refused_layouts import no_layout
 from .required import TorchDeviceError
-from .store import device_of, devices, torch_device
+from .store import device_of, devices, empty
 
 __all__ = ["check_devices", "on_host", "to_device", "types_of"]
 
@@ -205,7 +205,7 @@ def _without_elements(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], in
     def made(x: Any) -> Any:
         if not isinstance(x, torch.Tensor):
             return x
-        return empty_strided(x.size(), x.stride(), dtype=x.dtype, device=torch_device(index))
+        return empty(tuple(x.size()), x.stride(), x.dtype, index)
 
     try:
         found = _called(op, *tree_map(meta, (list(args), kwargs)))
@@ -244,6 +244,6 @@ def to_device(tensor: torch.Tensor, index: int) -> torch.Tensor:
         raise no_layout(f"{tensor.layout}".removeprefix("torch."))
     kind_of(tensor.dtype)
     strides = tensor.stride() if _dense(tensor) else tensor.contiguous().stride()
-    made = empty_strided(tensor.size(), strides, dtype=tensor.dtype, device=torch_device(index))
+    made = empty(tuple(tensor.size()), strides, tensor.dtype, index)
     content.put(made, tensor)
     return made

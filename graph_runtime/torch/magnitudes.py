@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
+from .recording import spoil
 from .store import store_of
 
 __all__ = [
@@ -50,6 +51,7 @@ def bound_of(x: torch.Tensor) -> int | None:
     if x.device.type == "cpu":
         low, high = torch.aminmax(x)
         return max(abs(int(low)), abs(int(high)))
+    spoil()
     store = store_of(x)
     known = store.bound if store.dtype == x.dtype else None
     return _OF_DTYPE.get(x.dtype) if known is None else known

@@ -17,7 +17,7 @@ import threading
 from collections.abc import Sequence
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..base.config import get as setting
 from ..base.errors import CompileError, GraphRuntimeError, InputError, did_you_mean
@@ -30,29 +30,20 @@ from ..run.single import verification
 from ..run.tensors.tensor import Tensor
 from . import pinned, store
 
-__all__ = ["Above", "build", "load", "offer", "program", "tell", "which"]
+__all__ = ["build", "load", "offer", "program", "tell", "which"]
 
 _MODES = ("auto", "build", "off")
 _ENOUGH = (
     10_000  # calls that repeat after which a process pays for the compiler, for itself and those after it
 )
 _FUNCTIONS = (
-    "gr_submit_op",
+    "gr_submit_call",
     "gr_submit",
     "gr_handle_export",
     "gr_handle_address",
     "gr_handle_drop",
     "gr_handles_collect",
 )
-
-
-class Above(NamedTuple):
-    """An overload ``op`` that repeats by C++; ``operation`` remembers its calls (eager.Operation);
-    ``written``: position of the argument that it writes, -1: its result is new."""
-
-    op: Any
-    operation: Any
-    written: int
 
 
 class _Way:
@@ -64,7 +55,8 @@ class _Way:
         self.opened: Any = None
         self.why = "it is not compiled yet"
         self.left = 0
-        self.offered: Sequence[Above] = ()
+        self.offered: Sequence[Any] = ()
+        self.views: Sequence[Any] = ()
         self.building: threading.Thread | None = None
         self.lock = new_lock()
 
@@ -95,17 +87,18 @@ def load() -> None:
         _way.left = 1 if mode == "build" else _ENOUGH
 
 
-def offer(offered: Sequence[Above]) -> None:
-    """These go the C++ way as soon as it is opened."""
-    _way.offered = offered
+def offer(offered: Sequence[Any], views: Sequence[Any]) -> None:
+    """These operations (repeats.Repeating), and overloads that only view, go the C++ way as soon as it is
+    opened."""
+    _way.offered, _way.views = offered, views
     if _way.opened is not None:
         _use(_way.opened)
 
 
-def tell(operation: Any, ready: Any) -> None:
-    """Python did a call again: C++ will do the next of its signature."""
+def tell(operation: Any, ready: Any, call: Any) -> None:
+    """Python did a call again, a ``ready`` of repeats.py: C++ will do the next of its signature."""
     if _way.module is not None:
-        _way.module.keep(operation, ready)
+        _way.module.keep(operation, ready, call.looked_at())
     elif _way.left:
         _count()
 
@@ -210,8 +203,15 @@ def _use(module: Any) -> None:
         return
     addresses = {name: int(ffi.cast("uintptr_t", ffi.addressof(lib, name))) for name in _FUNCTIONS}
     types = [ffi.typeof(name) for name in ("gr_buffer *", "gr_run *")]
-    module.start(store.stores, store.lock, store.Store, Tensor, Buffer, *types, addresses)
-    for op, operation, written in _way.offered:
-        module.install(op._schema.name, op._schema.overload_name, operation, written)
+    found = store.stores, store.lock, store.current, store.Store
+    module.start(*found, Tensor, Buffer, *types, addresses)
+    for op in _way.views:
+        module.install_view(op._schema.name, op._schema.overload_name)
+    for operation in _way.offered:
+        schema, written = operation.op._schema, operation.written
+        if isinstance(written, str):
+            written = [argument.name for argument in schema.arguments].index(written)
+        place = -1 if written is None else written
+        module.install(schema.name, schema.overload_name, operation, place, operation.indices)
     verification.on_change(module.forget)
     _way.module = module

@@ -22,7 +22,7 @@ from . import (
     refused_layouts,
     rules,
 )
-from .copies import KERNELS
+from .copies import KERNELS, VIEWS, copy_from
 from .decomposed import flexible
 from .decomposed.alignments import CTC
 from .decomposed.bags import BAGS
@@ -32,9 +32,10 @@ from .decomposed.optimizers import FUSED
 from .decomposed.recurrent import CELLS
 from .device import accelerator
 from .device.device_module import make_module
-from .eager import Operation
+from .operations.eager import Operation
+from .operations.making import REPEATING
+from .operations.writes import fallback, operation_of
 from .storages import processes, safetensors_reader, serialization
-from .writes import fallback, operation_of
 
 __all__ = ["register"]
 
@@ -120,13 +121,13 @@ def register() -> None:
         **eager_kernels(),
     }.items():
         aten.impl(name, kernel, "PrivateUse1")
-    operations = [(op, Operation(op, rule)) for op, rule in _overloads()]
-    for op, operation in operations:
-        aten.impl(_name_of(op), operation, "PrivateUse1")
+    operations = [*REPEATING, *(Operation(op, rule) for op, rule in _overloads())]
+    for operation in operations:
+        aten.impl(_name_of(operation.op), operation, "PrivateUse1")
     for name, kernel in pinned.KERNELS.items():
         aten.impl(name, kernel, "CPU")
     for key in ("Conjugate", "Negative"):  # torch resolves such views by this very copy
-        aten.impl("_copy_from", KERNELS["_copy_from"], key)
+        aten.impl("_copy_from", copy_from, key)
     rest.fallback(fallback, "PrivateUse1")
     rest.fallback(torch.library.fallthrough_kernel, "AutocastPrivateUse1")
     refused_layouts.register(rest)
@@ -146,7 +147,7 @@ def register() -> None:
     DeviceMemoryError.__bases__ = (*DeviceMemoryError.__bases__, torch.OutOfMemoryError)
     torch._tensor_str._tensor_str = _shown_on_host(torch._tensor_str._tensor_str)
     sys.modules.setdefault("torch.tt", torch.tt)
-    native_calls.offer([*(native_calls.Above(op, made, -1) for op, made in operations), *_writing()])
+    native_calls.offer([*operations, *_writing()], VIEWS)
 
 
 def _tell_accelerate() -> None:
@@ -175,7 +176,7 @@ def _overloads() -> list[tuple[Any, rules.Rule]]:
     ]
 
 
-def _writing() -> list[native_calls.Above]:
+def _writing() -> list[Operation]:
     """The overloads with a rule that write one argument, and that torch gives to our fallback."""
     found = []
     for op in [
@@ -185,8 +186,7 @@ def _writing() -> list[native_calls.Above]:
     ]:
         operation = operation_of(op)
         if operation is not None and operation.written is not None:
-            names = [argument.name for argument in op._schema.arguments]
-            found.append(native_calls.Above(op, operation, names.index(operation.written or names[0])))
+            found.append(operation)
     return found
 
 

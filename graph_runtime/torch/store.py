@@ -31,6 +31,7 @@ from ..run.tensors.arrays import allocate
 from ..run.tensors.spec import default_spec
 from ..run.tensors.tensor import Tensor
 from .kinds import Kind, kind_of
+from .recording import now
 from .required import TorchDeviceError
 
 __all__ = [
@@ -97,6 +98,8 @@ class Store:
     def keep(self, key: Any, image: Tensor) -> Tensor:
         """Remember what a view shows; the one that was asked for longest ago goes."""
         self.images[key] = image
+        if (notes := now.notes) is not None:
+            notes.kept.append((self, key, image))
         while len(self.images) > _MOST_IMAGES:
             self.images.popitem(last=False)
         return image
@@ -232,11 +235,15 @@ def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
     """Memory for values of a kind, undefined. Raises DeviceMemoryError."""
     collect()
     spec = default_spec(device, TensorType(kind.stored, stored_shape(kind, shape)))
+    holder = f"torch {kind.dtype} {list(shape)}"
     try:
-        return allocate(spec.type, device, spec.layout, f"torch {kind.dtype} {list(shape)}")
+        made = allocate(spec.type, device, spec.layout, holder)
     except DeviceMemoryError:
         collect()
-        return allocate(spec.type, device, spec.layout, f"torch {kind.dtype} {list(shape)}")
+        made = allocate(spec.type, device, spec.layout, holder)
+    if (notes := now.notes) is not None:
+        notes.steps.append((None, (), (), made))
+    return made
 
 
 def stored_shape(kind: Kind, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 /* submit.c: submissions: an instance of a template is ordered after what is queued, and handed to the queues.
  *
  * Called by graph_runtime/run/queues/template.py, any thread.
- * defines: gr_submit, gr_submit_op
+ * defines: gr_submit, gr_submit_call, gr_submit_op
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "queue.h"
 #include "status.h"
 
-#define DEPTH_MOST 1024            /* lanes that gr_submit_op lets wait in a queue */
+#define DEPTH_MOST 1024            /* lanes that gr_submit_call lets wait in a queue */
 #define SLICE_NS 50000000
 
 static struct {                    /* under gr_async_lock: waits of the submission at hand */
@@ -212,6 +212,22 @@ gr_run *gr_submit(gr_template *tmpl, gr_buffer **buffers) {
   return run;
 }
 
+int32_t gr_submit_call(gr_template *tmpl, gr_buffer **buffers) {
+  int64_t deadline = 0;
+  int32_t status = tmpl->num_lanes ? GR_OK : gr_async_usable();
+  if (status) return status;
+  while (tmpl->num_lanes && gr_queue_depth(tmpl->queues[0]) >= DEPTH_MOST) {
+    if (!deadline) deadline = gr_now_ns() + SLICE_NS;
+    int64_t left = deadline - gr_now_ns();
+    if (left <= 0) return gr_fail(GR_INTERRUPTED, "too much is queued already");
+    gr_runs_ended(gr_runs_ended(0, 0), left < 1000000 ? left : 1000000);
+  }
+  gr_run *run = gr_submit(tmpl, buffers);
+  if (!run) return gr_last_status();
+  gr_run_release(run);
+  return GR_OK;
+}
+
 gr_buffer *gr_submit_op(gr_template *tmpl, gr_buffer *a, gr_buffer *b, gr_buffer *c) {
   gr_buffer *buffers[4] = {a, b, c, NULL};
   if (tmpl->num_slots < 1 || tmpl->num_slots > 4 || !tmpl->slots[tmpl->num_slots - 1].keep) {
@@ -219,20 +235,7 @@ gr_buffer *gr_submit_op(gr_template *tmpl, gr_buffer *a, gr_buffer *b, gr_buffer
             tmpl->num_slots);
     return NULL;
   }
-  int64_t deadline = 0;
-  while (tmpl->num_lanes && gr_queue_depth(tmpl->queues[0]) >= DEPTH_MOST) {
-    if (!deadline) deadline = gr_now_ns() + SLICE_NS;
-    int64_t left = deadline - gr_now_ns();
-    if (left <= 0) {
-      gr_fail(GR_INTERRUPTED, "too much is queued already");
-      return NULL;
-    }
-    gr_runs_ended(gr_runs_ended(0, 0), left < 1000000 ? left : 1000000);
-  }
   gr_buffer **output = buffers + tmpl->num_slots - 1;
   *output = NULL;
-  gr_run *run = gr_submit(tmpl, buffers);
-  if (!run) return NULL;
-  gr_run_release(run);
-  return *output;
+  return gr_submit_call(tmpl, buffers) ? NULL : *output;
 }

@@ -158,8 +158,10 @@ void gr_template_destroy(gr_template *tmpl);         /* when no longer busy */
  * run's references to buffers are its events': the caller may release all at once. From now until a lane is over
  * no tensor is put where its circular buffers will be. NULL on failure, and then nothing was queued. */
 gr_run *gr_submit(gr_template *tmpl, gr_buffer **buffers);
-/* The same for a template of up to three inputs and one output, its last slot: returns the new buffer. Where
- * too much is queued already it waits for some to end; GR_INTERRUPTED after about 50 ms. */
+/* The same without the run: GR_OK, or why nothing was queued. Where too much is queued already it waits for some to end;
+ * GR_INTERRUPTED after about 50 ms. */
+int32_t gr_submit_call(gr_template *tmpl, gr_buffer **buffers);
+/* The same for a template of up to three inputs and one output, its last slot: returns the new buffer. */
 gr_buffer *gr_submit_op(gr_template *tmpl, gr_buffer *a, gr_buffer *b, gr_buffer *c);
 int32_t gr_run_done(const gr_run *run);
 int32_t gr_run_wait(gr_run *run, int64_t budget_ns);       /* GR_OK or GR_INTERRUPTED */

@@ -35,7 +35,7 @@ class Program {
     given_.push_back({argument, slot, std::move(spec), std::move(dtype), std::move(sizes)});
   }
   void make(size_t slot, int32_t device, int32_t code, int32_t bits, std::vector<int64_t> sizes) {
-    made_.push_back({slot, {device, code, bits, std::move(sizes)}});
+    made_.push_back({slot, {device, code, bits, std::move(sizes), {}}});
   }
 
   // A list of its results; None: nothing was done.
@@ -55,7 +55,9 @@ class Program {
 py::object Program::buffer_in(const Given& given, const py::handle& argument) const {
   if (!THPVariable_Check(argument.ptr())) return {};
   const at::Tensor& tensor = THPVariable_Unpack(argument.ptr());
-  if (!tensor.device().is_privateuseone() || tensor.sizes() != c10::IntArrayRef(given.sizes)) return {};
+  if (!tensor.device().is_privateuseone() || tensor.sizes() != c10::IntArrayRef(given.sizes) ||
+      tensor.storage_offset() || !tensor.is_contiguous())  // what shows all of its storage: store.py's `whole`
+    return {};
   PyObject* store = store_of(tensor);
   if (!store || runtime->dtype.of(store) != given.dtype.ptr() ||
       reinterpret_cast<PyObject*>(torch::getTHPDtype(tensor.scalar_type())) != given.dtype.ptr())

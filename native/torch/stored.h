@@ -56,15 +56,16 @@ class Slot {
 
 struct Runtime {
   py::object stores, lock;                    // store.py: {address: Store}, and what guards addresses
+  py::object current;                         // whose `index` is the number of the thread's device
   PyTypeObject *tensor, *buffer;
-  Slot base, dtype;                           // of a Store
+  Slot base, dtype, images;                   // of a Store
   Slot spec, owner;                           // of a Tensor
   Slot pointer;                               // of a Buffer
   py::object pointer_type;                    // cffi's "gr_buffer *"
   char* (*to_pointer)(PyObject*, PyObject*);  // cffi's, as the modules that it generates use them
   PyObject* (*from_pointer)(char*, PyObject*);
   py::object run_type;                        // and "gr_run *"
-  decltype(&gr_submit_op) submit_op;
+  decltype(&gr_submit_call) submit_call;
   decltype(&gr_submit) submit;
   decltype(&gr_handle_export) export_handle;
   decltype(&gr_handle_address) address_of;
@@ -132,26 +133,24 @@ std::vector<py::object> collected() {
   return gone;
 }
 
-// The Store behind a tensor of the device that shows all of its storage, as far as torch can say: borrowed, null for
-// any other. What it holds, and how, is to be compared: store.py's `whole`.
+// The Store behind a tensor of the device with elements that are as they are stored: borrowed, null for any other.
 PyObject* store_of(const at::Tensor& tensor) {
-  if (!tensor.has_storage() || !tensor.numel() || tensor.storage_offset() || !tensor.is_contiguous() ||
-      tensor.is_conj() || tensor.is_neg())
-    return nullptr;
+  if (!tensor.has_storage() || !tensor.numel() || tensor.is_conj() || tensor.is_neg()) return nullptr;
   py::object key = key_of(reinterpret_cast<uint64_t>(tensor.storage().data()));
   PyObject* store = PyDict_GetItemWithError(runtime->stores.ptr(), key.ptr());
   if (!store && PyErr_Occurred()) raise();
   return store;
 }
 
-// A new address for a tensor of row-major sizes; its number is 0 where there is none.
+// A new address for a tensor of these sizes; its number is 0 where there is none. No strides: row-major.
 struct Form {
   int32_t device, code, bits;
-  std::vector<int64_t> sizes;
+  std::vector<int64_t> sizes, strides;
 
   uint64_t exported() const {
     auto rank = static_cast<int32_t>(sizes.size());
-    return runtime->export_handle(device, code, bits, rank, sizes.empty() ? nullptr : sizes.data(), nullptr);
+    return runtime->export_handle(device, code, bits, rank, sizes.empty() ? nullptr : sizes.data(),
+                                  strides.empty() ? nullptr : strides.data());
   }
 };
 

@@ -7,7 +7,7 @@ GR_TORCH_NATIVE=off and where there is no compiler, Python's.
 "eager": us a call of an operation on float32[16], until Python goes on; the queue is drained outside of the
 clock ("cpu" is the processor time of the calling thread alone, which a busy machine disturbs less); "over"
 are the us above the same call of torch's on the CPU, the rounds of both alternating, least of each.
-"small" (--small): the same of twenty operations on float32[32, 32] that training uses most; "times" torch's.
+"small" (--small): the same of operations on float32[32, 32] that training uses most; "times" torch's.
 "program": us of a compiled forward pass of an MLP and of Session.submit of the very same program on the same
 handles, and what is between them; "compiled module": the module as a user calls it, "over" the us above the
 same module whose graph gives a result that is there already, so without what dynamo and AOTAutograd take.
@@ -300,7 +300,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="What PyTorch on tt costs the host.")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--steps", type=int, default=100)
-    parser.add_argument("--small", action="store_true", help="twenty operations of 32 x 32, and nothing else")
+    parser.add_argument("--small", action="store_true", help="operations of 32 x 32, and nothing else")
     parser.add_argument("--networks", action="store_true", help="training steps of GPT-2 and ResNet-18, too")
     parser.add_argument("--whole", action="store_true", help="GPT-2 of 12 layers, not of 2")
     options = parser.parse_args()

@@ -23,7 +23,7 @@ __all__ = ["Launcher", "Moved", "alias", "rebind"]
 
 _submit_op, _addr, _NULL = lib.gr_submit_op, lib.gr_buffer_addr, ffi.NULL
 _MOST_INPUTS = 3  # of gr_submit_op
-_LARGE = 1 << 18  # bytes of an op's inputs and output: some 100 us of a device, more than its launch takes
+LARGE = 1 << 18  # bytes of an op's inputs and output: some 100 us of a device, more than its launch takes
 
 
 class Moved(LookupError):
@@ -33,24 +33,26 @@ class Moved(LookupError):
 class Launcher:
     """``launch(inputs)`` enqueues ``kernel`` on tensors of the specs it was made for and returns the output,
     a tensor of the output's spec whose values come later. Nothing waits, but where too much is queued or
-    memory is short. ``maker`` makes an output again whose kernel failed."""
+    memory is short. ``maker`` makes an output again whose kernel failed. ``circular``: the bytes of circular
+    buffers that the kernel opens on a core."""
 
-    __slots__ = ("_large", "_maker", "_template", "inputs", "kernel", "output", "pointer")
+    __slots__ = ("_large", "_maker", "_template", "circular", "inputs", "kernel", "output", "pointer")
 
     inputs: tuple[TensorSpec, ...]
+    circular: int
     kernel: Kernel
     output: TensorSpec
 
     def __init__(self, kernel: Kernel, inputs: tuple[TensorSpec, ...], output: TensorSpec, maker: Maker):
         self.kernel, self.inputs, self.output, self._maker = kernel, inputs, output, maker
         specs = (*inputs, output)
-        self._large = sum(p.type.nbytes for p in specs) >= _LARGE
+        self._large = sum(p.type.nbytes for p in specs) >= LARGE
         shapes = np.array([d for p in specs for d in p.type.shape] or [0], np.int64)
         args = np.stack([arg_record(p.type, p.layout, p.type.shape) for p in specs]).view(ARG)
         args["shape"] = 8 * np.cumsum([0, *(len(p.type.shape) for p in specs)])[:-1]
         args["addr"] = [p.tag for p in specs]
         self._template = one_kernel(output.handle, kernel, args, shapes, output.memory, output.extent)
-        self.pointer = self._template.pointer
+        self.pointer, self.circular = self._template.pointer, self._template.circular
 
     def launch(self, inputs: tuple[Tensor, ...], evict: bool = True) -> Tensor:
         """Raises HandleError for a tensor that is gone, Moved, DeviceMemoryError. What goes wrong later is
@@ -99,7 +101,7 @@ class Launcher:
     def _needs(self, inputs: tuple[Tensor, ...]) -> list[Need]:
         """What a launch takes of L1. Inputs that are in the way go, too: then the next try raises Moved."""
         to, reads = self.output, dict(enumerate(inputs))
-        return block_need(to.handle, to.memory, to.extent, self._template.circular, reads)
+        return block_need(to.handle, to.memory, to.extent, self.circular, reads)
 
     def _enqueue(self, buffers: list[Buffer]) -> object:
         pointers = [buffer.live() for buffer in buffers]

@@ -18,5 +18,6 @@ def push(array: np.ndarray, to: TensorSpec) -> Tensor:
     does not hold, DeviceMemoryError."""
     array = exactly(array, dtypes.to_numpy(to.type.dtype), "the value")
     made = allocate(to.type, to.device, to.layout, f"eager {to.type}", for_host=True)
+    made._spec = to
     made.copy_from(array)
     return made

@@ -8,18 +8,15 @@ from typing import Any
 
 import torch
 
-from ..base.errors import GraphRuntimeError
-from ..run.tensors.tensor import Tensor
-from . import content, rules
-from .calls import prepare, run
-from .counters import Unsupported, count
-from .eager import Operation, Ready
-from .host import check_devices, on_host
-from .kinds import kind_of
-from .magnitudes import result_bound
-from .native_calls import tell
-from .store import whole
-from .wide import widened
+from ...run.tensors.tensor import Tensor
+from .. import content, rules
+from ..calls import prepare, run
+from ..counters import Unsupported, count
+from ..host import check_devices, on_host
+from ..kinds import kind_of
+from ..magnitudes import result_bound
+from ..wide import widened
+from .eager import Operation
 
 __all__ = ["fallback", "operation_of"]
 
@@ -27,13 +24,23 @@ _operations: dict[Any, Operation | None] = {}
 _UNKNOWN: Any = object()  # None is an answer
 
 
+class WritingOperation(Operation):
+    """The kernel of a form that writes into an argument, out= or in place."""
+
+    def plain(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        try:
+            return _write(self, args, kwargs)
+        except Unsupported as refused:
+            return on_host(self.op, args, kwargs, refused.args[0])
+
+
 def operation_of(op: Any) -> Operation | None:
-    """The Operation of a form that writes into an argument, out= or in place; None where there is no rule."""
+    """The Operation of a form that writes into an argument; None where there is no rule."""
     found = _operations.get(op, _UNKNOWN)
     if found is _UNKNOWN:
         name = op._schema.name.removeprefix("aten::").removesuffix("_")
         try:
-            found = Operation(op, rules.find(name)) if op._schema.is_mutable else None
+            found = WritingOperation(op, rules.find(name)) if op._schema.is_mutable else None
         except Unsupported:
             found = None
         _operations[op] = found
@@ -45,43 +52,7 @@ def fallback(op: Any, *args: Any, **kwargs: Any) -> Any:
     operation = operation_of(op)
     if operation is None:
         return on_host(op, args, kwargs, f"no rule for {op._schema.name}")
-    target = _target(operation, args, kwargs)
-    if target is not None and _again(operation, args, target):
-        return target
-    try:
-        return _write(operation, args, kwargs)
-    except Unsupported as refused:
-        return on_host(op, args, kwargs, refused.args[0])
-
-
-def _target(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """The tensor that a call writes which says nothing else by keywords, else None."""
-    if operation.written == "" and not kwargs:
-        return args[0]
-    return kwargs.get(operation.written or "") if len(kwargs) == 1 else None
-
-
-def _again(operation: Operation, args: tuple[Any, ...], target: torch.Tensor) -> bool:
-    """Write what a call makes that came to one launch before into a tensor that shows all of its storage;
-    whether that was possible."""
-    try:
-        store = whole(target)
-        if store is None or store.base is None:
-            return False
-        made, ready, index = operation.again(args)
-    except (LookupError, TypeError, AttributeError, GraphRuntimeError):
-        return False  # as in Operation
-    if (
-        not isinstance(made, Tensor)
-        or ready.form.dtype is not store.dtype
-        or made.type.shape != store.base.type.shape
-        or index != store.index
-    ):
-        return False
-    store.settle(made, store.dtype)
-    if isinstance(ready, Ready):
-        tell(operation, ready)
-    return True
+    return operation(*args, **kwargs)
 
 
 def _write(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -89,7 +60,7 @@ def _write(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     name = operation.written
     if name is None or operation.rule.wide:
         raise Unsupported("it writes several arguments")
-    in_place, rest = name == "", kwargs
+    in_place, rest = name == 0, kwargs
     target = args[0] if in_place else kwargs[name]
     if not in_place:
         check_devices(operation.op, args, kwargs)
@@ -129,16 +100,9 @@ def _is_number(rest: tuple[Any, ...]) -> bool:
 
 
 def _made(operation: Operation, args: tuple[Any, ...], rest: dict[str, Any], narrow: bool = False) -> Tensor:
-    if not rest and not narrow:
-        try:
-            return operation.again(args)[0]
-        except (LookupError, TypeError, AttributeError, GraphRuntimeError):
-            pass  # as in Operation
     emitter, given, more = prepare(operation, args, rest, narrow)
     made = run(operation, emitter, given, more)
     if not isinstance(made, Tensor):
         raise Unsupported("it has several results")
-    if not rest and not narrow:
-        operation.remember(args, emitter, made)
     count("device")
     return made
