@@ -24,7 +24,7 @@ from ..plan.record import record
 from ..run.library import open_libraries
 from ..views.exactness import accuracy_page, found_text, models_text, sweeps_text
 from . import options as opt
-from .progress import progress
+from .output.progress import progress
 from .sources import is_bundle, open_program
 from .values import pairs, read_input
 

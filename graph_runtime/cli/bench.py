@@ -10,7 +10,7 @@ import typer
 from ..artifacts.prepare import prepare
 from ..base.options import Options
 from . import options as opt
-from .progress import progress
+from .output.progress import progress
 from .sources import open_program, open_run
 from .values import random_array
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from . import options as opt
-from .screen import is_terminal, watch
+from .output.screen import is_terminal, watch
 
 __all__ = ["cluster"]
 

@@ -15,8 +15,8 @@ from ..binding import core
 from ..run.factory import warn_of
 from ..run.tuning import Tuner
 from . import options as opt
-from .pictures import Html, page_of_problem, write_prepared_page
-from .progress import progress
+from .output.pictures import Html, page_of_problem, write_prepared_page
+from .output.progress import progress
 from .sources import open_given
 from .values import pairs
 

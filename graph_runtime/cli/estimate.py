@@ -16,7 +16,7 @@ from ..views import report
 from ..views.digest import MOST_NODES, digest_text
 from . import options as opt
 from .boards import show_boards, stored_as
-from .pictures import (
+from .output.pictures import (
     Html,
     Trace,
     Visualizer,
@@ -25,8 +25,8 @@ from .pictures import (
     write_trace,
     write_visualizer,
 )
-from .progress import progress
-from .shown import open_shown
+from .output.progress import progress
+from .output.shown import open_shown
 
 __all__ = ["estimate"]
 

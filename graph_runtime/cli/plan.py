@@ -36,9 +36,9 @@ from ..views import report
 from ..views.digest import MOST_NODES, digest_text
 from ..views.dot import dot_text
 from . import options as opt
-from .pictures import Html, Visualizer, page_of_problem, write_prepared_page, write_visualizer
-from .progress import progress
-from .shown import open_shown
+from .output.pictures import Html, Visualizer, page_of_problem, write_prepared_page, write_visualizer
+from .output.progress import progress
+from .output.shown import open_shown
 
 __all__ = ["plan"]
 

@@ -18,7 +18,7 @@ from ..base.writing import writing
 from ..run.module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs
-from .pictures import (
+from .output.pictures import (
     Html,
     Trace,
     Visualizer,
@@ -27,7 +27,7 @@ from .pictures import (
     write_trace,
     write_visualizer,
 )
-from .progress import progress
+from .output.progress import progress
 from .sources import open_given, open_run, say_first
 from .trace import timed_run
 from .values import pairs, random_array, read_input

@@ -14,7 +14,7 @@ from ..base.errors import InputError
 from ..base.options import Options
 from ..base.temporary import temporary_folder
 from . import options as opt
-from .pictures import Trace
+from .output.pictures import Trace
 
 __all__ = ["serve"]
 

@@ -10,7 +10,7 @@ import typer
 from ..base.options import Options
 from ..views import report
 from . import options as opt
-from .progress import progress
+from .output.progress import progress
 
 __all__ = ["study"]
 

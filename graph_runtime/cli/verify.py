@@ -17,7 +17,7 @@ from ..binding.programs.lower import lower
 from ..run import kernels
 from ..run.loading import open_flow_model
 from . import options as opt
-from .progress import progress
+from .output.progress import progress
 from .sources import open_given
 
 __all__ = ["verify"]

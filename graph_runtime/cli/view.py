@@ -28,9 +28,9 @@ from ..views.page.tensors import tensor_data
 from ..views.page.traces import is_trace, read_trace, trace_page, trace_timeline
 from . import options as opt
 from .estimate import Runs, SetInputs
-from .pictures import command_line, page_of_problem
-from .progress import progress
-from .shown import open_shown
+from .output.pictures import command_line, page_of_problem
+from .output.progress import progress
+from .output.shown import open_shown
 from .sources import is_bundle
 
 __all__ = ["view"]

@@ -111,7 +111,7 @@ def test_the_index_names_flags_and_commands_that_exist():
     text = " ".join(" ".join(row) for row in _rows().values())
     flags = set(re.findall(r"(--[a-z][a-z-]*)", text))
     known = set()
-    for path in (ROOT / "graph_runtime" / "cli").glob("*.py"):
+    for path in (ROOT / "graph_runtime" / "cli").rglob("*.py"):
         source = path.read_text(encoding="utf-8")
         known |= set(re.findall(r"--[a-z][a-z-]*", source))
         known |= {f"--{name}" for name in re.findall(r'^    "(\w+)": \(', source, re.M)}

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..base.progress import Tell, silent
+from ...base.progress import Tell, silent
 
 __all__ = ["progress"]
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import typer
 
-from ..artifacts.door import bound
-from ..artifacts.plannable import Plannable, Waiting
-from ..base.errors import InputError
-from ..base.options import Options
-from ..base.progress import Tell
-from ..frontends.onnx.dynamic import PortInfo
-from ..ir.model import Model
-from ..run.factory import create_flow
-from .sources import open_given, say_first
+from ...artifacts.door import bound
+from ...artifacts.plannable import Plannable, Waiting
+from ...base.errors import InputError
+from ...base.options import Options
+from ...base.progress import Tell
+from ...frontends.onnx.dynamic import PortInfo
+from ...ir.model import Model
+from ...run.factory import create_flow
+from ..sources import open_given, say_first
 
 __all__ = ["open_shown"]
 

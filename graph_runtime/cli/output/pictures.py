@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..base.errors import CapacityError
-from ..base.writing import write_whole
+from ...base.errors import CapacityError
+from ...base.writing import write_whole
 
 if TYPE_CHECKING:
-    from ..accuracy.differences import Comparison
-    from ..artifacts.prepare import Prepared
-    from ..plan import Plan
-    from ..simulation.timeline import Timeline
-    from ..views.page.shown import Shown
+    from ...accuracy.differences import Comparison
+    from ...artifacts.prepare import Prepared
+    from ...plan import Plan
+    from ...simulation.timeline import Timeline
+    from ...views.page.shown import Shown
 
 __all__ = [
     "Html",
@@ -61,15 +61,15 @@ Visualizer = Annotated[
 def write_trace(path: Path | None, timeline: Timeline | None) -> None:
     """Write the timeline, if it was asked for."""
     if path and timeline is not None:
-        from ..views.trace import trace_json
+        from ...views.trace import trace_json
 
         write_whole(path, trace_json(timeline), through=True)
 
 
 def write_page(path: Path, *shown: Shown) -> None:
     """Write the page of one plan or two."""
-    from ..views.page.data import page_data
-    from ..views.page.html import html_page
+    from ...views.page.data import page_data
+    from ...views.page.html import html_page
 
     title = " and ".join(f"{one.name} on {', '.join(map(str, one.plan.devices))}" for one in shown)
     write_whole(path, html_page(page_data(title, *shown, command=command_line())), through=True)
@@ -79,8 +79,8 @@ def write_prepared_page(path: Path | None, name: str, prepared: Prepared, **word
     """Write the page of what was prepared, if it was asked for: with its ``timelines``, by default what is
     predicted of one run. ``words``: further fields of Shown."""
     if path:
-        from ..simulation.simulation import simulate
-        from ..views.page.shown import Shown
+        from ...simulation.simulation import simulate
+        from ...views.page.shown import Shown
 
         timelines = words.pop("timelines", None) or {"simulated": simulate(prepared.plan)}
         write_page(path, Shown.of(name, prepared, timelines, **words))
@@ -99,8 +99,8 @@ def page_of_problem(path: Path | None, name: str) -> Iterator[None]:
     except CapacityError as error:
         planned = getattr(error, "plan", None)
         if path and planned is not None:
-            from ..simulation.simulation import simulate
-            from ..views.page.shown import Shown
+            from ...simulation.simulation import simulate
+            from ...views.page.shown import Shown
 
             write_page(path, Shown(name, planned, {"simulated": simulate(planned)}, problem=str(error)))
         raise
@@ -112,7 +112,7 @@ def write_visualizer(
     """Write the report if it was asked for, with what comparisons have found."""
     if folder is None:
         return
-    from ..views.visualizer import write_report
+    from ...views.visualizer import write_report
 
     compared: dict[str, Any] = {}
     for report in reports:
