@@ -75,7 +75,8 @@ class Connection:
             if self._send_some(parts, seconds):
                 self.end("it took no message")
                 raise TimeoutError(f"nothing was taken for {seconds:.0f} s")
-        self._tell_gone()
+        if self._gone:
+            self._tell_gone()
 
     def post(self, header: Mapping[str, Any], tensors: _Tensors = None) -> None:
         """The same at once, for an event loop; what is not taken a thread sends. Nothing where the connection
@@ -130,11 +131,15 @@ class Connection:
     def _send_some(self, parts: Sequence[Part], seconds: float) -> list[Part]:
         """Send pieces, each chunk of them within ``seconds``. What was not taken."""
         if sum(map(len, parts)) <= limits.INLINE:
-            text = b"".join(parts)
+            parts = [text := b"".join(parts)]
             if not self._tls:  # most messages
-                with contextlib.suppress(BlockingIOError):
-                    text = text[self._socket.send(text, socket.MSG_DONTWAIT) :]
-            parts = [text] if text else []
+                try:
+                    sent = self._socket.send(text, socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    sent = 0
+                if sent == len(text):
+                    return []
+                parts = [text[sent:]]
         for at, part in enumerate(parts):
             view = memoryview(part)
             while len(view):
@@ -196,7 +201,8 @@ class Connection:
             self._patience = seconds
             whole = struct.pack("ll", *divmod(int(1e6 * (seconds or 0)), 1_000_000))
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, whole)
-        flags, passed = socket.MSG_DONTWAIT if seconds == 0 else 0, []
+        flags = socket.MSG_DONTWAIT if seconds == 0 else 0
+        passed: list[Any] = []
         try:
             if self.near:
                 count, passed, _, _ = self._socket.recvmsg_into([into], _DESCRIPTOR, flags)
