@@ -4,7 +4,7 @@
 
 Needs the extra ``cluster`` and a C compiler. overhead: ms of one request after the other over HTTP, of the
 smallest model here and of an empty deployment over Ray's own proxy, alternating; of a batch to a replica by
-its channel, and of Ray's empty actor call. throughput: images a second of three convolutions, or of an ONNX
+its connection, and of Ray's empty actor call. throughput: images a second of three convolutions, or of an ONNX
 file with an input x of one image, by N replicas under 16 clients, and by N processes that are pinned to a
 core each and run alone, in batches of 8 and one by one, in turns. The clients are http_load.c, on the same
 cores: what they take is in the line, and what Ray's processes take. cpu_ratio: processor seconds of an
@@ -106,7 +106,11 @@ def calls(bundle: Path, number: int) -> None:
         await workers.first()
         actor = Empty.remote()
         await actor.call.remote()
-        times: dict[str, list[float]] = {"in this process": [], "by its channel": [], "Ray's empty call": []}
+        times: dict[str, list[float]] = {
+            "in this process": [],
+            "by its connection": [],
+            "Ray's empty call": [],
+        }
         for at in range(number + 50):
             begin = time.perf_counter()
             runner.run(batch)
