@@ -4,7 +4,7 @@
 
 Needs the extra ``cluster`` and a C compiler. overhead: ms of one request after the other over HTTP, of the
 smallest model here and of an empty deployment over Ray's own proxy, alternating; of a batch to a replica by
-its connection, and of Ray's empty actor call. throughput: images a second of three convolutions, or of an ONNX
+its connection, of an empty actor call of Ray. throughput: images a second of three convolutions, or an ONNX
 file with an input x of one image, by N replicas under 16 clients, and by N processes that are pinned to a
 core each and run alone, in batches of 8 and one by one, in turns. The clients are http_load.c, on the same
 cores: what they take is in the line, and what Ray's processes take. cpu_ratio: processor seconds of an
