@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from .base import errors as errors
 from .base import providers
 from .base.errors import no_attribute
-from .base.shown import Shown, Viewed
+from .base.showable import Showable, Viewable
 from .base.version import VERSION
 
 if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
@@ -237,5 +237,5 @@ def _view(value: Any, path: str | os.PathLike[str] | None = None) -> Path:
     return written
 
 
-for _kind, _name, _method in ((Shown, "_repr_html_", _repr_html_), (Viewed, "view", _view)):
+for _kind, _name, _method in ((Showable, "_repr_html_", _repr_html_), (Viewable, "view", _view)):
     setattr(_kind, _name, _method)

@@ -2,5 +2,5 @@
 
 Read: errors (the exceptions), config (settings from the environment), dtypes, machine/ (devices and where
 values lie on them), json_text and cursor (bytes from outside), mapped, writing and folders (files), progress,
-version, locks, weaklist and garbage (Python's own), shown and providers (what the top fills in).
+version, locks, weaklist and garbage (Python's own), showable and providers (what the top fills in).
 """

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..base import dtypes
 from ..base.machine.layout import Layout
-from ..base.shown import Shown
+from ..base.showable import Showable
 from ..base.unique import unique_values
 
 __all__ = ["COPY", "NOP", "Func", "Graph", "Hints", "NodeView", "StorageHint", "TensorType"]
@@ -137,7 +137,7 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Graph(Shown):
+class Graph(Showable):
     """A valid graph: every id is in range, producers and shapes are consistent, the node order is a schedule.
 
     Shapes: ``names`` [nodes], ``func_id`` int32 [nodes] (-1: null node), ``row_ptr`` int64 [nodes + 1],

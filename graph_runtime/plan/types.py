@@ -15,7 +15,7 @@ import numpy as np
 
 from ..base.machine.devices import Device
 from ..base.machine.layout import Layout
-from ..base.shown import Viewed
+from ..base.showable import Viewable
 from ..ir.graph import Graph
 from ..ir.ops.numerics import Numerics
 from .pricing import Pricing
@@ -185,7 +185,7 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan(Viewed):
+class Plan(Viewable):
     """Everything that is decided before code is bound: devices, copies, layouts, storage. ``graph.hints`` is
     not read again.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base.shown import Viewed
+from ..base.showable import Viewable
 from ..costs import BASES
 from ..ir.graph import COPY
 from ..plan.columns import func_mask, starts
@@ -25,7 +25,7 @@ __all__ = ["Timeline"]
 
 
 @dataclass(frozen=True, eq=False)
-class Timeline(Viewed):
+class Timeline(Viewable):
     """Columns of equal length, one row an event (an instruction in one run), in order of run and schedule.
 
     ``queue`` int32 indexes ``queues`` ((did, role) each); ``run`` int32; ``nid`` int64; ``start``, ``end``

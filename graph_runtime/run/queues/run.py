@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any
 
 from ...base.locks import new_lock
-from ...base.shown import Shown
+from ...base.showable import Showable
 from ...binding.core import ffi, lib
 from .buffer import check_timeout, error_of, wait_in_slices
 from .limbo import keep_until
@@ -26,7 +26,7 @@ __all__ = ["Run", "failure_of", "when_over"]
 _SLICE_NS = 50_000_000
 
 
-class Run(Shown):
+class Run(Showable):
     """One submission.
 
     ``outputs`` the tensors it makes, there at once: reading one waits for it. ``name`` is the session's. A

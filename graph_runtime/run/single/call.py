@@ -23,7 +23,7 @@ from ...ir.graph import COPY, Func, TensorType
 from ...ir.ops import registry
 from .. import kernels
 from ..tensors import journal
-from ..tensors.layouts import check_layout
+from ..tensors.device_layouts import check_layout
 from ..tensors.spec import TensorSpec, default_spec, spec_of
 from ..tensors.tensor import Tensor
 from ..tensors.transfers import gather

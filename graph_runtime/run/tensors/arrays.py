@@ -15,9 +15,9 @@ from ...base.machine.layout import Layout
 from ...ir.graph import TensorType
 from ..device_handles import open_device
 from ..queues.buffer import Buffer
+from .device_layouts import check_layout, row_major
 from .dlpack import viewed
 from .host_values import aligned_empty
-from .layouts import check_layout, row_major
 from .tensor import Tensor
 
 __all__ = ["allocate", "array", "borrow", "empty"]

@@ -12,8 +12,8 @@ from ..device_handles import open_device
 from ..queues.buffer import Buffer
 from ..queues.run import when_over
 from ..queues.template import copy
+from .device_layouts import resolve
 from .handle import Handle, moves
-from .layouts import resolve
 from .lineage import watch
 
 if TYPE_CHECKING:

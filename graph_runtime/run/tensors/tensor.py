@@ -20,7 +20,7 @@ import numpy as np
 from ...base import dtypes
 from ...base.errors import InputError
 from ...base.machine.layout import HOST
-from ...base.shown import Shown
+from ...base.showable import Showable
 from ...binding import core
 from ..device_handles import DeviceHandle
 from .copies import Copied
@@ -34,7 +34,7 @@ from .traffic import record, refuse_hidden
 __all__ = ["Tensor"]
 
 
-class Tensor(Copied, Operators, Shown):
+class Tensor(Copied, Operators, Showable):
     """A tensor on a device: ``device`` where it lives, ``layout`` how its elements are stored there, ``type``
     the shape and dtype that the host sees, ``readonly`` whether it is a constant. It keeps the memory that
     it shows alive, also when its session is gone. Two handles may show the same memory (``to`` where it

@@ -21,9 +21,9 @@ from ..queues.buffer import check_timeout
 from ..queues.run import Run
 from .batches import fetch, spread
 from .copies import queue_copy
+from .device_layouts import resolve
 from .elsewhere import Elsewhere
 from .host_values import as_host
-from .layouts import resolve
 from .lineage import before_write
 from .spec import spec_of
 from .tensor import Tensor

@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     import os
     from pathlib import Path
 
-__all__ = ["Shown", "Viewed"]
+__all__ = ["Showable", "Viewable"]
 
 
-class Shown:
+class Showable:
     """Base of what is shown where it is the last value of a cell."""
 
     __slots__ = ()
@@ -24,7 +24,7 @@ class Shown:
         def _repr_html_(self) -> str: ...
 
 
-class Viewed(Shown):
+class Viewable(Showable):
     """Base of what has a page of its own, too."""
 
     __slots__ = ()
