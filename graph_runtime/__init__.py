@@ -16,16 +16,12 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .base import errors as errors
 from .base import providers
 from .base.errors import no_attribute
 from .base.showable import Showable, Viewable
 from .base.version import VERSION
 
 if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
-    import os
-    from pathlib import Path
-
     from . import cluster as cluster
     from . import eager as eager
     from . import runtime as runtime
@@ -36,6 +32,7 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .artifacts.trust import trust as trust
     from .artifacts.trust import trusted as trusted
     from .artifacts.trust import untrust as untrust
+    from .base import errors as errors
     from .base.dtypes import DType as DType
     from .base.errors import CapacityError as CapacityError
     from .base.errors import CheckError as CheckError
@@ -202,7 +199,9 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-sys.modules[f"{__name__}.errors"] = errors  # a name of users: `from graph_runtime.errors import InputError`
+sys.modules[f"{__name__}.errors"] = import_module(
+    ".base.errors", __name__
+)  # a name of users: `from graph_runtime.errors import InputError`
 
 
 # **************** what low layers have of high ones ****************
@@ -229,12 +228,11 @@ def _repr_html_(value: Any) -> str:
     return text
 
 
-def _view(value: Any, path: str | os.PathLike[str] | None = None) -> Path:
+def _view(value: Any, path: Any = None) -> Any:
     """The page of `graph-runtime view` about a plan and its simulated run, or of a timeline and its plan, a
     measured one beside a simulated one: written to ``path``, or to a temporary file that the browser opens.
     Returns where it is. Raises WriteError, InputError."""
-    written: Path = _provide("views.page.opened", "view_value")(value, path)
-    return written
+    return _provide("views.page.opened", "view_value")(value, path)
 
 
 for _kind, _name, _method in ((Showable, "_repr_html_", _repr_html_), (Viewable, "view", _view)):
