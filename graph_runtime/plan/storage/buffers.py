@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -12,10 +13,9 @@ from ..columns import first_of, follow
 from ..lifetimes import Values
 from ..queues.happens import Users
 from .offsets import MOST, Packed, Packer, most_live, pack_conflicts, pack_offsets
-from .pack import greedy
 from .sizes import Sizes, round_up
 
-__all__ = ["Allocation", "Buffers", "alias_entries"]
+__all__ = ["Allocation", "Buffers", "alias_entries", "greedy"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -171,3 +171,38 @@ def alias_entries(graph: Graph) -> list[tuple[int, int]]:
         for o, i in graph.hints.aliases
         if 0 <= o < len(outputs) and 0 <= i < len(inputs)
     ]
+
+
+def greedy(born: np.ndarray, last: np.ndarray, size: np.ndarray, region: np.ndarray) -> np.ndarray:
+    """int64 [values]: the block of each value, by best fit over lifetimes, the rule of TVM's planner without
+    its limit on waste; values whose lifetimes [born, last] touch never share one.
+
+    Values come in the order of ``born``. Of the free blocks of its region a value takes the smallest that is
+    large enough, else the largest, which grows, else a new one: blocks are numbered as they are made.
+    """
+    ending = np.argsort(last, kind="stable")
+    ends, ending = last[ending].tolist(), ending.tolist()
+    born, size, region = born.tolist(), size.tolist(), region.tolist()
+    free: list[list[tuple[int, int]]] = [
+        [] for _ in range(max(region, default=-1) + 1)
+    ]  # sorted (capacity, block)
+    capacity: list[int] = []
+    block = [0] * len(born)
+    at = 0
+    for value, start in enumerate(born):
+        while ends[at] < start:
+            done = ending[at]
+            at += 1
+            insort(free[region[done]], (capacity[block[done]], block[done]))
+        blocks, need = free[region[value]], size[value]
+        if not blocks:
+            block[value] = len(capacity)
+            capacity.append(need)
+            continue
+        fit = bisect_left(blocks, (need, -1))
+        if fit == len(blocks):
+            fit -= 1
+        found = block[value] = blocks.pop(fit)[1]
+        if capacity[found] < need:
+            capacity[found] = need
+    return np.array(block, np.int64)

@@ -15,7 +15,7 @@ from graph_runtime.base.machine.devices import parse, parse_list
 from graph_runtime.ir.graph import NOP, StorageHint, TensorType
 from graph_runtime.plan import plan
 from graph_runtime.plan.record import record
-from graph_runtime.plan.storage.pack import greedy
+from graph_runtime.plan.storage.buffers import greedy
 from graph_runtime.plan.types import Supplies
 from graph_runtime.testing.graphs import GraphMaker, random_graph
 
