@@ -188,3 +188,34 @@ def test_ops_of_one_machine_are_refused_with_the_way_out(kit):
     for read in (kit.load, gr.create):
         with pytest.raises(UnsupportedOpError, match=r"the file that was optimized.*ORT_ENABLE_EXTENDED"):
             read(proto)
+
+
+BEYOND = np.array([np.nan, np.inf, -np.inf, 1e20, -1e20, -1.5], np.float32)
+NAN = np.array([[[[np.nan, 1, 2, 3], [4, np.nan, 6, 7]]]], np.float32)
+ROWS = np.array([[np.inf, 1], [np.nan, 1], [-np.inf] * 2, [-np.inf, 1]])
+OPEN = {
+    "floats beyond int32": ("Cast", BEYOND, {"to": 6}, [0, 2**31 - 1, -(2**31), 2**31 - 1, -(2**31), -1]),
+    "floats beyond uint8": ("Cast", BEYOND, {"to": 2}, [0, 255, 0, 255, 0, 0]),
+    "NaN in a window": ("MaxPool", NAN, {"kernel_shape": [2, 2]}, [[[[np.nan, np.nan, 7]]]]),
+    "NaN in all": ("GlobalMaxPool", NAN, {}, [[[[np.nan]]]]),
+    "rows of infinities": ("LogSoftmax", ROWS, {"axis": 1}, [[np.nan] * 2] * 3 + [[-np.inf, 0]]),
+}
+
+
+@pytest.mark.parametrize("case", OPEN)
+def test_values_that_onnx_leaves_open(kit, case):
+    """ONNX Runtime's depend on the machine, or on where a NaN is (docs/onnx.md)."""
+    op, x, attributes, wanted = OPEN[case]
+    given = {"x": (onnx.helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)}
+    (found,) = kit.run(kit.load(kit.make([(op, ["x"], ["y"], attributes)], given, "y")), {"x": x})
+    np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint64", "uint32"])
+def test_maxima_of_integers_that_int32_does_not_hold_are_refused(kit, dtype):
+    """They wrapped. ONNX has no such MaxPool, and ONNX Runtime refuses the file."""
+    given = {"x": (onnx.helper.np_dtype_to_tensor_dtype(np.dtype(dtype)), (1, 1, 2, 2))}
+    proto = kit.make([("MaxPool", ["x"], ["y"], {"kernel_shape": [2, 2]})], given, "y")
+    proto.graph.output[0].CopyFrom(onnx.ValueInfoProto(name="y"))
+    with pytest.raises(UnsupportedOpError, match="cast to float64"):
+        kit.load(proto)

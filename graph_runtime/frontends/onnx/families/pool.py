@@ -62,10 +62,15 @@ class _Window:
         return found
 
 
+_BEYOND_INT32 = ("int64", "uint64", "uint32")  # of these neither ONNX nor ONNX Runtime has a MaxPool
+
+
 @converter("MaxPool", limits="1 to 3 spatial dimensions; Indices of 1 and 2")
 def _max_pool(ctx: Context) -> Results:
     x, order = ctx.input(0), ctx.attr("storage_order", 0)
     window, dtype = _Window(ctx, x), x.dtype
+    if dtype in _BEYOND_INT32:
+        ctx.fail(f"there is no MaxPool of {dtype}: cast to float64, or to int32")
     if dtype not in FLOATS:
         x = ctx.cast(x, "int32")
     n, c, *sizes = x.shape
