@@ -17,7 +17,7 @@ from ...base.machine.interconnect import Interconnect, NodeLink
 from ...base.options import Options
 from . import opening
 from .cut import CALLER
-from .fleet import SECONDS, Fleet
+from .fleet import SECONDS, Fleet, Terms
 from .remote_module import RemoteModule
 
 __all__ = ["Cluster", "connect", "connected"]
@@ -105,13 +105,11 @@ class Cluster:
             self.fleet,
             graph,
             devices,
-            Options.of(options, **words),
+            opening.connected_options(self.fleet, devices, Options.of(options, **words), self.measure),
             params=params,
             libraries=libraries,
             name=name,
-            deadline=self._seconds(deadline),
-            checkpoint_every=_count(checkpoint_every),
-            measured=self.measure,
+            terms=Terms(self._seconds(deadline), _count(checkpoint_every)),
         )
 
     def load(
@@ -136,8 +134,7 @@ class Cluster:
             threads=threads,
             max_in_flight=max_in_flight,
             libraries=libraries,
-            deadline=self._seconds(deadline),
-            checkpoint_every=_count(checkpoint_every),
+            terms=Terms(self._seconds(deadline), _count(checkpoint_every)),
         )
 
     def close(self) -> None:

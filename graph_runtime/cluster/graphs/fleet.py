@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -30,11 +31,20 @@ from .fleet_members import FleetMember, WorkerGone, answer_of
 from .link_calls import LinkCalls
 from .worker import Worker
 
-__all__ = ["SECONDS", "Fleet", "ThreadFleet"]
+__all__ = ["SECONDS", "Fleet", "Terms", "ThreadFleet"]
 
 SECONDS = 60.0  # of every wait, unless the caller says otherwise
 _THREADS = 64
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """``deadline``: seconds of each wait. ``checkpoint_every``: runs after which state that runs write comes
+    to the caller, 0: never."""
+
+    deadline: float = SECONDS
+    checkpoint_every: int = 0
 
 
 class _ThreadMember(FleetMember):

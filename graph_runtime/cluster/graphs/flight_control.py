@@ -19,10 +19,11 @@ from weakref import finalize
 import numpy as np
 
 from ...base.errors import GraphRuntimeError, WaitTimeoutError, WorkerLost
+from ...base.options import Options
 from ..transport import limits
 from ..transport.messages import Message, write_message
 from ..transport.sockets import LinkLost
-from .fleet import Fleet
+from .fleet import Fleet, Terms
 from .fleet_members import FleetMember, WorkerGone
 from .flights import Flight, wait_for
 from .opened_part import SET, STATE
@@ -36,21 +37,18 @@ log = logging.getLogger(__name__)
 
 class Flights:
     """The runs of one session. ``fixed`` {input: what it was set to}; ``following``: the number of the next
-    run. ``lost_state`` {name: why} of state that is gone. ``deadline``: seconds of each wait;
-    ``checkpoint_every``: runs after which the state comes here, 0: never."""
+    run. ``lost_state`` {name: why} of state that is gone."""
 
     def __init__(
         self,
         fleet: Fleet,
         parts: Mapping[str, RemotePart],
         name: str,
-        threads: int | None,
-        max_in_flight: int,
-        deadline: float,
-        checkpoint_every: int,
+        options: Options,
+        terms: Terms,
     ):
-        self.name, self.max_in_flight, self.deadline = name, max_in_flight, deadline
-        self.checkpoint_every = checkpoint_every
+        self.name, self.max_in_flight, self.deadline = name, options.max_in_flight, terms.deadline
+        self.checkpoint_every = terms.checkpoint_every
         self._fleet, self._parts = fleet, parts
         self.module = f"{name}-{secrets.token_hex(4)}"
         self.state = {name: machine for machine, part in parts.items() for name in part.state}
@@ -64,7 +62,7 @@ class Flights:
         self._lock = threading.RLock()
         self._recovering = threading.Lock()
         self._members: dict[str, FleetMember] = {}
-        self._opener = PartOpener(fleet, self.module, threads, max_in_flight, deadline)
+        self._opener = PartOpener(fleet, self.module, options.threads, self.max_in_flight, self.deadline)
         self._log: dict[int, Flight] = {}  # runs that may have to be run again
         self._waiting: deque[Flight] = deque()
         self._following = 0

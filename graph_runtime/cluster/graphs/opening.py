@@ -7,11 +7,13 @@ load(fleet, bundle, devices)                a bundle on one machine goes there a
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from weakref import finalize
 
 from ...artifacts.bundle_programs import open_entry
 from ...artifacts.bundles.bundle import Bundle, BundleProgram, read_bundle
@@ -22,19 +24,29 @@ from ...base.errors import InputError
 from ...base.machine.devices import Device, parse_list
 from ...base.machine.interconnect import Interconnect
 from ...base.options import Options
-from ...base.progress import Tell, silent
 from ...base.temporary import temporary_folder
 from .cut import cut
-from .fleet import SECONDS, Fleet
+from .fleet import Fleet, Terms
 from .part_bundles import write_parts
 from .part_opening import RemotePart
 from .remote_module import RemoteModule
 from .remote_session import RemoteSession
 from .sheets import sheets, whole_sheet
 
-__all__ = ["create", "load"]
+__all__ = ["connected_options", "create", "load"]
 
 Measured = Callable[[Sequence[str]], Interconnect]
+
+
+def connected_options(fleet: Fleet, devices: Any, options: Options, measured: Measured) -> Options:
+    """With how the machines of these devices are connected, as ``measured`` says it, where the options do not
+    and a policy may ask. Raises DeviceError for a machine that there is not."""
+    machines = list(dict.fromkeys(device.node for device in parse_list(devices)))
+    for machine in machines:
+        fleet.member(machine)  # raises before anything is compiled
+    if options.interconnect is not None or len(machines) < 2 or options.place:
+        return options
+    return replace(options, interconnect=measured(machines))
 
 
 def create(
@@ -46,25 +58,16 @@ def create(
     params: Any = None,
     libraries: Sequence[Any] = (),
     name: str | None = None,
-    deadline: float = SECONDS,
-    checkpoint_every: int = 0,
-    measured: Measured | None = None,
-    tell: Tell = silent,
+    terms: Terms,
 ) -> RemoteModule:
     """Plan a source for these devices, as gr.create does, cut it, and have each machine open its part.
-    ``libraries``: paths of kernels that go along; ``measured``: what says how machines are connected, where
-    the options do not. Raises what prepare and
-    build_bundle raise; DeviceError for a node that there is not; ClusterError, and what machines refuse."""
+    ``libraries``: paths of kernels that go along. Raises what prepare and build_bundle raise; ClusterError,
+    and what machines refuse."""
     listed = parse_list(devices)
-    machines = [d.node for d in listed]
-    for machine in dict.fromkeys(machines):
-        fleet.member(machine)  # raises for one that there is not, before anything is compiled
-    if measured is not None and options.interconnect is None and len(set(machines)) > 1 and not options.place:
-        options = replace(options, interconnect=measured(list(dict.fromkeys(machines))))
     files = [item if isinstance(item, LibraryFile) else read_library(item) for item in libraries]
-    opened = open_model(source, options, tell)
-    prepared = prepare(opened, listed, options, params=params, libraries=files, kept=True, tell=tell)
-    return _open(fleet, prepared, name or opened.name, deadline, checkpoint_every, files, tell)
+    opened = open_model(source, options)
+    prepared = prepare(opened, listed, options, params=params, libraries=files, kept=True)
+    return _open(fleet, prepared, name or opened.name, terms, files)
 
 
 def load(
@@ -73,11 +76,9 @@ def load(
     devices: Any,
     program: str | None = None,
     *,
-    threads: int | None = None,
-    max_in_flight: int | None = None,
     libraries: bool = True,
-    deadline: float = SECONDS,
-    checkpoint_every: int = 0,
+    terms: Terms,
+    **words: Any,
 ) -> RemoteModule:
     """A program of a bundle. All devices on one machine: the bundle goes there by its content, with its
     libraries, which that machine judges; else its graph is planned and cut for them. Raises as gr.load and
@@ -90,7 +91,7 @@ def load(
             got=str(opened.path),
         )
     listed, entry = parse_list(devices), opened.program(program)
-    chosen = Options.of(opened.options, threads=threads, max_in_flight=max_in_flight)
+    chosen = Options.of(opened.options, **words)
     found = open_entry(opened, entry)
     plain = Options(
         fuse=False,
@@ -101,9 +102,9 @@ def load(
     )
     if len({device.node for device in listed}) > 1:
         prepared = prepare(found, listed, plain, kept=True)
-        return _open(fleet, prepared, opened.path.name, deadline, checkpoint_every)
+        return _open(fleet, prepared, opened.path.name, terms)
     prepared = prepare(found.graph, listed, replace(plain, compile=False))
-    return _whole(fleet, opened, entry, listed, prepared, libraries, deadline, checkpoint_every)
+    return _whole(fleet, opened, entry, listed, prepared, libraries, terms)
 
 
 def _whole(
@@ -113,8 +114,7 @@ def _whole(
     devices: Sequence[Device],
     prepared: Prepared,
     libraries: bool,
-    deadline: float,
-    checkpoint_every: int,
+    terms: Terms,
 ) -> RemoteModule:
     machine, graph = devices[0].node, prepared.plan.graph
     state = tuple(graph.input_names[i] for _, i in entry.aliases)
@@ -128,16 +128,13 @@ def _whole(
     )
     session = RemoteSession(
         fleet,
-        graph,
         prepared.plan,
         {machine: part},
         [(machine, value) for value in entry.outputs],
         constants=tuple(entry.params),
         name=bundle.path.name,
-        threads=prepared.options.threads,
-        max_in_flight=prepared.options.max_in_flight,
-        deadline=deadline,
-        checkpoint_every=checkpoint_every,
+        options=prepared.options,
+        terms=terms,
     )
     return RemoteModule(session, tuple(entry.params))
 
@@ -146,10 +143,8 @@ def _open(
     fleet: Fleet,
     prepared: Prepared,
     name: str,
-    deadline: float,
-    checkpoint_every: int,
+    terms: Terms,
     libraries: Sequence[LibraryFile] = (),
-    tell: Tell = silent,
 ) -> RemoteModule:
     """The parts of what was prepared, each on its machine."""
     constants = tuple(prepared.model.constants)
@@ -157,7 +152,7 @@ def _open(
     if not pieces.parts:
         raise InputError(f"{name} computes nothing: there is nothing to run on {prepared.plan.devices[0]}")
     folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
-    paths = write_parts(prepared, pieces, folder, libraries, tell)
+    paths = write_parts(prepared, pieces, folder, libraries)
     said = sheets(pieces)
     parts = {
         machine: RemotePart(paths[machine], said[machine], frozenset(part.given), part.state)
@@ -165,16 +160,13 @@ def _open(
     }
     session = RemoteSession(
         fleet,
-        prepared.plan.graph,
         prepared.plan,
         parts,
         pieces.outputs,
         constants=constants,
         name=name,
-        threads=prepared.options.threads,
-        max_in_flight=prepared.options.max_in_flight,
-        deadline=deadline,
-        checkpoint_every=checkpoint_every,
-        folder=folder,
+        options=prepared.options,
+        terms=terms,
     )
+    finalize(session, shutil.rmtree, folder, ignore_errors=True)
     return RemoteModule(session, constants)

@@ -9,7 +9,6 @@ from pathlib import Path
 from ...artifacts.libraries.judge import LibraryFile
 from ...artifacts.prepare import Prepared
 from ...base.options import Options
-from ...base.progress import Tell, silent
 from ...ir.graph import TensorType
 from ...ir.model import Constant, Model
 from .cut import Cut, MachinePart, MachineStage
@@ -22,7 +21,6 @@ def write_parts(
     cut: Cut,
     folder: Path,
     libraries: Sequence[LibraryFile] = (),
-    tell: Tell = silent,
 ) -> dict[str, Path]:
     """{machine: its bundle}, written into ``folder``, each with the caller's ``libraries``. Raises what
     build_bundle raises."""
@@ -41,7 +39,7 @@ def write_parts(
     for at, (machine, part) in enumerate(cut.parts.items()):
         path = folder / f"{at}_{machine or 'caller'}.bundle"
         models = {stage.program: _model(stage, prepared) for stage in part.stages}
-        found[machine] = build_bundle(models, _devices(part), path, options, libraries=libraries, tell=tell)
+        found[machine] = build_bundle(models, _devices(part), path, options, libraries=libraries)
     return found
 
 

@@ -7,21 +7,19 @@ it can be begun anew where a machine is lost (recovery.py).
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from weakref import finalize
 
 import numpy as np
 
 from ...base.errors import ClusterError, HandleError, InputError, WorkerLost, did_you_mean
-from ...ir.graph import Graph
+from ...base.options import Options
 from ...plan.types import Plan
 from ...run.tensors.arrays import array as make_tensor
 from ...run.tensors.host_values import as_array
 from ...run.tensors.tensor import Tensor
-from .fleet import SECONDS, Fleet
+from .fleet import Fleet, Terms
 from .flight_control import Flights
 from .flights import Flight, RemoteRun, tell_failure, wait_for
 from .part_opening import RemotePart
@@ -31,27 +29,22 @@ __all__ = ["RemoteSession"]
 
 
 class RemoteSession:
-    """``graph``: the whole; ``constants``: its inputs that parts have; ``outputs``: (machine, value) of
-    each output, machine None: the input of that name. ``folder``: of the
-    bundles, which goes with this session. ``deadline``: seconds of each wait.
-    ``checkpoint_every``: runs after which the state comes here, 0: never."""
+    """``plan``: of the whole; ``constants``: inputs that parts have; ``outputs``: (machine, value) of each
+    output, machine None: the input of that name. ``options``: those of running count here."""
 
     def __init__(
         self,
         fleet: Fleet,
-        graph: Graph,
         plan: Plan,
         parts: Mapping[str, RemotePart],
         outputs: Sequence[tuple[str | None, str]],
         *,
         constants: Collection[str] = (),
         name: str = "module",
-        threads: int | None = None,
-        max_in_flight: int = 8,
-        deadline: float = SECONDS,
-        checkpoint_every: int = 0,
-        folder: Path | None = None,
+        options: Options,
+        terms: Terms,
     ):
+        graph = plan.graph
         self.graph, self.plan, self.name = graph, plan, name
         self._names = graph.input_names
         self._types = [graph.entry_type(eid) for eid in graph.input_eids.tolist()]
@@ -60,9 +53,7 @@ class RemoteSession:
         self._constants = frozenset(constants)
         self._pending: dict[str, np.ndarray] = {}  # set, and not known to the machines yet
         self._last: RemoteRun | None = None
-        if folder is not None:
-            finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        self._flights = Flights(fleet, parts, name, threads, max_in_flight, deadline, checkpoint_every)
+        self._flights = Flights(fleet, parts, name, options, terms)
 
     def __repr__(self) -> str:
         where = ", ".join(machine or "the caller" for machine in self._parts)
