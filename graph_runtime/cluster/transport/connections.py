@@ -32,7 +32,7 @@ from . import limits
 from .messages import Message, MessageReader, Part, free_message, message_parts
 from .proofs import greet
 from .shared_memory import AttachedMemory, SharedMemory
-from .sockets import Address, Tls, end_socket, open_socket
+from .sockets import Address, Tls, end_socket, open_socket, shut
 
 _DESCRIPTOR = socket.CMSG_SPACE(array.array("i", [0]).itemsize)
 _Tensors = Mapping[str, np.ndarray] | None
@@ -266,8 +266,8 @@ class Connection:
     def end(self, cause: str = "") -> None:
         """End it, in any thread: ``receive`` gives None."""
         self._cause = self._cause or cause
-        with contextlib.suppress(OSError), self._turn:
-            self._socket.shutdown(socket.SHUT_RDWR)
+        with self._turn:
+            shut(self._socket)
 
     def close(self) -> None:
         """End it, and give back what it holds."""

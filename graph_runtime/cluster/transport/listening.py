@@ -21,7 +21,7 @@ from . import limits
 from .connections import Connection
 from .crew import Crew
 from .proofs import welcome
-from .sockets import Address, Tls, end_socket, listen, refuse_others, tls_context, tune
+from .sockets import Address, Tls, end_socket, listen, refuse_others, shut, tls_context, tune
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Listener:
             self._closed = True
             sockets, connections = [*self._listening, *self._strangers], list(self._open)
         for one in sockets:
-            end_socket(one)
+            shut(one)
         for connection in connections:
             connection.end("its other end was closed")
         self.crew.close()
@@ -78,6 +78,7 @@ class Listener:
                 continue
             self._strange(connection)
             self.crew.do(partial(self._let_in, connection))
+        listening.close()
 
     def _strange(self, connection: socket.socket) -> None:
         """One more that has proved nothing yet. Where there are too many the first of them ends: those that
@@ -87,7 +88,7 @@ class Listener:
             oldest = next(iter(self._strangers)) if len(self._strangers) > limits.STRANGERS else None
         if oldest is not None:
             self._forget(oldest)
-            end_socket(oldest)
+            shut(oldest)
 
     def _forget(self, connection: socket.socket) -> None:
         with self._lock:

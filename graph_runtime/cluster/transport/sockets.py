@@ -99,7 +99,12 @@ def tls_context(tls: Tls, purpose: ssl.Purpose) -> ssl.SSLContext:
     return context
 
 
-def end_socket(connection: socket.socket) -> None:
+def shut(connection: socket.socket) -> None:
+    """End it for another thread that waits, which closes it: until then its number is no other socket's."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
+
+
+def end_socket(connection: socket.socket) -> None:
+    shut(connection)
     connection.close()
