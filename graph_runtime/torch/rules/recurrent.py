@@ -43,7 +43,7 @@ def rnn_tanh(e: Any, x: Any, state: Any, params: Any, *more: Any) -> Any:
 
 @rule("rnn_relu")
 def rnn_relu(e: Any, x: Any, state: Any, params: Any, *more: Any) -> Any:
-    return _layers(e, "rnn", x, [state], params, *more, function="relu")
+    return _layers(e, "rnn", x, [state], params, *more, "relu")
 
 
 def _layers(
