@@ -199,9 +199,8 @@ def __dir__() -> list[str]:
     return [*__all__, "__version__"]
 
 
-sys.modules[f"{__name__}.errors"] = import_module(
-    ".base.errors", __name__
-)  # a name of users: `from graph_runtime.errors import InputError`
+# users write `from graph_runtime.errors import InputError`, too
+sys.modules[f"{__name__}.errors"] = import_module(".base.errors", __name__)
 
 
 # **************** what low layers have of high ones ****************

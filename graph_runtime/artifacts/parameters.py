@@ -13,7 +13,6 @@ import numpy as np
 from ..base.errors import as_path
 from ..base.mapped import open_file
 from ..ir.documents import params
-from ..ir.documents.weights import map_values
 
 if TYPE_CHECKING:
     from .bundles.bundle import Bundle
@@ -78,6 +77,8 @@ def _is_zip(path: Path) -> bool:
 
 
 def _parameters(bundle: Bundle) -> dict[str, np.ndarray]:
+    from ..ir.documents.weights import map_values  # as above
+
     names: dict[str, str] = {}
     for program in bundle.programs:
         for name, key in program.params.items():
