@@ -203,8 +203,7 @@ def prepare_programs(
 ) -> dict[str, Prepared]:
     """What build_bundle prepares: each program, planned to be kept."""
     words: dict[str, Any] = {"params": params, "libraries": _given(libraries), "measure": measure}
-    made = partial(prepare, devices=devices, options=options, kept=True, tell=tell, **words)
-    return {name: made(graph) for name, graph in graphs.items()}
+    return {n: prepare(g, devices, options, kept=True, tell=tell, **words) for n, g in graphs.items()}
 
 
 def write_prepared(
