@@ -133,13 +133,9 @@ class Connection:
         if sum(map(len, parts)) <= limits.INLINE:
             parts = [text := b"".join(parts)]
             if not self._tls:  # most messages
-                try:
-                    sent = self._socket.send(text, socket.MSG_DONTWAIT)
-                except BlockingIOError:
-                    sent = 0
-                if sent == len(text):
-                    return []
-                parts = [text[sent:]]
+                with contextlib.suppress(BlockingIOError):
+                    text = text[self._socket.send(text, socket.MSG_DONTWAIT) :]
+                parts = [text] if text else []
         for at, part in enumerate(parts):
             view = memoryview(part)
             while len(view):
