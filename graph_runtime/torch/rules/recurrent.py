@@ -28,27 +28,28 @@ def why_not(
 
 @rule("lstm")
 def lstm(e: Any, x: Any, states: Any, params: Any, *more: Any) -> Any:
-    return _layers(e, "lstm", x, states, params, *more)
+    return _layers(e, "lstm", "", x, states, params, *more)
 
 
 @rule("gru")
 def gru(e: Any, x: Any, state: Any, params: Any, *more: Any) -> Any:
-    return _layers(e, "gru", x, [state], params, *more)
+    return _layers(e, "gru", "", x, [state], params, *more)
 
 
 @rule("rnn_tanh")
 def rnn_tanh(e: Any, x: Any, state: Any, params: Any, *more: Any) -> Any:
-    return _layers(e, "rnn", x, [state], params, *more)
+    return _layers(e, "rnn", "", x, [state], params, *more)
 
 
 @rule("rnn_relu")
 def rnn_relu(e: Any, x: Any, state: Any, params: Any, *more: Any) -> Any:
-    return _layers(e, "rnn", x, [state], params, *more, "relu")
+    return _layers(e, "rnn", "relu", x, [state], params, *more)
 
 
 def _layers(
     e: Any,
     op: str,
+    function: str,
     x: Any,
     states: Sequence[Any],
     params: Sequence[Any],
@@ -58,7 +59,6 @@ def _layers(
     train: bool,
     both: bool,
     batch_first: bool,
-    function: str = "",
 ) -> Any:
     """(results [steps, batch, directions * width], the last states). States, an lstm has two, are [layers *
     directions, batch, width]; ``params`` of each direction of each layer are the weights of inputs and of
