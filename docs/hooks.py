@@ -18,8 +18,9 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
 
 def _homes() -> list[str]:
     """Where each public name is defined, in the order of the names. codegen/ lies at the repository's top."""
-    found = sorted(graph_runtime._HOME.items())
+    found = {name: home[1:] for name, home in graph_runtime._late.homes.items() if home != "."}
     full = {
-        name: module if module.startswith("codegen.") else f"graph_runtime.{module}" for name, module in found
+        name: module if module.startswith("codegen.") else f"graph_runtime.{module}"
+        for name, module in found.items()
     }
-    return [f"{full[name]}.{name}" for name, module in found if module != "base.errors"]
+    return [f"{full[name]}.{name}" for name, module in found.items() if module not in ("base", "base.errors")]

@@ -17,11 +17,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .base import providers
-from .base.errors import no_attribute
+from .base.late_names import LateNames
 from .base.showable import Showable, Viewable
 from .base.version import VERSION
 
-if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
+if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames reads them
     from . import cluster as cluster
     from . import eager as eager
     from . import runtime as runtime
@@ -100,103 +100,18 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .simulation.timeline import Timeline as Timeline
     from .views.report import plan_text as plan_text
 
-
-# public name -> the module that defines it; the same as above
-_HOME = {
-    "BenchmarkResult": "run.benchmark",
-    "CapacityError": "base.errors",
-    "CheckError": "base.errors",
-    "ClusterError": "base.errors",
-    "CompileError": "base.errors",
-    "Constant": "ir.model",
-    "DType": "base.dtypes",
-    "Device": "base.machine.devices",
-    "DeviceError": "base.errors",
-    "DeviceMemoryError": "base.errors",
-    "DocumentError": "base.errors",
-    "Graph": "ir.graph",
-    "GraphBuilder": "ir.builder",
-    "GraphError": "base.errors",
-    "GraphModule": "run.module",
-    "GraphRuntimeError": "base.errors",
-    "HandleError": "base.errors",
-    "ImplicitTransferError": "base.errors",
-    "InputError": "base.errors",
-    "KernelError": "base.errors",
-    "LibraryError": "base.errors",
-    "MissingDataError": "base.errors",
-    "Model": "ir.model",
-    "Options": "base.options",
-    "ParamsError": "base.errors",
-    "Plan": "plan.types",
-    "PlanError": "base.errors",
-    "Prepared": "artifacts.prepare",
-    "RequestError": "base.errors",
-    "Run": "run.queues.run",
-    "RunCancelledError": "base.errors",
-    "Session": "run.sessions.session",
-    "SessionBusyError": "base.errors",
-    "Tensor": "run.tensors.tensor",
-    "Timeline": "simulation.timeline",
-    "UnsupportedOpError": "base.errors",
-    "UntrustedLibraryError": "base.errors",
-    "WaitTimeoutError": "base.errors",
-    "WorkerLost": "base.errors",
-    "WriteError": "base.errors",
-    "aligned_empty": "run.tensors.host_values",
-    "array": "run.tensors.arrays",
-    "borrow": "run.tensors.arrays",
-    "build_bundle": "codegen.build",
-    "build_library": "codegen.build",
-    "cpu": "base.machine.devices",
-    "create": "run.factory",
-    "empty": "run.tensors.arrays",
-    "gather": "run.tensors.transfers",
-    "graph_to_json": "ir.documents.write",
-    "load": "run.loading",
-    "load_graph": "ir.documents.loader",
-    "load_library": "run.library",
-    "load_model": "frontends.onnx",
-    "load_module": "compat.tvm_files.library",
-    "load_params": "artifacts.parameters",
-    "no_fallback": "run.tensors.journal",
-    "no_implicit_transfer": "run.tensors.traffic",
-    "place": "plan.placement",
-    "plan_text": "views.report",
-    "prepare": "artifacts.prepare",
-    "read_params": "artifacts.parameters",
-    "record": "plan.record",
-    "save_params": "ir.documents.params",
-    "scatter": "run.tensors.transfers",
-    "simulate": "simulation.simulation",
-    "stats": "run.tensors.traffic",
-    "trust": "artifacts.trust",
-    "trusted": "artifacts.trust",
-    "tt": "base.machine.devices",
-    "unload_program": "runtime.stitching.executable",
-    "untrust": "artifacts.trust",
-    "wait_all": "run.tensors.transfers",
-}
-
-# public name of a module -> the module
-_MODULES = {"cluster": "cluster", "eager": "eager", "errors": "base.errors", "runtime": "runtime"}
-
-__all__ = sorted([*_HOME, *_MODULES])
 __version__ = VERSION
 
 
+_late = LateNames(__name__)
+
+
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(f".{_MODULES[name]}", __name__)
-    if name not in _HOME:
-        raise no_attribute(__name__, name, __all__)
-    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    globals()[name] = value
-    return value
+    return _late.find(name)
 
 
 def __dir__() -> list[str]:
-    return [*__all__, "__version__"]
+    return [*_late.homes, "__version__"]
 
 
 # users write `from graph_runtime.errors import InputError`, too

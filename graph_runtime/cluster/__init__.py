@@ -13,19 +13,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import no_attribute
+from ..base.late_names import LateNames
 
-if TYPE_CHECKING:  # imported when they are first used
+if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames reads them
     from .graphs.connecting import Cluster as Cluster
     from .graphs.connecting import connect as connect
     from .graphs.connecting import connected as connected
 
-__all__ = ["Cluster", "connect", "connected"]
+_late = LateNames(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise no_attribute(__name__, name, __all__)
-    from .graphs import connecting
-
-    return getattr(connecting, name)
+    return _late.find(name)

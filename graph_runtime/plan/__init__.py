@@ -12,12 +12,11 @@ Names are imported when they are first used: a plan that is read from a bundle n
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import no_attribute
+from ..base.late_names import LateNames
 
-if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
+if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames reads them
     from .checker.check import check as check
     from .compute_config import assign_numerics as assign_numerics
     from .layouts import assign_layouts as assign_layouts
@@ -30,27 +29,8 @@ if TYPE_CHECKING:  # what type checkers and editors see; _HOME is what happens
     from .types import Plan as Plan
     from .types import Storage as Storage
 
-# public name -> the module that defines it; the same as above
-_HOME = {
-    "LaidOutGraph": "types",
-    "PlacedGraph": "types",
-    "Placement": "types",
-    "Plan": "types",
-    "Storage": "types",
-    "assign_layouts": "layouts",
-    "assign_numerics": "compute_config",
-    "assign_storage": "storage.memory",
-    "check": "checker.check",
-    "insert_transfers": "transfers",
-    "plan": "passes",
-}
-
-__all__ = sorted(_HOME)
+_late = LateNames(__name__)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise no_attribute(__name__, name, __all__)
-    value = getattr(import_module(f".{_HOME[name]}", __name__), name)
-    globals()[name] = value
-    return value
+    return _late.find(name)

@@ -5,12 +5,11 @@ Read plugin; graphs, placing and operands make random cases for the project's ow
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..base.errors import no_attribute
+from ..base.late_names import LateNames
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the public names: type checkers see them, and LateNames reads them
     from ..accuracy.compare import compare_arrangements as compare_arrangements
     from ..accuracy.compare import random_inputs as random_inputs
     from ..accuracy.differences import Comparison as Comparison
@@ -23,25 +22,8 @@ if TYPE_CHECKING:
     from ..run import oracle as oracle
     from .plugin import check_graph as check_graph
 
-# public name -> what defines it; pytest need not be installed where nothing is tested
-_HOME = {
-    "Comparison": "..accuracy.differences",
-    "Goal": "..accuracy.searching",
-    "Question": "..accuracy.side_by_side",
-    "Precision": "..accuracy.precision",
-    "Thresholds": "..accuracy.thresholds",
-    "check_graph": ".plugin",
-    "compare_arrangements": "..accuracy.compare",
-    "random_inputs": "..accuracy.compare",
-    "search": "..accuracy.searching",
-    "sweep": "..accuracy.sweeping",
-}
-__all__ = sorted([*_HOME, "oracle"])
+_late = LateNames(__name__)  # pytest need not be installed where nothing is tested
 
 
 def __getattr__(name: str) -> Any:
-    if name == "oracle":
-        return import_module("..run.oracle", __name__)
-    if name not in _HOME:
-        raise no_attribute(__name__, name, __all__)
-    return getattr(import_module(_HOME[name], __name__), name)
+    return _late.find(name)
