@@ -20,12 +20,12 @@ from ..artifacts.libraries.manifest import Manifest, find_manifest
 from ..artifacts.prepare import Prepared, prepare
 from ..artifacts.trust import file_sha256, is_trusted, remember, sign
 from ..base.errors import CompileError, LibraryError, UnsupportedOpError, did_you_mean, refuse_words
+from ..base.files.mapped import read_file
+from ..base.files.temporary import temporary_folder
 from ..base.machine.devices import NO_KERNELS, Device, parse_list
-from ..base.mapped import read_file
 from ..base.option_words import takes_words
 from ..base.options import Options
 from ..base.progress import Tell, silent
-from ..base.temporary import temporary_folder
 from ..ir.documents.write import graph_to_json
 from ..ir.graph import COPY, NOP, NodeView
 from ..ir.model import Constant

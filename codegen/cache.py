@@ -9,7 +9,7 @@ that shapes its bytes, and beside it the sha256 of the bytes themselves.
 
 ``find`` reads a file once, and what it hashed is what it returns: callers link and copy those bytes, never
 the file. A file that is damaged, was swapped for another or belongs to another user is not found, so it is
-compiled anew and replaced. Folders are the user's alone (graph_runtime/base/folders.py); where they are not,
+compiled anew and replaced. Folders are the user's alone (base/files/folders.py); where they are not,
 a warning says so and the process has a temporary cache of its own.
 
 Files appear by rename; a file and its sha256 that are of two writers do not fit and are not found. What was
@@ -34,9 +34,9 @@ from typing import Any
 
 from ..base.config import get as setting
 from ..base.errors import WriteError
-from ..base.folders import make_private, why_not_private
-from ..base.temporary import temporary_folder
-from ..base.writing import told, write_whole
+from ..base.files.folders import make_private, why_not_private
+from ..base.files.temporary import temporary_folder
+from ..base.files.writing import told, write_whole
 
 __all__ = ["HINT", "KINDS", "Cache", "Entry", "hash_of", "open_cache"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..base.errors import CompileError
-from ..base.temporary import temporary_folder
-from ..base.writing import told, write_whole
+from ..base.files.temporary import temporary_folder
+from ..base.files.writing import told, write_whole
 from .cache import HINT, hash_of, open_cache
 from .shared_library import native_folder
 from .toolchain import FLAGS, find_compiler

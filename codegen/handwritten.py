@@ -13,10 +13,10 @@ from pathlib import Path
 from ..artifacts.libraries.elf import read_elf
 from ..artifacts.libraries.manifest import ABI_VERSION, KernelEntry, Manifest
 from ..base.errors import CompileError
+from ..base.files.mapped import open_file
+from ..base.files.writing import write_whole
 from ..base.machine import isa
 from ..base.machine.descriptors import HOST_KERNELS
-from ..base.mapped import open_file
-from ..base.writing import write_whole
 from .announced import announced_kernels
 from .shared_library import LINK, manifest_source, native_folder
 from .toolchain import FLAGS, Compiler, find_compiler, target

@@ -12,11 +12,11 @@ import cffi
 
 from ..artifacts.libraries.manifest import ABI_VERSION, Manifest
 from ..base.errors import CompileError
+from ..base.files.temporary import temporary_folder
+from ..base.files.writing import told, write_whole
 from ..base.machine import isa
 from ..base.packaged import data_folder
 from ..base.progress import Count, uncounted
-from ..base.temporary import temporary_folder
-from ..base.writing import told, write_whole
 from ..ir.ops.registry import kernel_folders
 from . import glue
 from .bodies import Instance, find_bodies

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ..base.errors import CompileError
-from ..base.writing import told
+from ..base.files.writing import told
 from .cache import HINT, hash_of, open_cache
 from .process import CommandPool
 from .shared_library import native_folder

@@ -141,7 +141,7 @@ class build_ext(_build_ext):  # setuptools spells it so
             return made
 
         def compile_all(sources, include_dirs, extra_postargs, **kwargs):
-            private = _module("graph_runtime/base/folders.py").make_private
+            private = _module("graph_runtime/base/files/folders.py").make_private
             kept = kept_objects.KeptObjects(compiler.compiler_so, extra_postargs, include_dirs, private)
             words = {"include_dirs": include_dirs, "extra_postargs": extra_postargs, **kwargs}
             with ThreadPoolExecutor(os.cpu_count() or 1) as pool:

@@ -26,7 +26,7 @@ _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"', re.M)
 
 class KeptObjects:
     """Objects that the compiler ``command`` made with ``flags``, of sources that read headers of ``folders``.
-    ``make_private``: that of graph_runtime/base/folders.py."""
+    ``make_private``: that of graph_runtime/base/files/folders.py."""
 
     def __init__(
         self,

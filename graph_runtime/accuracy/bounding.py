@@ -24,8 +24,8 @@ from ..base.errors import (
     PlanError,
     did_you_mean,
 )
+from ..base.files.mapped import map_file
 from ..base.machine.devices import Device, parse_list
-from ..base.mapped import map_file
 from ..base.options import Options
 from ..base.progress import Tell, silent
 from ..ir.documents.tensor_files import read_npy

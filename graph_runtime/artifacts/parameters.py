@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.errors import as_path
-from ..base.mapped import open_file
+from ..base.files.mapped import open_file
 from ..ir.documents import params
 
 if TYPE_CHECKING:

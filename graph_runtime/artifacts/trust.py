@@ -20,7 +20,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from ..base.errors import GraphRuntimeError, InputError, UntrustedLibraryError, as_path
-from ..base.mapped import open_file
+from ..base.files.mapped import open_file
 from . import trust_store
 from .bundles.bundle import read_bundle
 from .libraries.judge import LibraryFile

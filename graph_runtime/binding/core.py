@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..base import config, dtypes, mapped
+from ..base import config, dtypes
 from ..base.absent import no_core
 from ..base.errors import (
     DeviceError,
@@ -24,6 +24,7 @@ from ..base.errors import (
     LibraryError,
     SessionBusyError,
 )
+from ..base.files import mapped
 from ..base.machine.layout import Layout, host_layout
 from ..base.machine.pinning import pinned_cores
 from .gr_arg import arg_fields

@@ -14,10 +14,10 @@ import typer
 
 from ..artifacts.plannable import Plannable
 from ..base.errors import InputError
+from ..base.files.writing import write_whole
 from ..base.machine.devices import parse, parse_list
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
-from ..base.writing import write_whole
 from ..ir.documents.params import save_params
 from ..ir.documents.write import graph_to_json
 from ..plan.record import record

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..base.cursor import Cursor
 from ..base.errors import InputError
-from ..base.mapped import map_file
+from ..base.files.mapped import map_file
 from ..ir.documents.tensor_files import NPY, read_npz
 
 __all__ = ["Difference", "compare_outputs", "read_expected", "write_outputs"]

@@ -17,7 +17,7 @@ from ..artifacts.plannable import Plannable, Waiting
 from ..artifacts.prepare import prepare
 from ..artifacts.trust import is_trusted
 from ..base.errors import DocumentError
-from ..base.mapped import open_file
+from ..base.files.mapped import open_file
 from ..base.option_fields import READING
 from ..base.options import Options
 from ..compat.tvm_files.inspect import describe

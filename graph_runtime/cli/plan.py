@@ -11,9 +11,9 @@ import typer
 from ..artifacts.libraries.offered import inplace_rules
 from ..artifacts.prepare import prepare
 from ..base.errors import PlanError, afresh
+from ..base.files.writing import write_whole
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
-from ..base.writing import write_whole
 from ..binding.packing import pack
 from ..ir.documents.write import graph_to_json
 from ..plan import Plan

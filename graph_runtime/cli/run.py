@@ -13,8 +13,8 @@ import typer
 from ..artifacts.plannable import Plannable, Waiting
 from ..artifacts.prepare import Prepared, prepare
 from ..base.errors import InputError, did_you_mean
+from ..base.files.writing import writing
 from ..base.options import Options
-from ..base.writing import writing
 from ..run.module import GraphModule
 from . import options as opt
 from .expect import Difference, compare_outputs, read_expected, write_outputs

@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from ..base.errors import InputError
+from ..base.files.temporary import temporary_folder
 from ..base.options import Options
-from ..base.temporary import temporary_folder
 from . import options as opt
 from .output.pictures import Trace
 

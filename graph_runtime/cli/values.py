@@ -13,8 +13,8 @@ import orjson
 from ..base import dtypes
 from ..base.cursor import Cursor
 from ..base.errors import InputError
+from ..base.files.mapped import map_file
 from ..base.json_text import brief
-from ..base.mapped import map_file
 from ..ir.documents.tensor_files import read_npy
 from ..ir.graph import TensorType
 

@@ -11,11 +11,11 @@ import typer
 from ..artifacts.plannable import Plannable
 from ..artifacts.prepare import prepare
 from ..base.errors import InputError
+from ..base.files.writing import write_whole
 from ..base.json_text import parse_json
 from ..base.option_fields import COMPILING, RUNNING
 from ..base.options import Options
 from ..base.progress import Tell
-from ..base.writing import write_whole
 from ..simulation.simulation import simulate
 from ..views.page.columns import plain
 from ..views.page.comparisons import comparison_of, comparison_page, read_comparison

@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..base.errors import ClusterError, GraphRuntimeError, InputError
+from ..base.files.writing import write_whole
 from ..base.loopback import is_loopback
 from ..base.version import VERSION
-from ..base.writing import write_whole
 from .batcher import Batcher, Limits
 from .catalog import Catalog, ServedModel
 from .dispatcher import Dispatcher, Workers

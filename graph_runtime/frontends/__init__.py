@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..base.mapped import open_file
+from ..base.files.mapped import open_file
 from ..ir.documents.document import is_path
 
 __all__ = ["is_onnx", "is_stablehlo"]

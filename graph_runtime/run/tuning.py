@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
+from ..base.files.mapped import read_file
+from ..base.files.writing import write_whole
 from ..base.machine import isa
-from ..base.mapped import read_file
-from ..base.writing import write_whole
 from ..binding import blas
 from ..ir.builder import GraphBuilder
 from ..ir.graph import TensorType

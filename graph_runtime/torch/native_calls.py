@@ -21,9 +21,9 @@ from typing import Any
 
 from ..base.config import get as setting
 from ..base.errors import CompileError, GraphRuntimeError, InputError, did_you_mean
+from ..base.files.temporary import temporary_folder
+from ..base.files.writing import write_whole
 from ..base.locks import new_lock
-from ..base.temporary import temporary_folder
-from ..base.writing import write_whole
 from ..binding.core import ffi, lib
 from ..run.queues.buffer import Buffer
 from ..run.single import verification

@@ -15,7 +15,7 @@ from graph_runtime.codegen.build import build_bundle
 import graph_runtime as gr
 from graph_runtime import GraphBuilder
 from graph_runtime.artifacts.bundles.bundle import read_bundle
-from graph_runtime.base.mapped import map_file, open_file
+from graph_runtime.base.files.mapped import map_file, open_file
 from graph_runtime.ir.documents.loader import load_graph
 from graph_runtime.ir.documents.params import read_params, save_params
 
@@ -191,7 +191,7 @@ def test_parameters_of_other_files_are_named_too(tmp_path):
 
 
 def test_what_is_no_longer_mapped_is_forgotten(tmp_path):
-    from graph_runtime.base import mapped
+    from graph_runtime.base.files import mapped
 
     (tmp_path / "f").write_bytes(bytes(10_000))
     before = len(mapped._known)

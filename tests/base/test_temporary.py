@@ -10,11 +10,11 @@ import sys
 import time
 from pathlib import Path
 
-from graph_runtime.base import left_behind, temporary
+from graph_runtime.base.files import left_behind, temporary
 
 MAKE = """
 import sys
-from graph_runtime.base.temporary import outlived, temporary_folder
+from graph_runtime.base.files.temporary import outlived, temporary_folder
 from pathlib import Path
 folder = temporary_folder()
 (folder / "inner").mkdir()

@@ -14,7 +14,7 @@ import pytest
 
 import graph_runtime as gr
 from graph_runtime.base.errors import WriteError
-from graph_runtime.base.writing import told, write_whole, writing
+from graph_runtime.base.files.writing import told, write_whole, writing
 from graph_runtime.ir.documents.params import save_params
 
 

@@ -21,9 +21,9 @@ from graph_runtime.codegen.cache import Cache, open_cache
 from graph_runtime.codegen.process import CommandPool
 
 import graph_runtime as gr
-from graph_runtime.base import folders
 from graph_runtime.base.config import config
 from graph_runtime.base.errors import WriteError
+from graph_runtime.base.files import folders
 from graph_runtime.cli import main
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="files of another user are made by root")

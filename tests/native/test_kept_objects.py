@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from graph_runtime.base.folders import make_private
+from graph_runtime.base.files.folders import make_private
 
 ROOT = Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("kept_objects", ROOT / "native/kept_objects.py")

@@ -122,7 +122,7 @@ def test_modules_share_a_name_for_a_reason_only():
     for path in MODULES:
         folder = path.parent.relative_to(PACKAGE).as_posix() if PACKAGE in path.parents else "codegen"
         # as the command; as the module of TVM, of ttnn's families, of tt-metal's tests
-        named = folder.startswith(("cli", "compat/tvm", "ttnn"))
+        named = f"{folder}/".startswith(("cli/", "compat/tvm/", "ttnn/"))
         if path.name != "__init__.py" and not named:
             found[path.stem].append(folder)
     shared = {name: folders for name, folders in found.items() if len(folders) > 1}

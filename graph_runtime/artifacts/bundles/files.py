@@ -6,8 +6,8 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from ...base.errors import DocumentError
-from ...base.mapped import map_file, open_file
-from ...base.zip_size import most_members
+from ...base.files.mapped import map_file, open_file
+from ...base.files.zip_size import most_members
 
 __all__ = ["INDEX", "Member", "check_name", "find_member", "zip_members"]
 

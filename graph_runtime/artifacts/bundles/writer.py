@@ -18,10 +18,10 @@ from typing import IO, Any
 import orjson
 
 from ...base.errors import DocumentError, GraphRuntimeError
-from ...base.mapped import open_file, read_file
+from ...base.files.mapped import open_file, read_file
+from ...base.files.writing import told, writing
 from ...base.options import Options
 from ...base.progress import Count, uncounted
-from ...base.writing import told, writing
 from ...ir.documents.weights import Slot, lay_out, type_of, write_values
 from .bundle import FORMAT, VERSION, BundleLibrary, BundleProgram, BundleSource
 from .files import INDEX, check_name, zip_members

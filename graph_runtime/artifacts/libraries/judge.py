@@ -18,9 +18,9 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ...base.errors import ForeignMachineError, LibraryError, as_path
+from ...base.files.mapped import open_file
 from ...base.machine import isa
 from ...base.machine.descriptors import HOST_KERNELS
-from ...base.mapped import open_file
 from .asked import asked
 from .elf import BLOB, SharedObject, read_elf
 from .manifest import KernelEntry, Manifest, direct_symbol, manifest_in

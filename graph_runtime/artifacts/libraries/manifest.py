@@ -20,9 +20,9 @@ import orjson
 
 from ...base import dtypes
 from ...base.errors import DocumentError, LibraryError
+from ...base.files.mapped import open_file
 from ...base.json_text import parse_json
 from ...base.machine.descriptors import HOST_KERNELS
-from ...base.mapped import open_file
 from ...ir.documents.document import check_schema
 
 __all__ = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...base.errors import CapacityError
-from ...base.writing import write_whole
+from ...base.files.writing import write_whole
 
 if TYPE_CHECKING:
     from ...accuracy.differences import Comparison

@@ -21,10 +21,10 @@ from ...artifacts.door import open_model
 from ...artifacts.libraries.judge import LibraryFile, read_library
 from ...artifacts.prepare import Prepared, prepare
 from ...base.errors import InputError
+from ...base.files.temporary import temporary_folder
 from ...base.machine.devices import Device, parse_list
 from ...base.machine.interconnect import Interconnect
 from ...base.options import Options
-from ...base.temporary import temporary_folder
 from .cut import cut
 from .fleet import Fleet, Terms
 from .part_bundles import write_parts

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ...base.errors import ClusterError
-from ...base.folders import why_not_private, why_replaceable
-from ...base.temporary import outlived, temporary_folder
+from ...base.files.folders import why_not_private, why_replaceable
+from ...base.files.temporary import outlived, temporary_folder
 
 __all__ = ["new_folder", "private_files", "require_closed_folder", "socket_folder"]
 

@@ -23,8 +23,8 @@ import numpy as np
 import orjson
 
 from ...base.errors import DocumentError
+from ...base.files.writing import told, write_whole
 from ...base.machine.devices import parse_list
-from ...base.writing import told, write_whole
 from ...ir.documents.document import read_document, read_source
 from ...ir.documents.params import save_params
 from ...run.module import GraphModule

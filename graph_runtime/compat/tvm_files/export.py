@@ -15,7 +15,7 @@ from typing import Any
 from ...artifacts.libraries.judge import LibraryFile
 from ...artifacts.parameters import read_params
 from ...base.errors import GraphRuntimeError
-from ...base.writing import told, write_whole
+from ...base.files.writing import told, write_whole
 from ...ir.documents.params import save_params
 from ...ir.documents.write import graph_to_json
 from ...ir.graph import COPY, NOP, Graph

@@ -15,8 +15,8 @@ import orjson
 from ...artifacts.libraries.asked import asked, way_out
 from ...artifacts.libraries.elf import BLOB, SharedObject, read_elf
 from ...base.errors import LibraryError
+from ...base.files.mapped import map_file
 from ...base.machine.devices import DL_NAMES
-from ...base.mapped import map_file
 from ...run.library import missing_functions
 from .blob import Blob, Factory, parse_blob
 

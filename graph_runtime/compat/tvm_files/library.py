@@ -24,9 +24,9 @@ import numpy as np
 from ...artifacts.libraries.asked import way_out
 from ...artifacts.libraries.elf import BLOB
 from ...base.errors import CompileError, LibraryError, did_you_mean
+from ...base.files.mapped import open_file
+from ...base.files.temporary import temporary_folder
 from ...base.machine.devices import Device
-from ...base.mapped import open_file
-from ...base.temporary import temporary_folder
 from ...binding import core
 from ...run.factory import create
 from ...run.library import Library, load_library, missing_functions

@@ -18,7 +18,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import DocumentError, GraphError, InputError, MissingDataError, as_path
-from ...base.mapped import map_file, name_parts
+from ...base.files.mapped import map_file, name_parts
 from ...ir.graph import TensorType
 from ...ir.model import Constant
 from .elements import BY_CODE, ELEMENTS, Strings

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import DocumentError, GraphError, InputError
+from ...base.files.mapped import map_file
 from ...base.garbage import gc_paused
-from ...base.mapped import map_file
 from ...ir.graph import TensorType
 from .descent import Parser
 from .syntax import Module, TextFunc

@@ -14,8 +14,8 @@ from typing import Any, TypeGuard
 import orjson
 
 from ...base.errors import DocumentError, did_you_mean
+from ...base.files.mapped import read_file
 from ...base.json_text import brief, count, json_path, parse_text, refuse_dense, tells_all, without_repeats
-from ...base.mapped import read_file
 from ...base.packaged import data_folder
 
 __all__ = ["check_schema", "is_path", "read_document", "read_source", "until_metadata"]

@@ -22,8 +22,8 @@ import numpy as np
 from ...base import dtypes
 from ...base.cursor import Cursor
 from ...base.errors import DocumentError, ParamsError, as_path
-from ...base.mapped import map_file, name_parts
-from ...base.writing import write_whole
+from ...base.files.mapped import map_file, name_parts
+from ...base.files.writing import write_whole
 from .tensor_files import read_npz, read_safetensors, view
 
 __all__ = ["MAGIC", "MARKED", "read_array", "read_params", "save_params"]

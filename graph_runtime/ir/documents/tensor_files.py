@@ -15,8 +15,8 @@ import numpy as np
 from ...base import dtypes
 from ...base.cursor import Cursor
 from ...base.errors import DocumentError
+from ...base.files.zip_size import most_members
 from ...base.json_text import parse_json
-from ...base.zip_size import most_members
 
 if TYPE_CHECKING:
     import zipfile

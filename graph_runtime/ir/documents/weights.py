@@ -15,7 +15,7 @@ import numpy as np
 
 from ...base import dtypes
 from ...base.errors import DocumentError, ParamsError
-from ...base.mapped import map_opened, open_file
+from ...base.files.mapped import map_opened, open_file
 from ...base.progress import Count, uncounted
 from ..graph import TensorType
 

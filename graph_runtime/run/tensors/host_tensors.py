@@ -17,11 +17,11 @@ import orjson
 from ...base import dtypes
 from ...base.errors import DocumentError, InputError, ParamsError, as_path
 from ...base.exact import exactly
+from ...base.files.mapped import read_file
 from ...base.json_text import parse_json
 from ...base.machine.devices import Device, cpu, parse
 from ...base.machine.layout import HOST, Layout, pages
 from ...base.machine.shards import Shard
-from ...base.mapped import read_file
 from ...ir.documents.params import read_params, save_params
 from . import arrays
 from .dlpack import viewed

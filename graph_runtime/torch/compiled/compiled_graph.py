@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from ...base.errors import InputError
+from ...base.files.writing import write_whole
 from ...base.machine.devices import Device, cpu
 from ...base.machine.layout import HOST
-from ...base.writing import write_whole
 from ...ir.model import Model
 from ...plan import plan
 from ...plan.types import Plan

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ...base.errors import as_path
-from ...base.writing import write_whole
+from ...base.files.writing import write_whole
 from ...plan.types import Plan
 from ...simulation.simulation import simulate
 from ...simulation.timeline import Timeline

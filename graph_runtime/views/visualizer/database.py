@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from ...base.errors import InputError
-from ...base.writing import told, write_whole, writing
+from ...base.files.writing import told, write_whole, writing
 from ...plan.types import Plan
 from ...simulation.simulation import simulate
 from .performance import device_log, ops_results

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ....base.errors import InputError
-from ....base.writing import write_whole
+from ....base.files.writing import write_whole
 
 __all__ = ["TEST_DATA_ROOT_PATH", "download", "download_testdata"]
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from ....base.errors import InputError, did_you_mean
-from ....base.writing import write_whole
+from ....base.files.writing import write_whole
 from ....binding import core
 from ....run.benchmark import BenchmarkResult
 from ....run.library import SystemLibrary

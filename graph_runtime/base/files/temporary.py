@@ -15,8 +15,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from ..errors import WriteError
 from . import left_behind
-from .errors import WriteError
 from .writing import told
 
 __all__ = ["outlived", "temporary_folder"]

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import config
+from .. import config
 
 __all__ = ["Watched", "map_file", "map_opened", "name_parts", "open_file", "read_file", "tell_of"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .errors import GraphRuntimeError, WriteError
+from ..errors import GraphRuntimeError, WriteError
 
 __all__ = ["told", "write_whole", "writing"]
 
