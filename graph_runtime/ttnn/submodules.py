@@ -11,7 +11,7 @@ from typing import Any
 from .devices import chips, memory_views, mesh_device, opening
 from .errors import Unsupported
 from .golden.functions import get_golden_function_for_activation, golden_of
-from .graphs import captures, pages, text, views
+from .graphs import pages
 from .memory import configs, cores, values
 from .operations.declined import Absent
 from .operations.moreh import softmaxes
@@ -46,7 +46,7 @@ class _Later(ModuleType):
         if load is None or (name.startswith("__") and name != "__all__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         self._load = None
-        vars(self).update(load())
+        vars(self).update(load() | vars(self))
         return getattr(self, name)
 
     def __dir__(self) -> list[str]:
@@ -86,8 +86,7 @@ def submodules() -> dict[str, ModuleType]:
     )
     made["distributed"] = _module("distributed", "meshes", get_num_pcie_devices=opening.get_num_devices)
     made["core"] = _module("core", "helpers", divup=lambda a, b: -(-a // b), **_public(configs))
-    made["model_preprocessing"] = _Later("model_preprocessing", "parameters of torch modules", _preprocessing)
-    return made | _database() | _tracing() | _graph() | _extension() | _operations()
+    return made | _tools() | _extension() | _operations()
 
 
 def _deallocate(device: mesh_device.MeshDevice) -> None:
@@ -96,11 +95,11 @@ def _deallocate(device: mesh_device.MeshDevice) -> None:
         found.deallocate(True)
 
 
-def _database() -> dict[str, ModuleType]:
+def _database() -> dict[str, Any]:
     """The names of a report's files and tables (logged_calls.py)."""
     paths = {"SQLITE_DB_PATH": "db.sqlite", "CONFIG_PATH": "config.json", "TENSORS_PATH": "tensors"}
     rows = {kind: namedtuple(kind, fields) for kind, fields in _ROWS.items()}
-    return {"database": _module("database", "reports of calls", **paths, **rows, SQLITE_CONNECTION=None)}
+    return {**paths, **rows, "SQLITE_CONNECTION": None}
 
 
 # ttnn.database's classes of rows -> the columns that they are made of
@@ -164,9 +163,17 @@ def _golden_pools() -> dict[str, Any]:
     }
 
 
-def _tracing() -> dict[str, ModuleType]:
-    """The tracer, under its two names, without the code that ttnn makes of graphs."""
-    return {name: _Later(name, "what torch and ttnn compute", _tracer) for name in ("tracer", "torch_tracer")}
+def _tools() -> dict[str, ModuleType]:
+    """What looks at calls: the tracer, under its two names, captured graphs, reports."""
+    loads = {
+        "tracer": ("what torch and ttnn compute", _tracer),
+        "torch_tracer": ("what torch and ttnn compute", _tracer),
+        "graph": ("what was called", _graph),
+        "graph_tracer_utils": ("text of graphs", _graph_text),
+        "database": ("reports of calls", _database),
+        "model_preprocessing": ("parameters of torch modules", _preprocessing),
+    }
+    return {name: _Later(name, doc, load) for name, (doc, load) in loads.items()}
 
 
 def _tracer() -> dict[str, Any]:
@@ -181,7 +188,9 @@ def _preprocessing() -> dict[str, Any]:
     return _public(cache, modules)
 
 
-def _graph() -> dict[str, ModuleType]:
+def _graph() -> dict[str, Any]:
+    from .graphs import captures, views
+
     detailed = [False]
     flags = {
         "enable_detailed_buffer_tracing": lambda: detailed.__setitem__(0, True),
@@ -189,10 +198,16 @@ def _graph() -> dict[str, ModuleType]:
         "is_detailed_buffer_tracing_enabled": lambda: detailed[0],
         **{name: Absent(f"ttnn.graph.{name}") for name in _RECORDS.split()},
     }
-    read = type("GraphTracerUtils", (), {"serialize_graph": staticmethod(text.serialize_graph)})
+    return _public(captures, views) | flags
+
+
+def _graph_text() -> dict[str, Any]:
+    from .graphs import text
+
     return {
-        "graph": _module("graph", "what was called", **_public(captures, views), **flags),
-        "graph_tracer_utils": _module("graph_tracer_utils", "text of graphs", GraphTracerUtils=read),
+        "GraphTracerUtils": type(
+            "GraphTracerUtils", (), {"serialize_graph": staticmethod(text.serialize_graph)}
+        )
     }
 
 
