@@ -174,6 +174,21 @@ def test_views_of_what_is_written_are_made_again_in_the_same_run(tt, same):
         held.mul_(0.5)
 
 
+def test_views_of_new_tensors_are_told_apart_by_all_that_says_what_they_show(tt, same):
+    views = {
+        "corner": lambda x: x[:2, :2],
+        "turned": lambda x: x.t()[:2, :2],
+        "apart": lambda x: x[::2, :2],
+        "below": lambda x: x[1:3, :2],
+        "spread": lambda x: x[:1, :2].expand(2, 2),
+    }
+    for _ in range(3):
+        for view in views.values():
+            x = torch.rand(4, 4)
+            same(view(x.to("tt")) * 2.0, view(x) * 2.0)
+            same(view(x.to("tt")) * 3.0, view(x) * 3.0)
+
+
 def test_bounds_of_copies_are_those_of_what_they_copy(tt, same):
     for largest in (5, 2**40, 7, 2**33):
         x = torch.tensor([1, largest])
