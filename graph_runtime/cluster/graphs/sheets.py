@@ -38,11 +38,6 @@ class Sheet:
     stages: tuple[StageSheet, ...]
     outputs: tuple[str, ...]
 
-    @property
-    def has_state(self) -> bool:
-        """Whether runs leave something behind for later ones."""
-        return any(stage.state for stage in self.stages)
-
 
 def sheets(cut: Cut) -> dict[str, dict[str, Any]]:
     """The sheet of each machine of a cut, as JSON."""

@@ -23,8 +23,6 @@ _LONG_K, _SHALLOW = 8, 4
 _SPARSE_CORES = 40  # most of a sparse matmul under CNN
 _TARGET_LEAST, _TARGET_MOST = 45_000, 125_000
 _BAND = 0.8  # near NLP's target: the larger block goes before the slower
-# picks one of the live models of an op: (columns, indices) -> index
-Pick = Callable[[Columns, np.ndarray], int]
 
 
 def _best(live: np.ndarray, *keys: np.ndarray) -> int:

@@ -122,7 +122,7 @@ class LaunchChain:
         held = []
         for at, (tensor, spec) in enumerate(zip(inputs, self.inputs, strict=True)):
             held.append(tensor._owner.pointer)
-            # the spec after the buffer, as launch_one
+            # the spec after the buffer, as launch_pair
             if tensor._spec is not spec:
                 raise Moved
             buffers[at] = held[-1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -69,25 +68,11 @@ class Launcher:
             made.wait()  # the next run of that session does not wait
         return made
 
-    def launch_of(self, count: int) -> Callable[..., Tensor]:
-        """launch of ``count`` tensors, each an argument, as quick as it goes."""
-        if count == 1:
-            return self.launch_one
-        return self.launch_pair if count == 2 else lambda *inputs: self.launch(inputs)
-
-    def launch_one(self, a: Tensor) -> Tensor:
-        """launch((a,)), where it has a buffer. Raises AttributeError or TypeError for one that has none or is
-        gone, and as launch."""
-        pointer = a._owner.pointer
-        # the spec after the buffer: settle has its order for us; nothing here lets another thread in between
-        if a._spec is not self.inputs[0]:
-            raise Moved
-        made = _submit_op(self.pointer, pointer, _NULL, _NULL)
-        return self.adopt(made, (a,)) if made else self.launch((a,))
-
     def launch_pair(self, a: Tensor, b: Tensor) -> Tensor:
-        """launch((a, b)), as launch_one."""
+        """launch((a, b)), where both have buffers. Raises AttributeError or TypeError for one that has none
+        or is gone, and as launch."""
         first, second = a._owner.pointer, b._owner.pointer
+        # the specs after the buffers: settle has their order for us; no other thread comes in between here
         at, beside = self.inputs
         if a._spec is not at or b._spec is not beside:
             raise Moved
