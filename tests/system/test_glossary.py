@@ -40,6 +40,7 @@ NOUNS = {
     "graphs": "random ones; torch's",
     "grid": "the cores of a chip: its costs; its free ones; its picture",
     "host": "what is done there in a device's stead: by numpy; by torch",
+    "library": "an opened one: ours; TVM's",
     "limits": "what bounds an op's time: on a board; in an epoch",
     "memory": "where values lie: of a plan; of an op model; as a picture",
     "models": "op models: which there are; whether those of a plan are right",
