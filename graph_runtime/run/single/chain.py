@@ -142,6 +142,7 @@ class LaunchChain:
             if taken < 0:
                 made.append(inputs[given] if spec is None else alias(inputs[given], spec))
                 continue
+            assert spec is not None, "what is taken is made by a step"
             buffer = buffers[taken]
             tensor = Tensor(spec.device, spec.handle, spec.type, spec.layout, _addr(buffer.pointer), buffer)
             tensor._spec = spec
@@ -251,7 +252,9 @@ def _template(steps: Sequence[ChainStep], slot_of: dict[int, int], slots: np.nda
         args[at]["addr"] = spec.tag
     places = np.cumsum([0, *(len(spec.type.shape) for spec in specs)])[:-1]
     args["shape"] = 8 * places.astype(np.uint64) + np.uint64(shapes.ctypes.data)
-    table, arg_slot, owners, circular = np.zeros(len(calls), STEP), [], [shapes], 0
+    table, circular = np.zeros(len(calls), STEP), 0
+    arg_slot: list[int] = []
+    owners: list[Any] = [shapes]
     for row, (call, step, at) in zip(table, calls, strict=True):
         assert call.launcher is not None, "what is no alias has a kernel"
         kernel, handle, first = call.launcher.kernel, step.output.handle, len(arg_slot)

@@ -114,7 +114,7 @@ def clone(self: torch.Tensor, *, memory_format: Any = None) -> torch.Tensor:
         return aten.clone.default.redispatch(COMPOSITE, self, memory_format=memory_format)
 
 
-_FUNCTIONS = {
+_FUNCTIONS: dict[Any, Callable[..., torch.Tensor]] = {
     aten.empty.memory_format: empty_memory_format,
     aten.empty_strided.default: empty_strided,
     aten._efficientzerotensor.default: zeros,

@@ -58,14 +58,14 @@ class Kept(NamedTuple):
 class Ready(NamedTuple):
     """How calls of a signature are done again. ``order``: the inputs of the ``chain``, numbers of tensors
     that are given, or constants. Its values are the ``new`` results, that of ``written``, an argument (None:
-    there is none), and the views that are ``kept``; all on ``device``, torch's number ``index``. ``places``:
-    of each result its number in ``new``, -1 for what is written, None; they are ``several``, a tuple or a
-    list, None: one. ``counts`` of events, ``ticks`` (op, attributes, specs) for the clock."""
+    there is none), and the views that are ``kept``; all on ``device``, torch's number ``ordinal``.
+    ``places``: of each result its number in ``new``, -1 for what is written, None; they are ``several``, a
+    tuple or a list, None: one. ``counts`` of events, ``ticks`` (op, attributes, specs) for the clock."""
 
     chain: LaunchChain
     order: tuple[Any, ...]
     device: Device
-    index: int
+    ordinal: int
     new: tuple[NewValue, ...]
     written: tuple[int, NewValue] | None
     kept: tuple[Kept, ...]
@@ -90,7 +90,7 @@ class Ready(NamedTuple):
             self._tick()
         made = []
         for result, value in zip(self.new, values, strict=False):
-            made.append(result.store(value, self.device, self.index, stores, given))
+            made.append(result.store(value, self.device, self.ordinal, stores, given))
         for (at, key), image in zip(self.kept, values[len(values) - len(self.kept) :], strict=True):
             if stores[at].base is given[at]:  # no other thread has written it meanwhile
                 stores[at].keep(key, image)
@@ -101,13 +101,13 @@ class Ready(NamedTuple):
 
     def _tick(self) -> None:
         for op, attrs, specs in self.ticks:
-            clock.launched(self.index, op, attrs, specs)
+            clock.launched(self.ordinal, op, attrs, specs)
 
     def told(self) -> tuple[Any, ...]:
         """What repeated_calls.cpp needs to do it: (what takes over a submission, the address of its template,
         how many buffers it has, and takes, its inputs as (number among the tensors or -1, constant, spec),
         of new results (device, DLPack's dtype, shape, strides), and ``places``)."""
-        chain, index = self.chain, self.index
+        chain, index = self.chain, self.ordinal
         inputs = tuple(
             (at, None, spec) if at.__class__ is int else (-1, at, spec)
             for at, spec in zip(self.order, chain.inputs, strict=True)
@@ -125,7 +125,8 @@ class Ready(NamedTuple):
                 chain.adopt(pointers, inputs), stores, given
             )
         adopt, counts, tick = chain.adopt_one, self.counts, self._tick
-        device, index, (at, result) = self.device, self.index, self.written or (-1, *self.new)
+        device, index = self.device, self.ordinal
+        at, result = self.written or (-1, self.new[0])
         nbytes, dtype, bound = result.form.nbytes, result.form.dtype, result.bound
 
         def one(pointers: Any, inputs: Any, stores: Any, given: Any) -> list[Store]:

@@ -61,7 +61,7 @@ def _write(operation: Operation, args: tuple[Any, ...], kwargs: dict[str, Any]) 
     if name is None or operation.rule.wide:
         raise Unsupported("it writes several arguments")
     in_place, rest = name == 0, kwargs
-    target = args[0] if in_place else kwargs[name]
+    target = kwargs[name] if isinstance(name, str) else args[name]
     if not in_place:
         check_devices(operation.op, args, kwargs)
         rest = {key: value for key, value in kwargs.items() if key != name}
