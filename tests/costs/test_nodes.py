@@ -264,12 +264,12 @@ def test_groups_that_share_panels_are_priced_with_the_zeros_between_them():
 
 def test_products_of_pairs_are_priced_by_the_instructions_of_this_machine(monkeypatch):
     def rate(*features):
-        monkeypatch.setattr(cpu, "provided", lambda name: lambda: frozenset(features))
+        monkeypatch.setattr(cpu, "host_features", lambda: frozenset(features))
         return cpu.machine.__wrapped__().paired_gflops
 
     assert rate() == rate("avx512f") < rate("avx512_bf16") < rate("avx512_bf16", "amx_bf16")
     least = rate()
-    monkeypatch.setattr(cpu, "provided", lambda name: lambda: None)  # a system that does not say
+    monkeypatch.setattr(cpu, "host_features", lambda: None)  # a system that does not say
     assert cpu.machine.__wrapped__().paired_gflops == least
 
 

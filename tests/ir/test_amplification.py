@@ -50,7 +50,8 @@ CALLS = {
     "bundle": ("import graph_runtime.run.loading", "gr.load(sys.argv[1])"),
     "params": ("from graph_runtime.ir.documents.params import read_params", "read_params(sys.argv[1])"),
     "snapshot": (
-        "from graph_runtime.run.loading import parse_list, read_snapshot",
+        "from graph_runtime.base.machine.devices import parse_list; "
+        "from graph_runtime.plan.snapshot import read_snapshot",
         "read_snapshot(memoryview(open(sys.argv[1], 'rb').read()), parse_list('cpu:0'))",
     ),
     "create": ("import graph_runtime.run.factory", "gr.create(sys.argv[1])"),

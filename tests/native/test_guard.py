@@ -61,6 +61,7 @@ from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding.programs.program import INSTR
+from graph_runtime.run.device_handles import open_device
 tt, cpu = open_device(devices.tt()), open_device(devices.cpu())
 arg = core.tensor_arg(tt.alloc(0, 8192, "x"), "float32", (32, 32), Layout("dram", "tile", "f32"))
 core.copy(None, core.host_arg(np.zeros((32, 32), np.float32)), tt, arg)
@@ -137,6 +138,7 @@ import numpy as np
 import graph_runtime as gr
 from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import open_device
 from graph_runtime.run.queues.buffer import Buffer
 
 cpu = open_device(devices.cpu())

@@ -186,6 +186,7 @@ import os, sys
 import numpy as np
 from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import DeviceHandle
 handle = DeviceHandle(devices.cpu())
 core.pool_set_threads(3)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
@@ -232,6 +233,7 @@ import sys, time
 import numpy as np
 from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import DeviceHandle
 handle = DeviceHandle(devices.cpu())
 core.pool_set_threads(4)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
@@ -260,6 +262,7 @@ import numpy as np
 from graph_runtime.base.config import config
 from graph_runtime.base.machine import devices
 from graph_runtime.binding import core
+from graph_runtime.run.device_handles import open_device
 handle = open_device(devices.cpu())
 core.pool_set_threads(4)
 run = core.ffi.cast("int64_t (*)(const gr_env *, int64_t, int64_t *, int64_t)",
@@ -299,7 +302,8 @@ def test_workers_stay_on_the_cores_of_gr_pin_and_the_caller_is_free(compile_c):
     [("0,x", "GR_PIN='0,x' is no list of cores: 'x'"), ("1000", "core 1000, which this process may not use")],
 )
 def test_gr_pin_says_what_is_wrong(pin, text):
-    code = "from graph_runtime.binding import core; from graph_runtime.base.machine import devices\n"
+    code = "from graph_runtime.run.device_handles import open_device\n"
+    code += "from graph_runtime.base.machine import devices\n"
     code += "open_device(devices.cpu())"
     done = subprocess.run(
         [sys.executable, "-P", "-c", code],
