@@ -43,8 +43,9 @@ def alive(pids: Path) -> list[str]:
     """Those of the processes that are there, dead ones that nothing has waited for left out."""
     found = []
     for file in pids.iterdir():
+        number = file.read_text().strip() or "none"  # ended before it wrote it: /proc//stat is there
         try:
-            state = Path(f"/proc/{file.read_text().strip()}/stat").read_text().rpartition(")")[2].split()[0]
+            state = Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
         found += [file.name] if state != "Z" else []
