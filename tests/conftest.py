@@ -18,7 +18,6 @@ from pathlib import Path
 import pytest
 
 from graph_runtime.base.config import config
-from graph_runtime.run.device_handles import open_device
 
 # functions of TVM's packed ABI; float32 unless said
 _PACKED = r"""
@@ -295,6 +294,7 @@ def settle() -> Callable[..., None]:
     """settle("tt:0"): what earlier tests queued on these devices is over, and the memory that they dropped
     is given back. A test that counts bytes begins with it, because a test may end before its work does."""
     from graph_runtime.base.machine.devices import parse
+    from graph_runtime.run.device_handles import open_device
     from graph_runtime.run.queues.blocks import blocks, let_go
     from graph_runtime.run.queues.limbo import sweep
 

@@ -28,24 +28,24 @@ LIMITS = {"format": 3, "kind": 2, "board": 1, "command": 2}
 # requests) say of its type, too; tt has a file a board
 ABOVE = {
     "format": {
-        "f32": 67,  # what ttnn's programs take of L1 for it, what an error bound tries, sums of convolutions
-        "f64": 10,
+        "f32": 68,  # what ttnn's programs take of L1 for it, what an error bound tries, sums of convolutions
+        "f64": 12,
         "f16": 10,
         "bf16": 29,  # likewise; what a product takes of which a host stores the weight so, images, states
         "int8": 28,  # torch's product of bytes takes no others; panels of a recurrent cell's bytes
         "int16": 17,
         "int32": 46,  # sums of bytes, by tiles too
-        "int64": 18,
+        "int64": 19,
         "uint8": 18,  # what MatMulNBits' weights must be
         "uint16": 12,
-        "uint32": 15,
-        "uint64": 5,
+        "uint32": 16,
+        "uint64": 6,
         "bool": 33,
         "bfp8_b": 7,  # read and written in loops of their own, for speed; what search and error bounds try
         "bfp4_b": 7,  # the masks of ttnn's attention
         "bfp2_b": 4,  # its name in ttnn-visualizer
     },
-    "kind": {"cpu": 6, "tt": 9, "null": 5},
+    "kind": {"cpu": 5, "tt": 8, "null": 5},
     "board": {"wormhole_b0": 4},  # ttnn asks for it by name
     "command": {},
 }
