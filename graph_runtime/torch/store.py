@@ -235,7 +235,7 @@ def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
     """Memory for values of a kind, undefined. Raises DeviceMemoryError."""
     collect()
     spec = default_spec(device, TensorType(kind.stored, stored_shape(kind, shape)))
-    holder = f"torch {kind.dtype} {list(shape)}"
+    holder = f"torch {str(kind.dtype).removeprefix('torch.')} {list(shape)}"
     try:
         made = allocate(spec.type, device, spec.layout, holder)
     except DeviceMemoryError:

@@ -272,4 +272,6 @@ def _base(store: Store) -> Tensor:
 def _holder(steps: Sequence[ChainStep]) -> str:
     """The name of a chain in texts of out of memory."""
     only = [step.output.type for step in steps if step.call is None]
-    return f"torch {only[0]}" if only and len(only) == len(steps) else "run"
+    if not only or len(only) < len(steps):
+        return "run"
+    return f"torch {only[0].dtype} {list(only[0].shape)}"
