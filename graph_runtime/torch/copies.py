@@ -12,6 +12,7 @@ from . import content
 from .counters import Unsupported, count, note_host
 from .kinds import kind_of
 from .magnitudes import MOST, bound_of
+from .recording import spoil
 from .store import devices, empty, store_of, wrap
 from .wide import narrowed, whole_numbers, widened
 
@@ -173,6 +174,7 @@ def resize_(self: torch.Tensor, size: Any, *, memory_format: Any = None) -> torc
     shape = tuple(size)
     if shape == tuple(self.shape):
         return self
+    spoil()  # a call that is done again would write the storage that the tensor had
     made = empty(shape, None, self.dtype, self.device.index)
     kept = min(self.numel(), made.numel()) if self.is_contiguous() else 0
     if kept == made.numel() and kept and not kind_of(self.dtype).raw:

@@ -8,6 +8,7 @@ torch's CPU does.
 from __future__ import annotations
 
 import gc
+import warnings
 
 import pytest
 import torch
@@ -198,6 +199,22 @@ def test_bounds_of_copies_are_those_of_what_they_copy(tt, same):
             made.copy_(there)
             same(made + made, x + x)
             same(made.float(), x.float())
+
+
+def test_results_that_give_a_tensor_another_size_are_in_it_each_time(tt):
+    x, weight = torch.rand(3), torch.rand(4, 3)
+    for _ in range(4):
+        made = torch.zeros(4).to("tt")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # torch says once that it was resized
+            functional.linear(x.to("tt"), weight.to("tt"), out=made)
+        torch.testing.assert_close(made.cpu(), functional.linear(x, weight))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)
+            torch.mul(x.to("tt"), 2, out=made)
+        torch.testing.assert_close(made.cpu(), x * 2)
+        tripled = torch.mul(x.to("tt"), 3, out=torch.empty(0).to("tt"))
+        torch.testing.assert_close(tripled.cpu(), x * 3)
 
 
 def test_the_default_dtype_and_the_current_device_are_looked_at():
