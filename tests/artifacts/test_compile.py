@@ -109,8 +109,8 @@ def _outputs(planned, arrays, libraries) -> list[np.ndarray]:
 
 
 def _sampled(cases: list[tuple[Op, Case]]) -> list[tuple[Op, Case]]:
-    """One of SAMPLE cases, drawn by SEED, in their order; without SAMPLE all."""
-    seed, part = int(os.environ.get("SEED", "0")), int(os.environ.get("SAMPLE", "1"))
+    """One of COMPILED cases, drawn by SEED, in their order; without COMPILED all."""
+    seed, part = int(os.environ.get("SEED", "0")), int(os.environ.get("COMPILED", "1"))
     drawn = np.random.default_rng(seed).permutation(len(cases))[: -(-len(cases) // part)]
     return [cases[at] for at in sorted(drawn.tolist())]
 
