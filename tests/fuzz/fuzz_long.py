@@ -324,6 +324,7 @@ def check_nodes() -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif("GR_BUILD" in os.environ, reason="a sanitizer has memory and time of its own")
+@pytest.mark.filterwarnings("ignore::UserWarning")  # a value, with words beside it
 def test_long_inputs_and_many_nodes():
     assert sum(fuzz_long(int(os.environ.get("SEED", "0")), 1 << 30, 20.0).values()) > 10
     check_nodes()
