@@ -21,7 +21,7 @@ class Notes:
     """``steps``: (op, attributes, inputs, result) of each op that was launched, op None for memory of
     undefined values; ``constants``, which hang on numbers of the call alone; ``kept``: (Store, key, image) of
     each view that was kept; ``counts`` of events. ``spoiled``: what was done hangs on more than the call's
-    signature says."""
+    signature says, or changed more than the steps do."""
 
     steps: list[tuple[str | None, tuple[Any, ...], tuple[Tensor, ...], Tensor]]
     constants: list[Tensor]
@@ -55,6 +55,6 @@ def recorded() -> Iterator[Notes]:
 
 
 def spoil() -> None:
-    """What is done now hangs on values, or on what is known of them."""
+    """What is done now hangs on values, or on what is known of them, or gives an argument another storage."""
     if now.notes is not None:
         now.notes.spoiled = True

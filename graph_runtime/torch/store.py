@@ -43,6 +43,7 @@ __all__ = [
     "devices",
     "empty",
     "form_of",
+    "holder_of",
     "live",
     "lock",
     "number_of",
@@ -235,7 +236,7 @@ def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
     """Memory for values of a kind, undefined. Raises DeviceMemoryError."""
     collect()
     spec = default_spec(device, TensorType(kind.stored, stored_shape(kind, shape)))
-    holder = f"torch {str(kind.dtype).removeprefix('torch.')} {list(shape)}"
+    holder = holder_of(kind.dtype, shape)
     try:
         made = allocate(spec.type, device, spec.layout, holder)
     except DeviceMemoryError:
@@ -244,6 +245,11 @@ def reserve(kind: Kind, shape: tuple[int, ...], device: Device) -> Tensor:
     if (notes := now.notes) is not None:
         notes.steps.append((None, (), (), made))
     return made
+
+
+def holder_of(dtype: Any, shape: tuple[int, ...]) -> str:
+    """The name of a tensor's memory in texts: "torch float32 [64, 64]"."""
+    return f"torch {str(dtype).removeprefix('torch.')} {list(shape)}"
 
 
 def stored_shape(kind: Kind, shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from ...run.tensors.tensor import Tensor
 from .. import clock
 from ..counters import count_all
 from ..recording import Notes
-from ..store import Form, Store, form_of, number_of, storage_of
+from ..store import Form, Store, form_of, holder_of, number_of, storage_of
 from .signatures import BASE, Signature
 
 __all__ = ["Ready", "ready_of"]
@@ -274,4 +274,4 @@ def _holder(steps: Sequence[ChainStep]) -> str:
     only = [step.output.type for step in steps if step.call is None]
     if not only or len(only) < len(steps):
         return "run"
-    return f"torch {only[0].dtype} {list(only[0].shape)}"
+    return holder_of(only[0].dtype, only[0].shape)

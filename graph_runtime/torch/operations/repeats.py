@@ -1,7 +1,7 @@
 """Calls that repeat: what a kernel of torch's did for a signature, done again as one submission.
 
 Signature (signatures.py)  --new-->     the kernel, with notes (recording.py)  -->  Ready (ready.py)
-                      --known-->   Ready.again: one Chain, and what comes of it; by C++ where it is in use
+                      --known-->   Ready.again: one LaunchChain, and what comes of it; in C++ where used
 """
 
 from __future__ import annotations
