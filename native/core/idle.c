@@ -1,9 +1,10 @@
-/* idle.c: blocks that have no holder, by device, memory and size, together with their events. The next user of a
- * block waits for them, so freeing never waits and a block is never used by two at once.
+/* idle.c: blocks that have no holder, by device, memory and size, together with their events. The next user of a block
+ * waits for them, so freeing never waits and a block is never used by two at once.
  *
- * Which idle block: the oldest if its events are over; else fresh memory, so that submissions need not wait
- * for one another, until PENDING_MOST of that size are idle with work to come; then the oldest. For the host, which
- * would wait itself, fresh memory is taken beyond that while those blocks hold less than PENDING_BYTES_MOST.
+ * Order of choice: a block that leaves (all of L1) and whose events are over is freed, not taken again; then the oldest
+ * idle block if its events are over; else fresh memory, so that submissions need not wait for one another, until
+ * PENDING_MOST blocks of that size are idle with work to come; then the oldest. For the host, which would wait itself,
+ * fresh memory is taken beyond that while those blocks hold less than PENDING_BYTES_MOST.
  *
  * Called by access.c and submit.c under gr_async_lock, by worker.c and ending.c, and by
  * graph_runtime/run/queues/buffer.py and blocks.py.
@@ -18,7 +19,7 @@
 #define NUM_BUCKETS 256
 #define PENDING_MOST 16
 #define PENDING_BYTES_MOST (64ull << 20)
-#define IDLE_BYTES_MOST (256ull << 20)   /* of one memory: what idle blocks may keep from the system */
+#define IDLE_BYTES_MOST (256ull << 20)   /* bytes of one memory that idle blocks may keep from the system */
 
 typedef struct idle_class {
   gr_device *device;
@@ -66,15 +67,15 @@ static void push(idle_class *class, gr_buffer *buffer) {
   if (buffer->leaves) atomic_fetch_add_explicit(&leaving, 1, memory_order_relaxed);
 }
 
-/* Whether a block that no work needs goes back at once: L1, because circular buffers want it; in guard mode,
- * so that fresh memory is filled; and what would be too much. */
+/* Whether a block that no work needs goes back at once: in L1, which circular buffers need; in guard mode, so that
+ * fresh memory is filled; and if idle blocks hold too much. */
 static int give_back(const gr_buffer *buffer) {
   const gr_device_memory *m = buffer->device->memories + buffer->memory;
   return m->desc.kind == GR_L1 || buffer->device->guard ||
          (m->idle + buffer->extent) * (uint64_t)m->desc.banks > IDLE_BYTES_MOST;
 }
 
-/* Whether so many blocks of a size are idle with work to come that fresh memory would be too much. */
+/* Whether too many blocks of a size are idle with work to come to take fresh memory. */
 static int are_many(const idle_class *class, int to_write) {
   uint64_t banks = (uint64_t)class->device->memories[class->memory].desc.banks;
   return class->count >= PENDING_MOST &&
@@ -96,7 +97,8 @@ static gr_buffer *reuse(idle_class *class) {
   return buffer;
 }
 
-/* Under gr_async_lock: keeps the most bytes a bank that a memory held, and that were in use: idle blocks are not. */
+/* Under gr_async_lock: updates the most bytes a bank that a memory has held, and that were in use, without idle
+ * blocks. */
 static void note_use(gr_device_memory *m, gr_device *device, int32_t anew) {
   pthread_mutex_lock(&device->lock);
   uint64_t held = m->ledger.held;
@@ -107,6 +109,8 @@ static void note_use(gr_device_memory *m, gr_device *device, int32_t anew) {
 
 static gr_buffer *take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write) {
   idle_class *class = class_of(device, memory, extent);
+  while (class && class->oldest && class->oldest->leaves && !gr_buffer_in_use(class->oldest))
+    gr_buffer_unmake(pop(class));      /* its worker is about to: in L1 there may be room further up */
   if (class && class->oldest && (are_many(class, to_write) || !gr_buffer_in_use(class->oldest))) return reuse(class);
   uint64_t addr;
   if (gr_device_alloc(device, memory, extent, holder, &addr)) return class && class->oldest ? reuse(class) : NULL;

@@ -4,6 +4,7 @@ when it does not, and that no kernel ever meets a tensor where its circular buff
 from __future__ import annotations
 
 import threading
+import time
 from itertools import combinations
 
 import numpy as np
@@ -19,8 +20,10 @@ from graph_runtime.artifacts.prepare import prepare
 from graph_runtime.base.machine.layout import Layout
 from graph_runtime.binding import circular, core
 from graph_runtime.plan import plan
+from graph_runtime.run.queues.blocks import blocks
 from graph_runtime.run.queues.buffer import Buffer
 from graph_runtime.run.tensors.eviction import Resident, cheapest
+from graph_runtime.run.tensors.transfers import to
 
 DRAM, L1 = Layout("dram", "tile", "f32"), Layout("l1", "tile", "f32")
 BANKS, TILE = 64, 4096
@@ -393,6 +396,23 @@ def test_threads_submit_and_fill_l1_at_once(mm, device, x):
         thread.join()
     assert failed == []
     assert (idle.numpy() == 9).all()
+
+
+def test_a_block_of_l1_that_no_work_needs_is_not_taken_again_while_there_is_room_further_up(device):
+    """Even between the end of its work and the moment in which the worker gives it back."""
+    source, low, l1 = tensor(device, 1, DRAM, rows=32 * 8), 0, circular.l1_number(device.handle.device)
+    for turn in range(1000):
+        while blocks(device.handle, l1):
+            pass
+        held = Buffer.alloc(device.handle, l1, 1 << 20, lasting=True)
+        below, freed = to(source, layout=L1), held.addr
+        assert below.buffer.addr < freed
+        del below, held
+        until = time.perf_counter() + turn % 400 * 1e-6
+        while time.perf_counter() < until:
+            pass
+        low += to(source, layout=L1).buffer.addr < freed
+    assert low == 0
 
 
 def test_an_input_with_room_only_where_circular_buffers_will_be_is_refused(tmp_path, device):
