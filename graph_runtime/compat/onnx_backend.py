@@ -1,7 +1,7 @@
 """ONNX's backend interface: onnx.backend.test.BackendTest(graph_runtime.compat.onnx_backend, ...).
 
-A model is converted when it is prepared; one whose ops must know the values of graph inputs (Reshape's shape)
-or the sizes of symbolic dimensions is converted anew for each run's.
+A model is converted when it is prepared. If ops depend on values of graph inputs (Reshape's shape) or on
+sizes of symbolic dimensions, it is converted again for the values and sizes of each run.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CODES = {name: code for code, name in DTYPES.items()} | {e.name: e.code for e i
 
 
 class GraphRuntimeBackendRep(BackendRep):
-    """A model that is ready to run. ``devices``: as create() takes them."""
+    """A model that is ready to run. ``devices``: as in create()."""
 
     def __init__(self, model: ModelProto, devices: Sequence[str], options: Mapping[str, Any]):
         initial = {tensor.name for tensor in model.graph.initializer}
@@ -44,15 +44,12 @@ class GraphRuntimeBackendRep(BackendRep):
         self._module = create(model, library, list(devices), compile=False, **words)
 
     def run(self, inputs: Sequence[np.ndarray] | Mapping[str, np.ndarray], **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs, in the model's order; a list for a sequence. ``inputs``: arrays in the order of the
-        model's inputs, or by name. Raises InputError for values that do not fit."""
+        """The outputs, in the model's order: arrays, and a list for a sequence. ``inputs``: arrays in the
+        order of the model's inputs, or by name. Raises InputError for values of the wrong shape or dtype."""
         if not isinstance(inputs, Mapping):
             if len(inputs) != len(self._inputs):
-                raise InputError(
-                    f"the model has {len(self._inputs)} inputs, {len(inputs)} arrays were given",
-                    got=len(inputs),
-                    wanted=len(self._inputs),
-                )
+                text = f"the model has {len(self._inputs)} inputs, {len(inputs)} arrays were given"
+                raise InputError(text, got=len(inputs), wanted=len(self._inputs))
             inputs = dict(zip(self._inputs, inputs, strict=True))
         for name, value in inputs.items():
             if self._module.get_input_index(name) >= 0:
@@ -68,11 +65,12 @@ def _host(value: Any) -> Any:
 
 
 class GraphRuntimeBackend(Backend):
-    """Devices are ONNX's ("CPU"), ours ("cpu:0"), or a list of ours ("cpu:0,tt:0")."""
+    """The backend. A device is named as in ONNX ("CPU"), as in this package ("cpu:0"), or by a list of this
+    package's names ("cpu:0,tt:0")."""
 
     @classmethod
     def is_compatible(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> bool:
-        """Whether every node can be converted; false where it can only be once values are known."""
+        """Whether every node can be converted; False also if the conversion depends on values of inputs."""
         try:
             load_model(model)
         except GraphRuntimeError:
@@ -81,8 +79,8 @@ class GraphRuntimeBackend(Backend):
 
     @classmethod
     def prepare(cls, model: ModelProto, device: str = "CPU", **kwargs: Any) -> GraphRuntimeBackendRep:
-        """``kwargs``: as create()'s (library, formats, place); rtol and atol are the caller's own. Raises
-        what load_model and create raise."""
+        """A model that is ready to run. ``kwargs``: keyword arguments of create() (library, formats, place);
+        rtol and atol, which ONNX's tests pass, are ignored. Raises what load_model and create raise."""
         options = {key: value for key, value in kwargs.items() if key not in ("rtol", "atol")}
         return GraphRuntimeBackendRep(model, _devices(device), options)
 
@@ -99,7 +97,8 @@ class GraphRuntimeBackend(Backend):
         outputs_info: Sequence[tuple[np.dtype, tuple[int, ...]]] | None = None,
         **kwargs: Any,
     ) -> tuple[Any, ...]:
-        """One node on arrays. ``outputs_info`` is not needed; ``opset_version``: of the node."""
+        """The outputs of one node on arrays. ``outputs_info`` is ignored. ``opset_version``: opset version of
+        the node."""
         arrays = [np.asarray(a) for a in inputs]
         names = [name for name in node.input if name]
         given = [
@@ -115,7 +114,7 @@ class GraphRuntimeBackend(Backend):
 
     @classmethod
     def supports_device(cls, device: str) -> bool:
-        """Whether the kind of every device is there. CUDA is not."""
+        """Whether the kinds of all named devices exist here; CUDA does not."""
         kinds = {board.kind for board in boards().values() if not board.test_only}
         return all(name.partition(":")[0] in kinds for name in _devices(device))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ttnn import interface
 
-if TYPE_CHECKING:  # operations are made when it is imported
+if TYPE_CHECKING:  # type checkers need it: operations are made at import
 
     def __getattr__(name: str) -> Any: ...
 

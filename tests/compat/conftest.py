@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from graph_runtime.ir.documents.params import read_params, save_params
+from graph_runtime.artifacts.prepare import read_params
+from graph_runtime.ir.documents.params import save_params
 
 SOURCE = Path(__file__).parent / "operators.c"
 GOLDEN = Path(__file__).parents[1] / "golden" / "tvm"

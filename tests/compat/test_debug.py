@@ -9,10 +9,10 @@ import pytest
 
 import graph_runtime as gr
 import graph_runtime.compat.tvm as tvm
+from graph_runtime.artifacts.prepare import read_params
 from graph_runtime.compat.tvm.contrib.debugger import debug_executor
 from graph_runtime.compat.tvm_files.debugger import create_debug
 from graph_runtime.compat.tvm_files.library import load_module
-from graph_runtime.ir.documents.params import read_params
 from graph_runtime.views.profile import Report
 
 SLOW_ADD = r"""

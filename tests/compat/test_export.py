@@ -11,9 +11,9 @@ from graph_runtime.codegen.build import build_bundle
 import graph_runtime as gr
 from graph_runtime import cli
 from graph_runtime.artifacts.bundles.bundle import read_bundle
+from graph_runtime.artifacts.prepare import read_params
 from graph_runtime.base.config import config
 from graph_runtime.ir.documents.document import read_document
-from graph_runtime.ir.documents.params import read_params
 
 DRIVER = r"""
 /* Calls packed functions as TVM's graph executor does: arguments made once, six of them to a call. */

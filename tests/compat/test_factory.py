@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import graph_runtime as gr
+from graph_runtime.artifacts.prepare import read_params
 from graph_runtime.base.errors import LibraryError
 from graph_runtime.compat.tvm.contrib import cc
 from graph_runtime.compat.tvm_files.library import load_module
-from graph_runtime.ir.documents.params import read_params
 
 
 @pytest.fixture(scope="module")

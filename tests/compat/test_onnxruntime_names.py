@@ -388,9 +388,9 @@ def test_external_data_is_found_and_given_as_with_onnx_runtime(outside, tmp_path
     ("given", "text"),
     [
         ({"w": SEVENS}, "initializer 'v' is external data in 'w.bin', and a model in memory has no folder"),
-        ({"w": SEVENS[:3], "v": SEVENS}, r"'w' is float32\[4\], what is given in its place is float32\[3\]"),
-        ({"w": SEVENS.astype("float64"), "v": SEVENS}, "what is given in its place is float64"),
-        ({"w": SEVENS, "v": SEVENS, "ww": SEVENS}, "'ww' is none of them .*did you mean 'w'"),
+        ({"w": SEVENS[:3], "v": SEVENS}, r"'w' is float32\[4\], but the value given for it is float32\[3\]"),
+        ({"w": SEVENS.astype("float64"), "v": SEVENS}, "but the value given for it is float64"),
+        ({"w": SEVENS, "v": SEVENS, "ww": SEVENS}, "'ww' is not in the model .*did you mean 'w'"),
     ],
 )
 def test_external_initializers_that_do_not_fit(outside, given, text):

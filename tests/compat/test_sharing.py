@@ -141,7 +141,7 @@ def test_what_cannot_be_shared():
     with pytest.raises(InputError, match="no input 'w'"):
         second.share_params(gr.create(document(8).replace('"w"', '"u"')), data)
     for other in (document(9), document(8, dtype="int32")):
-        with pytest.raises(InputError, match="only equal ones"):
+        with pytest.raises(InputError, match="type, device and layout must be equal"):
             second.share_params(gr.create(other), data)
     with pytest.raises(InputError, match="cpu:1"):
         second.share_params(gr.create(document(8), devices="cpu:1"), data)

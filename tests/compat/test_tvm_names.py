@@ -228,7 +228,7 @@ def test_functions_of_modules_by_name(graph, packed_library):
     module.run(x=[1, 2, 3, 4])
     assert module.get_output(0).numpy().tolist() == [2, 3, 4, 5]
     assert "tvm.graph_executor.create" in tvm._ffi.list_global_func_names()
-    with pytest.raises(ValueError, match="types and ids in turn"):
+    with pytest.raises(ValueError, match="type, id, type, id"):
         make(graph, load(packed_library), 1)
     raw = tvm.get_global_func("tvm.graph_executor_debug.create")(graph, load(packed_library), 1, 0)
     assert raw.type_key == "GraphExecutorDebug"
@@ -277,7 +277,7 @@ def test_libraries_import_each_other(tvm_library, document, tmp_path):
     copied = first.library.path.read_bytes()
     with pytest.raises(tvm.TVMError, match="imports in a circle"):
         second.import_module(first)
-    with pytest.raises(tvm.TVMError, match="export_library copies its file"):
+    with pytest.raises(tvm.TVMError, match="export_library can copy"):
         first.export_library(tmp_path / "copy.so")
     path = second.export_library(tmp_path / "copy.so")
     assert Path(path).read_bytes() == second.library.path.read_bytes() != copied

@@ -1,11 +1,11 @@
-"""ONNX Runtime's Python names over this package: a script moves by its import line.
+"""ONNX Runtime's Python names over this package: a script only has to change its import line.
 
     import graph_runtime.compat.onnxruntime as ort
     session = ort.InferenceSession("model.onnx", providers=["TTExecutionProvider", "CPUExecutionProvider"])
     outputs = session.run(None, {"x": x})
 
-Options that change nothing here are accepted and listed in session_options.py; those that ask for what this
-package does not do are refused by their name.
+Options without effect here are accepted and listed in session_options.py; options for features that this
+package lacks raise an error that names them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Never
 from ...base.errors import no_attribute
 from ...frontends.onnx import require_onnx
 
-require_onnx()  # says what to install, where an import would only fail
+require_onnx()  # if onnx is missing, the error names the package to install
 
 from .inference_session import InferenceSession, ModelMetadata, NodeArg, available  # noqa: E402
 from .io_binding import IOBinding  # noqa: E402
@@ -44,30 +44,31 @@ __all__ = [
     "set_default_logger_verbosity",
 ]
 
-__version__ = "1.23.0"  # whose Python names these are
+__version__ = "1.23.0"  # the version of ONNX Runtime whose Python names these are
 
 
 def get_available_providers() -> list[str]:
-    """The kinds of devices, simulated Tenstorrent boards among them, then the host."""
+    """Names of the providers, one for each kind of device: simulated Tenstorrent boards first, then the
+    host."""
     return available()
 
 
 def get_all_providers() -> list[str]:
-    """The same: all that there are can be used."""
+    """The same names as get_available_providers: all existing providers can be used."""
     return get_available_providers()
 
 
 def get_device() -> str:
-    """Where a session without providers runs."""
+    """The device of a session without providers."""
     return "CPU"
 
 
 def set_default_logger_severity(severity: int) -> None:
-    """Accepted: this package says what it has to say by warnings and errors."""
+    """Accepted without effect, because this package reports by warnings and errors."""
 
 
 def set_default_logger_verbosity(level: int) -> None:
-    """As set_default_logger_severity."""
+    """Accepted without effect."""
 
 
 if not TYPE_CHECKING:

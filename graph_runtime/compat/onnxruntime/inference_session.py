@@ -1,4 +1,4 @@
-"""InferenceSession: FlowModules with ONNX Runtime's names. Any number of threads may run one."""
+"""InferenceSession: a FlowModule with ONNX Runtime's names. Any number of threads may run a session."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ...artifacts.plannable import Waiting
+from ...artifacts.door import Waiting
 from ...base.errors import InputError, all_there_are, did_you_mean, no_such
 from ...base.machine.devices import cpu as host
 from ...base.machine.devices import kernel_kinds
 from ...frontends.onnx import require_onnx
-from ...frontends.onnx.begun import Begun
-from ...frontends.onnx.dynamic import PortInfo
+from ...frontends.onnx.dynamic import Begun, PortInfo
 from ...frontends.onnx.parse import checked_file
 from ...frontends.onnx.read import ModelFile
 from ...run.concurrent import ModulePool, kept
@@ -38,7 +37,8 @@ _PROVIDER_OPTIONS = ("device_id", "board")
 
 @dataclass(frozen=True)
 class NodeArg:
-    """An input or output. ``shape``: sizes, names of those that are open, None for one without a name."""
+    """An input or output. ``shape``: for each dimension its size; for a dimension of open size its name, or
+    None if it has no name."""
 
     name: str
     type: str
@@ -52,7 +52,7 @@ class NodeArg:
 
 @dataclass(frozen=True)
 class ModelMetadata:
-    """What a file says of itself."""
+    """The metadata of a model file."""
 
     producer_name: str
     graph_name: str
@@ -64,9 +64,9 @@ class ModelMetadata:
 
 
 class InferenceSession:
-    """A model that is ready to run. ``providers``: names, or (name, options): TTExecutionProvider has
-    device_id and board; the nodes that it cannot run are the host's. ``kwargs`` of ONNX Runtime that this
-    package has no use for are refused by their names."""
+    """A model that is ready to run. ``providers``: list of provider names, or of (name, options).
+    TTExecutionProvider has the options device_id and board; nodes that it cannot run go to the host.
+    ``kwargs`` of ONNX Runtime that do not apply here raise an error that names them."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class InferenceSession:
         self._options = sess_options or SessionOptions()
         self._model = path_or_bytes
         named = isinstance(path_or_bytes, (str, os.PathLike))
-        self._model_path = os.fspath(path_or_bytes) if named else None  # optimum reads it
+        self._model_path = os.fspath(path_or_bytes) if named else None  # optimum reads this attribute
         self._name = os.path.basename(str(self._model_path)) if named else "session"
         self._events: list[dict[str, Any]] | None = [] if self._options.enable_profiling else None
         self._began = time.perf_counter_ns()
@@ -95,11 +95,12 @@ class InferenceSession:
         if len(devices) > 1:
             options = replace(options, fallback="host")
         self._module = create_flow(Waiting(self._name, Begun(self._file())), devices, options)
-        if all(port.shape is not None and _fixed(port) for port in self._module.inputs):
+        shapes = [(None,) if port.shape is None else port.shape for port in self._module.inputs]
+        if all(isinstance(size, int) for shape in shapes for size in shape):
             self._module.prepare()
         if self._events is not None:
             self._module.programs.observer = self._observe
-        # threads run at the same time on the host alone: a device's memory may be of one size
+        # threads run at the same time only on the host, because a device's memory may be limited
         alone = len(devices) > 1 or self._events is not None
         most = 1 if alone else max(1, len(os.sched_getaffinity(0)))
         self._pool = ModulePool(self._module, self._module.sibling, most)
@@ -108,14 +109,18 @@ class InferenceSession:
         self._labels = _labels(self._module.proto.graph)
 
     def _file(self) -> ModelFile:
-        """The model, with the values that options give in place of its initialisers' own."""
+        """The model file, with initialisers replaced by the values in the options."""
         file = checked_file(self._model, require_onnx(), self._options.folder)
         given = self._options.initializers
         kinds = {t.name: t.data_location == t.EXTERNAL for t in file.proto.graph.initializer}
         for name, (_, outside) in given.items():
             near = did_you_mean(name, kinds)
             if outside and not kinds.get(name):
-                why = "is in the model's file: add_initializer" if name in kinds else f"is none of them{near}"
+                why = (
+                    "is in the model's file: add_initializer"
+                    if name in kinds
+                    else f"is not in the model{near}"
+                )
                 raise InputError(f"external initializer {name!r} {why}", got=name)
             if name not in kinds:
                 warnings.warn(f"the model has no initializer {name!r}{near}: it is left out", stacklevel=4)
@@ -130,9 +135,9 @@ class InferenceSession:
         input_feed: Mapping[str, Any],
         run_options: RunOptions | None = None,
     ) -> list[Any]:
-        """The outputs that are named, all for None: arrays, a list for a sequence, of a ZipMap a list of
-        {label: value}. Raises InputError (a ValueError) for a name that is not the model's and for values
-        that do not fit."""
+        """The named outputs, or all outputs if ``output_names`` is None: arrays, a list for a sequence, and a
+        list of {label: value} for a ZipMap. Raises InputError (a ValueError) for an unknown name and for
+        values of the wrong shape or dtype."""
         with self.results(output_names, input_feed) as made:
             found = [_host(value) for value in made]
         for i, name in enumerate(output_names or self._outputs) if self._labels else ():
@@ -147,7 +152,7 @@ class InferenceSession:
         input_dict_ort_values: Mapping[str, OrtValue],
         run_options: RunOptions | None = None,
     ) -> list[OrtValue]:
-        """As run, from and to OrtValues."""
+        """The outputs of run(), with OrtValues as inputs and outputs."""
         feed = {name: value.value for name, value in input_dict_ort_values.items()}
         with self.results(output_names, feed) as made:
             return [OrtValue(kept(value)) for value in made]
@@ -169,7 +174,8 @@ class InferenceSession:
 
     @contextmanager
     def results(self, names: Sequence[str] | None, feed: Mapping[str, Any]) -> Iterator[list[Any]]:
-        """The outputs as this package's tensors, which no other run overwrites in the block."""
+        """A context that gives the named outputs as this package's tensors; within the block no other run
+        overwrites these tensors."""
         wanted = self._outputs if not names else list(names)
         for name in wanted:
             if name not in self._outputs:
@@ -189,7 +195,8 @@ class InferenceSession:
             yield [module.get_output(name) for name in wanted]
 
     def _typed(self, name: str, value: Any) -> Any:
-        """A value of a feed. Raises InputError for an array of another dtype: ONNX Runtime converts none."""
+        """A value of a feed, checked against the input's dtype. Raises InputError for an array of another
+        dtype, because ONNX Runtime does not convert it either."""
         value = value.value if isinstance(value, OrtValue) else value
         if (port := self._inputs.get(name)) is not None and port.dtype:
             for each in value if port.sequence and isinstance(value, list) else (value,):
@@ -197,7 +204,7 @@ class InferenceSession:
         return value
 
     def _observe(self, session: Session) -> None:
-        """Run a program node by node, an event each."""
+        """Make a session run node by node, and record an event for each node."""
         plan, nids = session.plan, session.program.nid.tolist()
         for at in range(session.program.main):
             node = plan.graph.node(nids[at])
@@ -212,14 +219,14 @@ class InferenceSession:
     # **************** io binding ****************
 
     def io_binding(self) -> IOBinding:
-        """Inputs and outputs that stay bound over runs."""
+        """A binding of inputs and outputs that stays from run to run."""
         return IOBinding(self)
 
     def run_with_iobinding(self, iobinding: IOBinding, run_options: RunOptions | None = None) -> None:
-        """Run with what is bound."""
+        """Run with the bound values."""
         iobinding.run()
 
-    # **************** what it is ****************
+    # **************** metadata ****************
 
     def get_inputs(self) -> list[NodeArg]:
         return [NodeArg.of(port) for port in self._module.inputs]
@@ -233,7 +240,7 @@ class InferenceSession:
         return found
 
     def get_overridable_initializers(self) -> list[NodeArg]:
-        """None: initialisers are constants."""
+        """An empty list: initialisers are constants."""
         return []
 
     def get_modelmeta(self) -> ModelMetadata:
@@ -259,14 +266,14 @@ class InferenceSession:
         providers: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
         provider_options: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        """Make the session anew with these providers, unless it has them."""
+        """Make the session anew with these providers, unless it already has just these providers."""
         chosen = _providers(providers, provider_options)
         if chosen != self._providers:
             self._open(chosen)
 
     def stats(self) -> dict[str, Any]:
-        """FlowModule.stats: which programs were made, and what buckets did, for as many threads as have run
-        at once. ONNX Runtime has none."""
+        """FlowModule.stats: numbers of specializations made and of uses of buckets, added up over the modules
+        that threads use at once. ONNX Runtime has no such method."""
         found = self._module.stats()
         for other in self._pool.members[1:]:
             more = other.stats()
@@ -279,17 +286,18 @@ class InferenceSession:
         return self._options
 
     def enable_fallback(self) -> None:
-        """Accepted: there is no other provider to fall back to."""
+        """Accepted without effect: there is no other provider for a fallback."""
 
     def disable_fallback(self) -> None:
-        """As enable_fallback."""
+        """Accepted without effect."""
 
     def get_profiling_start_time_ns(self) -> int:
         return self._began
 
     def end_profiling(self) -> str:
-        """Write the runs so far as Chrome's trace events: each, and each node in it, as ONNX Runtime does.
-        Returns the file's name, "" without enable_profiling. Nodes are begun one by one then."""
+        """Write the times of all runs so far, node by node, as Chrome's trace events, as ONNX Runtime does.
+        Returns the file's name, or "" if enable_profiling is false. While profiling, nodes are started one by
+        one."""
         if self._events is None:
             return ""
         name = f"{self._options.profile_file_prefix}{time.strftime('%Y-%m-%d_%H-%M-%S')}.json"
@@ -299,7 +307,7 @@ class InferenceSession:
 
 
 def available() -> list[str]:
-    """A provider for each kind of device, the host's last."""
+    """The name of a provider for each kind of device; the host's is the last."""
     kinds = [kind for kind in kernel_kinds() if kind != host().kind]
     return [f"{kind.upper()}{_SUFFIX}" for kind in (*kinds, host().kind)]
 
@@ -307,7 +315,7 @@ def available() -> list[str]:
 def _providers(
     given: Sequence[str | tuple[str, Mapping[str, Any]]] | None, options: Sequence[Mapping[str, Any]] | None
 ) -> list[tuple[str, dict[str, Any]]]:
-    """(name, options) of those that there are; a warning names others, as ONNX Runtime does."""
+    """(name, options) of those given providers that exist; others cause a warning, as in ONNX Runtime."""
     found, known = [], available()
     for i, each in enumerate(given or known[-1:]):
         name, words = (each, {}) if isinstance(each, str) else each
@@ -325,7 +333,7 @@ def _providers(
 
 
 def _devices(providers: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
-    """The devices of create(): the host is always one of them, as ONNX Runtime adds it."""
+    """The devices for create(); the host is always one of them, as in ONNX Runtime."""
     names = []
     for name, words in providers:
         kind = name.removesuffix(_SUFFIX).lower()
@@ -336,7 +344,7 @@ def _devices(providers: Sequence[tuple[str, Mapping[str, Any]]]) -> list[str]:
 
 
 def _labels(graph: Any) -> dict[str, list[int] | list[str]]:
-    """{output of a ZipMap: the labels of its columns}."""
+    """{name of a ZipMap's output: the labels of its columns}."""
     found: dict[str, list[int] | list[str]] = {}
     for node in graph.node:
         if node.op_type == "ZipMap":
@@ -344,10 +352,6 @@ def _labels(graph: Any) -> dict[str, list[int] | list[str]]:
                 numbers, texts = list(attribute.ints), [text.decode() for text in attribute.strings]
                 found[node.output[0]] = numbers or texts
     return found
-
-
-def _fixed(port: PortInfo) -> bool:
-    return all(isinstance(size, int) for size in port.shape or ())
 
 
 def _host(value: Any) -> Any:

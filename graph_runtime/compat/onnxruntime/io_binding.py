@@ -1,4 +1,4 @@
-"""IOBinding: inputs and outputs that stay bound over runs of a session."""
+"""IOBinding: inputs and outputs that stay bound from run to run of a session."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["IOBinding"]
 
 
 class IOBinding:
-    """Values by name for run_with_iobinding."""
+    """Inputs and outputs by name, for run_with_iobinding."""
 
     def __init__(self, session: Any):
         self._session = session
         self._inputs = [port.name for port in session.get_inputs()]
         self._outputs = [port.name for port in session.get_outputs()]
         self._feed: dict[str, Any] = {}
-        self._targets: dict[str, Any] = {}  # an array or OrtValue to write, or the name of a device
+        self._targets: dict[str, Any] = {}  # name -> array or OrtValue to write, or a device's name
         self._found: list[OrtValue] = []
 
     def bind_cpu_input(self, name: str, arr_on_cpu: np.ndarray) -> None:
-        """An array on the host, read when it runs. As all of bind_*, raises InputError for a name that is
-        not the model's."""
+        """Bind an array on the host, which each run reads. As all bind_* methods, it raises InputError for an
+        unknown name."""
         _require("input", name, self._inputs)
         self._feed[name] = arr_on_cpu
 
@@ -44,12 +44,12 @@ class IOBinding:
         shape: Sequence[int],
         buffer_ptr: int,
     ) -> None:
-        """Memory of the caller's on the host. Raises InputError for another device."""
+        """Bind an input to memory of the caller on the host. Raises InputError for another device."""
         _require("input", name, self._inputs)
         self._feed[name] = _memory(device_type, element_type, shape, buffer_ptr)
 
     def bind_ortvalue_input(self, name: str, ortvalue: OrtValue) -> None:
-        """A tensor, where it is."""
+        """Bind an input to a tensor; the tensor stays on its device."""
         _require("input", name, self._inputs)
         self._feed[name] = ortvalue.value
 
@@ -62,7 +62,7 @@ class IOBinding:
         shape: Sequence[int] | None = None,
         buffer_ptr: int | None = None,
     ) -> None:
-        """Make an output on a device, or write it to memory of the caller's on the host."""
+        """Bind an output to memory of the caller on the host, or let each run make it on a device."""
         _require("output", name, self._outputs)
         if buffer_ptr is None:
             self._targets[name] = f"{device_type}:{device_id}"
@@ -70,12 +70,12 @@ class IOBinding:
             self._targets[name] = _memory(device_type, element_type, shape or (), buffer_ptr)
 
     def bind_ortvalue_output(self, name: str, ortvalue: OrtValue) -> None:
-        """Write an output to a tensor."""
+        """Bind an output to a tensor, to which each run writes it."""
         _require("output", name, self._outputs)
         self._targets[name] = ortvalue
 
     def run(self) -> None:
-        """Run, and put the outputs where they are bound."""
+        """Run the session, and write the outputs where they are bound."""
         session = self._session
         names = list(self._targets)
         with session.results(names, self._feed) as made:
@@ -89,10 +89,10 @@ class IOBinding:
         return [value.numpy() for value in self._found]
 
     def synchronize_inputs(self) -> None:
-        """Nothing waits: a run is over when it returns."""
+        """Do nothing: a run has ended when it returns."""
 
     def synchronize_outputs(self) -> None:
-        """As synchronize_inputs."""
+        """Do nothing: a run has ended when it returns."""
 
     def clear_binding_inputs(self) -> None:
         self._feed.clear()
@@ -108,7 +108,7 @@ def _require(what: str, name: str, known: Sequence[str]) -> None:
 
 def _memory(device_type: str, element_type: Any, shape: Sequence[int], address: int) -> np.ndarray:
     if not on_host(parse(f"{device_type}:0")):
-        raise InputError(f"memory by address is the host's; got device type {device_type!r}", got=device_type)
+        raise InputError(f"only memory of the host is given by address, not {device_type!r}", got=device_type)
     dtype = np.dtype(element_type)
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return np.frombuffer((ctypes.c_char * nbytes).from_address(address), dtype).reshape(tuple(shape))

@@ -1,4 +1,4 @@
-"""OrtValue over our tensors."""
+"""OrtValue over this package's tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["OrtValue", "on_host", "require_dtype", "type_text"]
 def element_code(dtype: str) -> int:
     """ONNX's number of an element type."""
     from ...frontends.onnx.elements import ELEMENTS
-    from ...frontends.onnx.read import DTYPES  # onnx is there where a model is
+    from ...frontends.onnx.read import DTYPES  # a user with a model has onnx installed
 
     if dtype in ELEMENTS:
         return ELEMENTS[dtype].code
@@ -29,13 +29,14 @@ def element_code(dtype: str) -> int:
 
 
 def type_text(dtype: str, sequence: bool = False) -> str:
-    """As ONNX Runtime says it: tensor(float)."""
+    """The name of a type in ONNX Runtime, such as tensor(float)."""
     name = require_onnx().TensorProto.DataType.Name(element_code(dtype)).lower()
     return f"seq(tensor({name}))" if sequence else f"tensor({name})"
 
 
 def require_dtype(value: Any, wanted: str, what: str) -> None:
-    """Raise InputError, which begins with ``what``, for an array or tensor of another element type."""
+    """Raise InputError if ``value``, an array or tensor, has another element type than ``wanted``. The text
+    begins with ``what``."""
     got = getattr(value, "dtype", wanted)
     if isinstance(got, np.dtype):
         from ...frontends.onnx.elements import STRING
@@ -47,7 +48,7 @@ def require_dtype(value: Any, wanted: str, what: str) -> None:
 
 
 def _said(dtype: str) -> str:
-    """As type_text; numpy's name of what ONNX has not."""
+    """The type_text of a dtype; numpy's name for a dtype that ONNX lacks."""
     try:
         return type_text(dtype)
     except StopIteration:
@@ -55,34 +56,35 @@ def _said(dtype: str) -> str:
 
 
 def on_host(device: Device) -> bool:
-    """Whether a tensor on it has an address."""
+    """Whether tensors on the device have an address in the host's memory."""
     return device == host()
 
 
 class OrtValue:
-    """A tensor, or a list of them."""
+    """A tensor or a list of tensors, with ONNX Runtime's interface."""
 
     def __init__(self, value: Tensor | ElementArray | list[Tensor]):
         self._value = value
 
     @staticmethod
     def ortvalue_from_numpy(numpy_obj: np.ndarray, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
-        """A copy of an array on a device."""
+        """An OrtValue on a device, with a copy of an array."""
         return OrtValue(tensor_of(np.array(numpy_obj), f"{device_type}:{device_id}"))
 
     @staticmethod
     def ortvalue_from_shape_and_type(
         shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
     ) -> OrtValue:
-        """A tensor whose values are undefined."""
+        """An OrtValue on a device; its values are undefined."""
         return OrtValue(empty(tuple(shape), np.dtype(element_type), f"{device_type}:{device_id}"))
 
     def numpy(self) -> np.ndarray:
-        """The values. Raises InputError for a sequence."""
+        """The values, as an array. Raises InputError for a sequence."""
         return np.array(self._tensor().numpy())
 
     def update_inplace(self, np_arr: np.ndarray) -> None:
-        """Write values of the same type and shape. Raises InputError for others."""
+        """Overwrite the values by those of an array of the same type and shape. Raises InputError for other
+        arrays."""
         require_dtype(np_arr, self._numbers().dtype, "Unexpected data type of the array")
         self._numbers().copy_from(np_arr)
 
@@ -115,7 +117,8 @@ class OrtValue:
         return False
 
     def data_ptr(self) -> int:
-        """The address of its first element. Raises InputError where it is not on the host."""
+        """The address of the tensor's first element. Raises InputError for a tensor that is not on the
+        host."""
         if not on_host(self._tensor().device):
             raise InputError(f"a tensor on {self._tensor().device} has no address on the host")
         return int(self._tensor().numpy().ctypes.data)
@@ -128,7 +131,7 @@ class OrtValue:
 
     @property
     def value(self) -> Tensor | ElementArray | list[Tensor]:
-        """Our tensor, or the list of them."""
+        """The tensor as this package's Tensor or ElementArray, or the list of tensors."""
         return self._value
 
     def _tensor(self) -> Tensor | ElementArray:
@@ -139,5 +142,5 @@ class OrtValue:
     def _numbers(self) -> Tensor:
         made = self._tensor()
         if isinstance(made, ElementArray):
-            raise InputError("this OrtValue has texts or elements of few bits, of which there is no tensor")
+            raise InputError("this OrtValue has texts or elements of few bits, which no tensor holds")
         return made

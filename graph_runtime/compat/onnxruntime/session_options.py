@@ -1,4 +1,4 @@
-"""SessionOptions, RunOptions and the enumerations that they take."""
+"""SessionOptions, RunOptions and their enumerations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ExecutionMode", "GraphOptimizationLevel", "RunOptions", "SessionOpti
 
 
 class GraphOptimizationLevel(IntEnum):
-    """ORT_DISABLE_ALL leaves the nodes as they are; the others are all the same here."""
+    """Optimisation levels: ORT_DISABLE_ALL leaves the nodes unchanged; all other levels do the same here."""
 
     ORT_DISABLE_ALL = 0
     ORT_ENABLE_BASIC = 1
@@ -25,13 +25,13 @@ class GraphOptimizationLevel(IntEnum):
 
 
 class ExecutionMode(IntEnum):
-    """Accepted; nodes run one after the other."""
+    """Accepted without effect, because nodes run one after another."""
 
     ORT_SEQUENTIAL = 0
     ORT_PARALLEL = 1
 
 
-# what changes no result and has no counterpart here, with ONNX Runtime's defaults
+# {option: ONNX Runtime's default} of the options that have no effect or no counterpart here
 _IGNORED: dict[str, Any] = {
     "enable_cpu_mem_arena": True,
     "enable_mem_pattern": True,
@@ -59,16 +59,18 @@ _REFUSED = {
 }
 
 
-# this package's own entry: BUCKETS + the name of a dimension, with sizes as "1,8,32"
+# key of this package's own entries: _BUCKETS and a dimension's name; the entry's value lists sizes, such as
+# "1,8,32"
 _OWN = "graph_runtime."
 _BUCKETS = f"{_OWN}buckets."
 FOLDER = "session.model_external_initializers_file_folder_path"
-# what ONNX Runtime's entries begin with (onnxruntime_session_options_config_keys.h)
+# prefixes of ONNX Runtime's entries (onnxruntime_session_options_config_keys.h)
 _THEIRS = ("ep.", "kernel.", "memory.", "mlas.", "optimization.", "session.")
 
 
 class _Words:
-    """Attributes from a table of defaults; any other is refused by its name."""
+    """An object whose attributes are those of a table of defaults; any other attribute raises an error that
+    names it."""
 
     _defaults: ClassVar[dict[str, Any]] = {}
     _refused: ClassVar[dict[str, str]] = {}
@@ -94,7 +96,8 @@ class _Words:
 
 
 class SessionOptions(_Words):
-    """Options of a session. What ONNX Runtime has and this package does not do is refused by its name."""
+    """Options of a session. Setting an option for a feature that this package lacks raises an error that
+    names the option."""
 
     _defaults: ClassVar[dict[str, Any]] = {**_IGNORED, **_READ}
     _refused: ClassVar[dict[str, str]] = _REFUSED
@@ -102,14 +105,15 @@ class SessionOptions(_Words):
     def __init__(self) -> None:
         super().__init__()
         object.__setattr__(self, "_dims", {})
-        object.__setattr__(self, "initializers", {})  # {name: (OrtValue, whether the file has it elsewhere)}
+        object.__setattr__(self, "initializers", {})  # name -> (OrtValue, whether its data is external)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
-        """``graph_runtime.buckets.<dimension>`` gives a dimension buckets, as "1,8,32": a program of one of
-        these sizes serves those below it where padding is proven harmless. Of ONNX Runtime's own entries
-        ``session.model_external_initializers_file_folder_path`` says where external data is; the others are
-        kept for get_session_config_entry, and change no result. Raises InputError for other keys,
-        and for sizes that are no positive integers."""
+        """Set the entry ``key``. The entry ``graph_runtime.buckets.<dimension>`` gives a dimension buckets,
+        such as "1,8,32". A specialization for one of these sizes then also serves smaller sizes, if padding
+        is proven harmless. Of ONNX Runtime's own entries,
+        ``session.model_external_initializers_file_folder_path`` is the folder of external data; all others
+        are only kept for get_session_config_entry. Raises InputError for other keys, and for sizes that are
+        not positive integers."""
         key, value = str(key), str(value)
         if key.startswith(_BUCKETS) and key != _BUCKETS:
             self._dims[key.removeprefix(_BUCKETS)] = _sizes(key, value)
@@ -120,7 +124,7 @@ class SessionOptions(_Words):
         self._entries[key] = value
 
     def get_session_config_entry(self, key: str) -> str:
-        """What was added. Raises InputError for a key that was not."""
+        """The value of an entry. Raises InputError for a key that was not added."""
         if key not in self._entries:
             raise InputError(no_such("session config entry", key, self._entries), got=key)
         return self._entries[key]
@@ -130,16 +134,17 @@ class SessionOptions(_Words):
         return key in self._entries
 
     def add_free_dimension_override_by_name(self, name: str, size: int) -> None:
-        """Bind a symbolic dimension, or one whose buckets an entry gave."""
+        """Set the size of a symbolic dimension, also of one to which an entry gave buckets."""
         self._dims[name] = int(size)
 
     def add_initializer(self, name: str, ort_value: OrtValue) -> None:
-        """Values in place of an initialiser's; a name that the model does not have is warned of."""
+        """Replace the values of an initialiser. A name that the model lacks causes a warning when the session
+        is made."""
         self.initializers[str(name)] = ort_value, False
 
     def add_external_initializers(self, names: Sequence[str], ort_values: Sequence[OrtValue]) -> None:
-        """Values of initialisers whose data is outside of the model's file. Raises InputError where there
-        are not as many names as values."""
+        """Set the values of initialisers whose data is outside the model's file. Raises InputError if the
+        numbers of names and values differ."""
         if len(names) != len(ort_values):
             text = f"{len(names)} names of external initializers and {len(ort_values)} values"
             raise InputError(text, got=len(ort_values), wanted=len(names))
@@ -147,12 +152,12 @@ class SessionOptions(_Words):
 
     @property
     def folder(self) -> Path | None:
-        """Where external data is, if an entry says so."""
+        """The folder of external data that an entry names; None if there is no such entry."""
         named = self._entries.get(FOLDER)
         return Path(named) if named else None
 
     def as_options(self) -> Options:
-        """What create() takes. Raises InputError for a number of threads below 0."""
+        """These options as options of create(). Raises InputError for a number of threads below 0."""
         if self.intra_op_num_threads < 0:
             text = f"intra_op_num_threads is {self.intra_op_num_threads}; 0 leaves it as it is"
             raise InputError(text, got=self.intra_op_num_threads)
@@ -174,7 +179,7 @@ def _sizes(key: str, text: str) -> tuple[int, ...]:
 
 
 class RunOptions(_Words):
-    """Options of a run, all of which change nothing here but terminate, which is refused."""
+    """Options of a run. They have no effect here, except terminate, which is refused."""
 
     _defaults: ClassVar[dict[str, Any]] = {
         "log_severity_level": -1,
@@ -186,5 +191,5 @@ class RunOptions(_Words):
     _refused: ClassVar[dict[str, str]] = {"terminate": "a run is stopped by KeyboardInterrupt"}
 
     def add_run_config_entry(self, key: str, value: str) -> None:
-        """Accepted: none of ONNX Runtime's entries changes a result."""
+        """Accepted without effect: no config entry of ONNX Runtime changes a result."""
         self._entries[str(key)] = str(value)

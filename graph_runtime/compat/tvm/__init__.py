@@ -1,4 +1,4 @@
-"""TVM's names for deploying graph executor artifacts, so that a script moves by its import line:
+"""TVM's names for deploying graph executor artifacts, so that a script only has to change its import line:
 
     import graph_runtime.compat.tvm as tvm
     from graph_runtime.compat.tvm.contrib import graph_executor
@@ -9,8 +9,8 @@
     module.run()
     y = module.get_output(0).numpy()
 
-Arrays, devices and modules have TVM's shape over this package's own objects; errors are graph_runtime's,
-the root of which is ``TVMError``.
+Arrays, devices and modules have TVM's interface over this package's own objects. Errors are those of
+graph_runtime, whose base class is ``TVMError``.
 """
 
 import sys as _sys
@@ -41,11 +41,11 @@ from .runtime.device import (
 )
 from .runtime.global_functions import PackedFunc, get_global_func, register_func
 
-ndarray = runtime.ndarray  # names of TVM 0.6
+ndarray = runtime.ndarray  # ndarray and the next two are names of TVM 0.6
 module = runtime.module
 TVMContext = runtime.Device
 
-__version__ = "0.19.0"  # the last release that had a graph executor
+__version__ = "0.19.0"  # TVM's last release with a graph executor
 
 _name_missing()
 

@@ -1,4 +1,4 @@
-"""Run a script of TVM's users: python -m graph_runtime.compat.tvm script.py arguments."""
+"""Entry point that runs an unchanged TVM script: python -m graph_runtime.compat.tvm script.py arguments."""
 
 import runpy
 import sys
@@ -8,7 +8,8 @@ from .alias import install
 
 
 def main() -> None:
-    """Run the script named first as ``__main__``, with the arguments behind it."""
+    """Run the script that the first argument names as ``__main__``; the further arguments are the
+    script's."""
     if len(sys.argv) < 2:
         sys.exit("usage: python -m graph_runtime.compat.tvm SCRIPT [ARGUMENTS ...]")
     sys.argv = sys.argv[1:]

@@ -1,4 +1,5 @@
-"""The layer under the name ``tvm``, so that an unchanged script imports it; and imports of what is not here.
+"""This layer under the name ``tvm``, so that unchanged scripts import it, and errors for the import of TVM
+modules that are missing here.
 
 python -m graph_runtime.compat.tvm deploy.py --its arguments
 """
@@ -20,7 +21,8 @@ _HERE = __name__.rpartition(".")[0]
 
 
 class _Missing(MetaPathFinder):
-    """Asked last: an import of a module of TVM's that is not here is an ImportError that says why."""
+    """The last import finder: it raises ImportError, with the reason, if a TVM module is imported that is
+    missing here."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> None:
         if fullname.startswith(f"{_HERE}."):
@@ -28,7 +30,7 @@ class _Missing(MetaPathFinder):
 
 
 class _SameModule(Loader):
-    """Gives the module that has the other name, as it is."""
+    """Loader that returns an existing module, which is imported under another name, unchanged."""
 
     def __init__(self, name: str):
         self.name = name
@@ -39,11 +41,11 @@ class _SameModule(Loader):
         return found
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # the import system has put the other name's there
+        module.__spec__ = self._spec  # the import system put the new name's spec here
 
 
 class _Renamed(MetaPathFinder):
-    """Leads ``tvm`` and ``tvm.x`` to this package."""
+    """Finder that maps ``tvm`` and ``tvm.x`` to this package."""
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         if fullname.partition(".")[0] != "tvm":
@@ -57,12 +59,13 @@ def _add(finder: type[MetaPathFinder], first: bool) -> None:
 
 
 def name_missing() -> None:
-    """From now on imports of what is not here say why."""
+    """Make the import of a TVM module that is missing here raise an error with the reason, from now on."""
     _add(_Missing, first=False)
 
 
 def install() -> None:
-    """From now on ``import tvm`` of this process is this package. Raises ImportError where TVM is."""
+    """Make ``import tvm`` in this process import this package from now on. Raises ImportError if TVM itself
+    was imported before."""
     known = sys.modules.get("tvm")
     if known is not None and known is not sys.modules[_HERE]:
         raise ImportError("TVM itself is imported already: install() comes before the first import of tvm")

@@ -1,5 +1,5 @@
-"""tvm.error: classes that scripts catch. What this package raises is TVMError, and for a value that does not
-fit a ValueError, too."""
+"""tvm.error: classes that scripts catch. Errors of this package are TVMErrors; errors about values of the
+wrong shape or dtype are ValueErrors, too."""
 
 from ...base.errors import GraphRuntimeError as TVMError
 
@@ -22,11 +22,11 @@ class InternalError(TVMError):
 
 
 class DiagnosticError(TVMError):
-    """What TVM's compiler found wrong with a program."""
+    """An error found in a module by TVM's compiler."""
 
 
 class RPCError(TVMError):
-    """What a remote device raised."""
+    """An error raised by a remote device."""
 
 
 class RPCSessionTimeoutError(RPCError, TimeoutError):
@@ -34,7 +34,7 @@ class RPCSessionTimeoutError(RPCError, TimeoutError):
 
 
 class OpError(TVMError):
-    """What is wrong with an operator."""
+    """An error in an operator."""
 
 
 class OpNotImplemented(OpError, NotImplementedError):
@@ -46,7 +46,7 @@ class OpAttributeRequired(OpError, AttributeError):
 
 
 class OpAttributeInvalid(OpError, AttributeError):
-    """An attribute with a value that it cannot have."""
+    """An attribute with an invalid value."""
 
 
 class OpAttributeUnImplemented(OpError, NotImplementedError):

@@ -1,4 +1,4 @@
-"""What TVM has and this package has not: each name leads to a text that names the way out."""
+"""Names of TVM that are missing here, each with an error text that gives the alternative."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _EXECUTORS = {
 
 
 def answer(module: ModuleType) -> None:
-    """From now on names that a module of this layer has not are answered by why()."""
+    """Make access to a missing name of this module raise an error with the text of why()."""
     vars(module).setdefault("__getattr__", partial(_absent, module))
 
 
@@ -35,7 +35,7 @@ def _absent(module: ModuleType, name: str) -> None:
 
 
 def no_name(module: str, name: str, known: Iterable[str]) -> AttributeError:
-    """The error of a module's ``__getattr__``, as errors.no_attribute."""
+    """The error that a module's ``__getattr__`` raises for an unknown name, as errors.no_attribute."""
     prefix = module.removeprefix(__name__.rpartition(".")[0]).lstrip(".")
     return AttributeError(
         why(f"{prefix}.{name}".lstrip("."), () if name.startswith("_") else known), name=name
@@ -43,7 +43,8 @@ def no_name(module: str, name: str, known: Iterable[str]) -> AttributeError:
 
 
 def why(name: str, known: Iterable[str] = ()) -> str:
-    """The text of an error for ``tvm.<name>``, where ``known`` are the names beside it."""
+    """The error text for ``tvm.<name>``, which is missing here. ``known``: the names that the module of
+    ``name`` has."""
     for other, what in _EXECUTORS.items():
         if name == other or name.startswith(f"{other}."):
             return (

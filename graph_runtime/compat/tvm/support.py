@@ -1,4 +1,4 @@
-"""tvm.support: what was built in, and modules of Python functions."""
+"""tvm.support: build settings, and modules of Python functions."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ _ELSEWHERE = (
 
 
 def libinfo() -> dict[str, str]:
-    """TVM's build settings by name: "ON" for what is here, "OFF" for what is not."""
+    """TVM's build settings by name: "ON" for features that exist here, else "OFF"."""
     return {f"USE_{name}": "ON" for name in _HERE} | {f"USE_{name}": "OFF" for name in _ELSEWHERE}

@@ -1,5 +1,5 @@
-"""tvm.testing: the comparison that deploy scripts use, and the marks of TVM's tests, which skip what needs a
-device that is not here."""
+"""tvm.testing: the comparison that deploy scripts use, and the marks of TVM's tests. A mark skips its test if
+the test needs a device that is missing."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ELSEWHERE = (
 
 
 def assert_allclose(actual: Any, desired: Any, rtol: float = 1e-7, atol: float = 1e-7) -> None:
-    """Raise AssertionError where shapes differ, or values by more than the tolerance."""
+    """Raise AssertionError if the shapes differ, or if values differ by more than the tolerance."""
     actual, desired = np.asanyarray(actual), np.asanyarray(desired)
     np.testing.assert_allclose(actual.shape, desired.shape)
     np.testing.assert_allclose(actual, desired, rtol=rtol, atol=atol, verbose=True)
@@ -48,21 +48,21 @@ def enabled_targets() -> list[tuple[str, TvmDevice]]:
 
 
 def uses_gpu(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The test as it is: it asks for devices itself."""
+    """The test function, unchanged, because a test with this mark asks for devices itself."""
     return function
 
 
-requires_llvm = uses_gpu  # libraries that LLVM made run here
+requires_llvm = uses_gpu  # no skip: libraries made by LLVM run here
 
 
 def requires_package(*packages: str) -> Callable[..., Any]:
-    """A mark: the test is skipped where a package is not installed."""
+    """A mark that skips a test if one of these packages is not installed."""
     missing = [name for name in packages if importlib.util.find_spec(name.partition(".")[0]) is None]
     return _skipped(f"needs {', '.join(missing)}") if missing else uses_gpu
 
 
 def main() -> None:
-    """Run the tests of the file that calls this."""
+    """Run the tests of the file that calls this function."""
     import runpy
 
     sys.argv[:1] = ["pytest", sys._getframe(1).f_globals["__file__"]]
@@ -70,13 +70,13 @@ def main() -> None:
 
 
 def _skipped(reason: str) -> Callable[..., Any]:
-    import unittest  # scripts that test nothing need none
+    import unittest  # only scripts with tests need it
 
     return unittest.skip(reason)
 
 
 def __getattr__(name: str) -> Any:
-    """The mark ``requires_x`` of what is not here."""
+    """The mark ``requires_x`` for a feature x that is missing here: it skips the test."""
     if name.removeprefix("requires_") in _ELSEWHERE and name.startswith("requires_"):
         return _skipped(f"{name.removeprefix('requires_')} is not here")
     raise no_name(__name__, name, __all__)

@@ -1,5 +1,6 @@
-"""What TVM's graph executor has beside graph.json: libraries that it exported, read (blob, inspect) and
-loaded (library), its debugger (debugger) with its files (dump), and a graph's files for it to run (export).
+"""Files of TVM's graph executor, except graph.json. Libraries that TVM exported are read (blob, inspect) and
+loaded (library). Other modules are TVM's debugger (debugger) with its files (dump), and the export of a graph
+for TVM (export).
 
-TVM's own names for all this are in graph_runtime/compat/tvm.
+graph_runtime/compat/tvm has TVM's own names for all these.
 """

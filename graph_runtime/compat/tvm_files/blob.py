@@ -1,11 +1,15 @@
-"""The import blob of a library that TVM exported (``__tvm_dev_mblob``): which modules were packed into it,
-and how they import each other.
+"""The import blob of a library that TVM exported (``__tvm_dev_mblob``): the modules packed into it, and their
+imports of each other.
 
-    u64 bytes that follow; u64 count; count records of: str key, payload
-    str = u64 length + bytes; vec<T> = u64 count + items; all little endian
+    blob    u64 number of bytes that follow, u64 number of records, the records
+    record  str key, payload
+    str     u64 length, bytes
+    vec<T>  u64 count, items
 
-Records carry no length, so one of an unknown kind cannot be skipped: it ends the reading with an error that
-names it. What each kind of payload holds is said at its class.
+Integers are little endian.
+
+Records have no length field, so a record of an unknown kind cannot be skipped: reading ends with an error
+that names the kind. The payload of each kind is described at its class.
 """
 
 from __future__ import annotations
@@ -17,13 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from ...base.cursor import Cursor
 from ...base.errors import LibraryError
-from ...ir.documents.params import read_array
+from ...ir.documents.params import Cursor, read_array
 
-__all__ = ["Blob", "ConstLoader", "Factory", "LibrarySlot", "Record", "parse_blob"]
-
-# what cannot run here, and what a holder of such a library can do
+# {kind of module that cannot run here: the remedy}
 _WAYS_OUT = {
     "cuda": "a CUDA module",
     "opencl": "an OpenCL module",
@@ -41,13 +42,13 @@ _WAYS_OUT = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LibrarySlot:
-    """Record "_lib": stands for the shared object that carries the blob."""
+    """Record "_lib": represents the shared object that contains the blob."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Factory:
     """Record "GraphExecutorFactory" (0.8 and later) or "GraphRuntimeFactory" (0.7): a graph with its
-    parameters. ``params`` are views into the mapped library: nothing is copied."""
+    parameters. ``params``: views into the mapped library, not copies."""
 
     graph_json: str
     params: dict[str, np.ndarray]
@@ -56,8 +57,9 @@ class Factory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ConstLoader:
-    """Record "const_loader" or "metadata": constants that ``__init_<symbol>`` of an import gets before
-    ``symbol`` is first called. ``consts`` {symbol: names in ``arrays``}."""
+    """Record "const_loader" or "metadata": constants that are passed to the function ``__init_<symbol>`` of
+    an imported module before ``symbol`` is first called. ``consts``: {symbol: names of its constants in
+    ``arrays``}."""
 
     arrays: dict[str, np.ndarray]
     consts: dict[str, tuple[str, ...]]
@@ -68,8 +70,8 @@ Record = LibrarySlot | Factory | ConstLoader
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Blob:
-    """Modules in record order and, for each, the indices of those it imports. Module 0 is the root, unless
-    ``root`` is None: then all are children of the library itself (before 0.7)."""
+    """Modules in the order of their records and, for each, the indices of the modules that it imports. Module
+    0 is the root. If ``root`` is None (before TVM 0.7), all modules are imports of the library itself."""
 
     keys: tuple[str, ...]
     modules: tuple[Record, ...]
@@ -78,10 +80,10 @@ class Blob:
 
 
 def parse_blob(data: memoryview | bytes, where: str) -> Blob:
-    """Read a blob from its first byte, the length word. ``where`` names the file in errors.
+    """Read a blob, which begins with its length word. ``where``: the file's name, for errors.
 
-    Raises LibraryError with ``offset`` (bytes into the blob) and ``record`` for one that is cut, malformed,
-    or holds a module kind that cannot run here.
+    Raises LibraryError, with ``offset`` (bytes into the blob) and ``record``, for a blob that is truncated,
+    malformed, or contains a module of a kind that cannot run here.
     """
     keys: list[str] = []
     modules: list[Any] = []
@@ -199,7 +201,8 @@ def _assemble(
 
 
 def _refuse_cycles(cursor: Cursor, imports: tuple[tuple[int, ...], ...]) -> None:
-    """Kahn's count: a module that never loses its last importer is on a cycle, or below one."""
+    """Raise an error for cyclic imports, by Kahn's algorithm: a module that never loses its last importer is
+    on a cycle, or is imported from a cycle."""
     importers = np.bincount([c for row in imports for c in row], minlength=len(imports)).tolist()
     ready = [i for i, n in enumerate(importers) if n == 0]
     seen = 0

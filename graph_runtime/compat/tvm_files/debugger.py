@@ -1,6 +1,6 @@
-"""DebugModule: a GraphModule that runs node by node, times each, and shows what it made. TVM's debug
-executor, without its traps: node outputs are found by entry, not by node number, and looking at one runs
-what it depends on first.
+"""DebugModule: a GraphModule that runs node by node, times each node, and shows its results. Unlike TVM's
+debug executor, it finds a node's outputs by entry, not by node number, and before it reads an output, it runs
+the nodes on which the output depends.
 
 Node numbers are those of the loaded graph; inserted copies run with the node that needs them.
 """
@@ -19,9 +19,7 @@ from ...run.benchmark import BenchmarkResult, measure
 from ...run.factory import create
 from ...run.module import GraphModule, hand_out
 from ...run.sessions.session import Session
-from ...views.profile import Report, count, microseconds, percent, string
-
-__all__ = ["DebugModule", "create_debug"]
+from ...views.profile import Report, cell
 
 _WARM_UP_RUNS = 3
 
@@ -32,7 +30,7 @@ def create_debug(graph: Any, library: Any = None, devices: Any = ("cpu:0",), **o
 
 
 class DebugModule(GraphModule):
-    """A GraphModule whose nodes can be run, timed and looked at one by one."""
+    """A GraphModule whose nodes can be run, timed and inspected one by one."""
 
     num_nodes: int
 
@@ -51,7 +49,7 @@ class DebugModule(GraphModule):
         self._last_executed = -1
         plan, program = session.plan, session.program
         origin = plan.origin[program.nid[: program.main]]
-        # an inserted copy (origin -1) belongs to the next node of the file that is run
+        # an inserted copy (origin -1) belongs to the next node from the file
         owner = np.where(origin >= 0, origin, np.iinfo(np.int64).max)
         self._owner = np.minimum.accumulate(owner[::-1])[::-1] if len(owner) else owner
         self.num_nodes = int(plan.origin.max(initial=-1)) + 1
@@ -59,33 +57,32 @@ class DebugModule(GraphModule):
         self._names = {session.graph.names[new]: nid for nid, new in self._new_nid.items()}
 
     def run(self, **inputs: Any) -> None:
-        """As GraphModule.run; execute_node begins anew after it."""
+        """Run, as GraphModule.run does; afterwards, execute_node starts again from the first node."""
         super().run(**inputs)
         self._last_executed = -1
 
     # **************** nodes ****************
 
     def _nid(self, node: int | str) -> int:
-        """Number in the loaded graph of a node given by number or name (the last of that name)."""
+        """The number, in the loaded graph, of a node given by number or by name. If several nodes have the
+        name, it is the number of the last."""
         if isinstance(node, str):
             if node not in self._names:
                 raise InputError(f"no node is called {node!r}{did_you_mean(node, self._names)}", got=node)
             return self._names[node]
         if not 0 <= node < self.num_nodes:
-            raise InputError(
-                f"node {node} is out of range: the graph has {self.num_nodes}",
-                got=node,
-                wanted=self.num_nodes,
-            )
+            text = f"node {node} is out of range: the graph has {self.num_nodes}"
+            raise InputError(text, got=node, wanted=self.num_nodes)
         return int(node)
 
     def _span(self, first: int, last: int) -> tuple[int, int]:
-        """The instructions of nodes first .. last of the loaded graph."""
+        """(begin, end) of the instructions that belong to nodes first .. last of the loaded graph."""
         return int(np.searchsorted(self._owner, first)), int(np.searchsorted(self._owner, last, side="right"))
 
     def execute_node(self, node: int | str) -> None:
-        """Run up to and with a node: from the one after the last executed, or from the start if that is
-        later; nothing if it is the last executed one."""
+        """Run all nodes after the one executed last, up to ``node``. If ``node`` comes before the one
+        executed last, run all nodes from the first node to ``node``. Do nothing if ``node`` was executed
+        last."""
         nid = self._nid(node)
         if nid == self._last_executed:
             return
@@ -94,8 +91,8 @@ class DebugModule(GraphModule):
         self._last_executed = nid
 
     def get_node_output(self, node: int | str, index: int = 0) -> np.ndarray:
-        """A copy of result ``index`` of the node that was executed last: a later node may use its memory
-        again."""
+        """A copy of result ``index`` of ``node``. Raises InputError unless ``node`` was executed last,
+        because a later node may have reused its memory."""
         nid = self._nid(node)
         if nid != self._last_executed:
             raise InputError(
@@ -107,7 +104,8 @@ class DebugModule(GraphModule):
         return self._entry(nid, index).numpy()
 
     def debug_get_output(self, node: str | int, out: Any = None) -> Any:
-        """Run nodes 0 .. node and return a copy of its first result, or write it to ``out``."""
+        """Run nodes 0 .. node, and return a copy of the first result of ``node``, or write that result to
+        ``out``."""
         nid = self._nid(node)
         self.session.run_span(*self._span(0, nid))
         self._last_executed = nid
@@ -115,18 +113,15 @@ class DebugModule(GraphModule):
         return tensor.numpy() if out is None else hand_out(tensor, out)
 
     def num_results(self, node: int | str) -> int:
-        """How many results a node has."""
+        """Number of a node's results."""
         row_ptr, new = self.session.graph.row_ptr, self._new_nid[self._nid(node)]
         return int(row_ptr[new + 1] - row_ptr[new])
 
     def _entry(self, nid: int, index: int) -> Any:
         row_ptr, new, results = self.session.graph.row_ptr, self._new_nid[nid], self.num_results(nid)
         if not 0 <= index < results:
-            raise InputError(
-                f"node {nid} has {results} results, there is none of number {index}",
-                got=index,
-                wanted=results,
-            )
+            text = f"node {nid} has {results} results, there is none of number {index}"
+            raise InputError(text, got=index, wanted=results)
         return self.session.tensor(int(row_ptr[new]) + index)
 
     # **************** timing ****************
@@ -140,8 +135,8 @@ class DebugModule(GraphModule):
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
     ) -> list[list[float]]:
-        """Seconds of each node, ``repeat`` values each; 0.0 for null nodes. All nodes run first, in order,
-        so each finds its inputs."""
+        """Seconds of each node, with ``repeat`` values for each; 0.0 for null nodes. First all nodes run
+        once, in order, so that each finds its inputs."""
         self.session.run()
         limits = (min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
         return [self._time_node(nid, number, repeat, *limits) for nid in range(self.num_nodes)]
@@ -156,7 +151,7 @@ class DebugModule(GraphModule):
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
     ) -> BenchmarkResult:
-        """BenchmarkResult of one node. Raises InputError for an index that is none."""
+        """The BenchmarkResult of node ``index``. Raises InputError for an invalid index."""
         nid = self._nid(index)
         self.session.run_span(*self._span(0, nid))
         limits = (min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown)
@@ -176,8 +171,8 @@ class DebugModule(GraphModule):
         return list(timed.results)
 
     def profile(self, collectors: Any = None, **inputs: Any) -> Report:
-        """Time each call once, after three warm-up runs. ``collectors`` is accepted as TVM's callers pass
-        it, and unused."""
+        """A report with the time of each call in one run, after three warm-up runs. ``collectors`` has no
+        effect; it is accepted because TVM's callers pass it."""
         if inputs:
             self.set_input(**inputs)
         for _ in range(_WARM_UP_RUNS):
@@ -203,15 +198,17 @@ class DebugModule(GraphModule):
         )
         metrics = {
             name: {
-                "Duration (us)": microseconds(us),
-                "Count": count(devices.count(name)),
-                "Percent": percent(100 * us / whole),
-                "Device": string(name),
+                "Duration (us)": cell("microseconds", us),
+                "Count": cell("count", devices.count(name)),
+                "Percent": cell("percent", 100 * us / whole),
+                "Device": cell("string", name),
             }
             for name, us in totals.items()
         }
         return Report(
-            calls, metrics, {"Executor": string("Graph"), "Number of threads": count(core.pool_threads())}
+            calls,
+            metrics,
+            {"Executor": cell("string", "Graph"), "Number of threads": cell("count", core.pool_threads())},
         )
 
     def _call(self, at: int, us: float, device: str, whole: float) -> dict[str, Any]:
@@ -220,17 +217,17 @@ class DebugModule(GraphModule):
             f"{t.dtype}[{', '.join(map(str, t.shape))}]" for t in (*view.input_types, *view.output_types)
         )
         row = {
-            "Name": string(view.callee.name),
-            "Duration (us)": microseconds(us),
-            "Percent": percent(100 * us / whole),
-            "Device": string(device),
-            "Count": count(1),
-            "Argument Shapes": string(shapes),
+            "Name": cell("string", view.callee.name),
+            "Duration (us)": cell("microseconds", us),
+            "Percent": cell("percent", 100 * us / whole),
+            "Device": cell("string", device),
+            "Count": cell("count", 1),
+            "Argument Shapes": cell("string", shapes),
         }
         raw = view.callee.raw
         if "hash" in raw:
-            row["Hash"] = string(raw["hash"])
-        return row | {key: string(value) for key, value in raw.items() if "layout" in key}
+            row["Hash"] = cell("string", raw["hash"])
+        return row | {key: cell("string", value) for key, value in raw.items() if "layout" in key}
 
 
 def _device_name(device: Any) -> str:

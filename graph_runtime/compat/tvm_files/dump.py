@@ -1,11 +1,12 @@
-"""GraphModuleDebug: a DebugModule that writes down what each node took and made, in TVM's debugger files.
+"""GraphModuleDebug: a DebugModule that writes each node's time and results in TVM's debugger files.
 
-    <root>/_tvmdbg_device_CPU_0/_tvmdbg_graph_dump.json        the graph, written when it is made
-                                output_tensors.params          every result of every node, written by run()
-                                _tvmdbg_execution_trace.json   Chrome's trace format, written by run()
+    file in <root>/_tvmdbg_device_CPU_0/   content
+    _tvmdbg_graph_dump.json                the graph, written when the GraphModuleDebug is made
+    output_tensors.params                  every result of every node, from run()
+    _tvmdbg_execution_trace.json           begin and end of each node (Chrome's trace format), from run()
 
-Node numbers are those of graph.json; shapes and dtypes are found by entry, so they are right after a node of
-several results too.
+Node numbers are those of graph.json. Shapes and dtypes are found by entry, so they are right even after a
+node with several results.
 """
 
 from __future__ import annotations
@@ -24,13 +25,12 @@ import orjson
 
 from ...base.errors import DocumentError
 from ...base.files.writing import told, write_whole
+from ...base.json_text import read_source
 from ...base.machine.devices import parse_list
-from ...ir.documents.document import read_document, read_source
+from ...ir.documents.document import read_document
 from ...ir.documents.params import save_params
 from ...run.module import GraphModule
 from .debugger import DebugModule, create_debug
-
-__all__ = ["DebugDump", "GraphModuleDebug", "create"]
 
 _COLUMNS = ("Node Name", "Ops", "Time(us)", "Time(%)", "Shape", "Inputs", "Outputs", "Measurements(us)")
 
@@ -42,14 +42,15 @@ def create(
     dump_root: str | os.PathLike[str] | None = None,
     **options: Any,
 ) -> GraphModuleDebug:
-    """A GraphModuleDebug; ``options`` are those of factory.create, ``dump_root`` is where it writes."""
+    """A GraphModuleDebug. ``options``: keyword arguments of factory.create; ``dump_root``: the folder for its
+    files."""
     module = create_debug(graph_json, library, devices, **options)
     return GraphModuleDebug(module, devices, graph_json, dump_root)
 
 
 class DebugDump:
-    """The files of one GraphModuleDebug. ``path`` is the folder they stand in, ``nodes`` the graph's nodes as
-    they are dumped: op ("param" or the function), name, inputs (names), shape, attrs."""
+    """The files of one GraphModuleDebug. ``path``: their folder. ``nodes``: the graph's nodes as they are
+    dumped: {"op": "param" or the function, "name", "inputs": names, "shape", "attrs"}."""
 
     root: Path
     path: Path
@@ -70,14 +71,14 @@ class DebugDump:
         write_whole(self.path / name, data)
 
     def get_graph_nodes(self) -> list[dict[str, Any]]:
-        """The dumped nodes."""
+        """The nodes as they are dumped."""
         return self.nodes
 
     def record(
         self, times: Sequence[Sequence[float]], results: Sequence[Sequence[np.ndarray | None]]
     ) -> None:
-        """Write what a run took (seconds, a list for each node) and made (arrays, a list for each node; None
-        for a dtype that has no array form)."""
+        """Write the times and the results of a run. ``times``: a list of seconds for each node. ``results``:
+        a list of arrays for each node, with None for a dtype that arrays lack."""
         self._times, self._results = [list(t) for t in times], [list(r) for r in results]
         self._write(
             "output_tensors.params",
@@ -94,7 +95,8 @@ class DebugDump:
         self._write("_tvmdbg_execution_trace.json", orjson.dumps(trace))
 
     def _events(self) -> list[dict[str, Any]]:
-        """A begin and an end for each node, one after another: ``ts`` is in us from 0."""
+        """A begin event and an end event for each node, one node after another; their time ``ts`` is in us
+        and begins at 0."""
         events, now = [], 0.0
         for node, times in zip(self.nodes, self._times, strict=True):
             about = {"name": node["name"], "cat": node["op"], "pid": 1, "tid": 1}
@@ -104,7 +106,7 @@ class DebugDump:
         return events
 
     def get_debug_result(self, sort_by_time: bool = True) -> str:
-        """A table with a row for each result of each function, and one of the total time."""
+        """A table with a row for each result of each function, and a row with the total time."""
         mean = [statistics.fmean(times) * 1e6 for times in self._times]
         total, rows = sum(mean), []
         for node, times, us, arrays in zip(self.nodes, self._times, mean, self._results, strict=True):
@@ -147,7 +149,7 @@ class DebugDump:
         sys.stdout.write(self.get_debug_result(sort_by_time) + "\n")
 
     def remove(self) -> None:
-        """Remove the folder, and the root if it was made for it or holds nothing else."""
+        """Remove the folder, and its root folder if the root folder was made for it or holds nothing else."""
         shutil.rmtree(self.path, ignore_errors=True)
         if self._own_root:
             shutil.rmtree(self.root, ignore_errors=True)
@@ -156,8 +158,8 @@ class DebugDump:
 
 
 def _dumped_graph(graph_json: Any) -> dict[str, Any]:
-    """graph.json as TVM's debugger writes it: functions for ops, names for inputs, shape and dtype at
-    nodes."""
+    """graph.json as TVM's debugger writes it: each node has its function as op, the names of its inputs, its
+    shape and its dtype."""
     document = read_document(read_source(graph_json, "graph"))
     nodes, columns, row_ptr = document["nodes"], document["attrs"], document["node_row_ptr"]
     dumped = []
@@ -183,8 +185,8 @@ def _dumped_graph(graph_json: Any) -> dict[str, Any]:
 class GraphModuleDebug(DebugModule):
     """A DebugModule whose run() times every node, dumps every result and shows a table.
 
-    ``module``: what debug_create returned, or any GraphModule. ``devices``: the first names the folder.
-    ``dump_root``: a temporary folder by default. ``debug_datum`` has the files.
+    ``module``: the result of debug_create, or any GraphModule. ``devices``: the first device names the
+    folder. ``dump_root``: a temporary folder by default. ``debug_datum``: the DebugDump.
     """
 
     debug_datum: DebugDump
@@ -233,7 +235,8 @@ class GraphModuleDebug(DebugModule):
         self.debug_datum.display_debug_result(sort_by_time)
 
     def _run_and_keep(self) -> list[list[np.ndarray | None]]:
-        """Copies of every node's results, taken right after it ran: a later node may use their memory."""
+        """Copies of every node's results, taken right after the node has run, because a later node may reuse
+        their memory."""
         self._last_executed = -1
         kept: list[list[np.ndarray | None]] = []
         for nid in range(self.num_nodes):
@@ -242,7 +245,7 @@ class GraphModuleDebug(DebugModule):
             for k in range(self.num_results(nid)):
                 try:
                     arrays.append(self.get_node_output(nid, k))
-                except DocumentError:  # a dtype that has no array form
+                except DocumentError:  # arrays do not have this dtype
                     arrays.append(None)
             kept.append(arrays)
         return kept

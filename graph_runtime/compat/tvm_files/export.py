@@ -1,4 +1,4 @@
-"""A graph with its parameters and libraries as a folder of files that another runtime reads.
+"""Export of a graph with its parameters and libraries to a folder of files for another runtime.
 
 Graph + params + libraries --dialect tvm--> graph.json, params.bin, the libraries that have its functions
 """
@@ -13,14 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from ...artifacts.libraries.judge import LibraryFile
-from ...artifacts.parameters import read_params
+from ...artifacts.prepare import read_params
 from ...base.errors import GraphRuntimeError
 from ...base.files.writing import told, write_whole
 from ...ir.documents.params import save_params
 from ...ir.documents.write import graph_to_json
 from ...ir.graph import COPY, NOP, Graph
-
-__all__ = ["export"]
 
 
 def export(
@@ -31,14 +29,15 @@ def export(
     params: Any = None,
     libraries: Sequence[LibraryFile] = (),
 ) -> list[Path]:
-    """Write ``graph`` into ``folder``, which is made, and return the files.
+    """Write ``graph`` into ``folder``, which is made if missing, and return the paths of the files.
 
-    ``dialect`` "tvm": what the graph executor of TVM 0.7 to 0.19 loads; devices are those of the graph's
-    columns, cpu where it has none. ``params`` as read_params. A library is written where it has a function of
-    the graph; a function that none has in TVM's packed convention is warned of. Raises GraphError for entries
-    on tt, naming nodes, GraphRuntimeError for a folder that is a file, ParamsError.
+    ``dialect``: "tvm", which means files for the graph executor of TVM 0.7 to 0.19; devices are those of the
+    graph's columns, by default cpu. ``params``: parameters as in read_params. A library is written if it has
+    a function of the graph; a warning names the functions that no library has in TVM's packed convention.
+    Raises GraphError, which names the nodes, for entries on tt, GraphRuntimeError if ``folder`` is a file,
+    ParamsError for invalid ``params``.
     """
-    text = graph_to_json(graph, dialect=dialect)  # all that can be refused, before anything is written
+    text = graph_to_json(graph, dialect=dialect)  # raises its errors before any file is written
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
         raise GraphRuntimeError(f"{folder} is a file: export writes a folder", got=str(folder))
@@ -53,13 +52,13 @@ def export(
         with tempfile.TemporaryDirectory(prefix=".export.", dir=folder) as beside:
             for name, data in contents.items():
                 write_whole(Path(beside) / name, data)
-            for name in contents:  # all of them or none
+            for name in contents:  # all files are written: now all of them appear, or none
                 os.replace(Path(beside) / name, folder / name)
     return [folder / name for name in contents]
 
 
 def _holders(graph: Graph, libraries: Sequence[LibraryFile]) -> list[LibraryFile]:
-    """The libraries that have functions of the graph for TVM to call."""
+    """The libraries that have functions of the graph which TVM can call."""
     names = {f.name for f in graph.funcs} - {COPY, NOP}
     found, called = [], set()
     for library in libraries:

@@ -1,7 +1,8 @@
-"""What a library that TVM exported holds, read from its file: nothing of it is run, so it may be one that
-cannot run here.
+"""Contents of a library that TVM exported, read from its file. No code of the library is run, so the library
+may be one that cannot run here.
 
-The release range follows from marks: names of symbols, keys of the import blob, columns of the graph in it.
+The range of TVM's releases follows from marks: names of symbols, keys of the import blob, columns of the
+graph in the blob.
 """
 
 from __future__ import annotations
@@ -20,18 +21,17 @@ from ...base.machine.devices import DL_NAMES
 from ...run.library import missing_functions
 from .blob import Blob, Factory, parse_blob
 
-__all__ = ["describe"]
-
-_OLDEST, _NEWEST = 5, 20  # minor versions of 0.x whose functions take TVMValues
+_OLDEST, _NEWEST = 5, 20  # minor versions of the oldest and newest TVM 0.x whose functions take TVMValues
 _NAME_OF = {number: name for name, number in DL_NAMES.items()}
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """``kind``, ``releases`` of TVM that made it, ``marks`` (why), ``functions``, ``imports`` (blob keys),
-    ``params`` {name: type}, ``devices``, ``asks`` (packed functions that its operators ask for), ``missing``
-    (sentences on those of them that are not here), and ``problem``, why it cannot be loaded (None: it can).
+    """A description: ``kind``, ``releases`` of TVM that may have made it, ``marks`` (the evidence),
+    ``functions``, ``imports`` (blob keys), ``params`` {name: type}, ``devices``, ``asks`` (packed functions
+    that the library's operators look up), ``missing`` (a sentence for each of these functions that does not
+    exist here), and ``problem`` (the reason why it cannot be loaded; None if it can).
 
-    Raises LibraryError for what is no shared object of this machine.
+    Raises LibraryError for a file that is not a shared object of this machine.
     """
     try:
         data = map_file(path)
@@ -88,7 +88,7 @@ def _kind(shared: SharedObject, keys: tuple[str, ...]) -> str:
 
 
 def _marks(shared: SharedObject, blob: Blob | None, keys: tuple[str, ...]) -> Iterator[tuple[int, int, str]]:
-    """(oldest, newest, what was seen); minor versions of TVM 0.x."""
+    """(oldest, newest, evidence) of each mark, with minor versions of TVM 0.x."""
     if _is_ffi(shared):
         yield _NEWEST + 1, 99, "symbols of the tvm-ffi ABI"
         return

@@ -1,10 +1,10 @@
-"""Libraries that TVM exported, loaded as TVM's own load_module does: single-file factories, plain operator
-libraries, .o and .tar.
+"""Libraries that TVM exported, loaded as TVM's own load_module does: factories in a single file, plain
+operator libraries, .o and .tar files.
 
     deploy.so --load_library--> Library --import blob--> TvmModule["default"](devices) --> GraphModule
 
-The blob is read from the mapped library; parameters of a factory are views of it until a session copies
-them, so they are held once.
+The blob is read from the mapped library. Parameters of a factory are views of the mapping until a session
+copies them, so memory holds them once.
 """
 
 from __future__ import annotations
@@ -31,22 +31,20 @@ from ...binding import core
 from ...run.factory import create
 from ...run.library import Library, load_library, missing_functions
 from ...run.module import GraphModule
-from ...run.tensors.host_values import aligned_empty
+from ...run.tensors.tensor import aligned_empty
 from .blob import Blob, ConstLoader, Factory, parse_blob
 from .debugger import create_debug
 from .packed_values import call_packed, dl_tensors
 
-__all__ = ["ENTRY", "TvmModule", "load_module"]
-
-ENTRY = "__tvm_main__"  # a text in the library, which names its entry function
+ENTRY = "__tvm_main__"  # symbol of the text that names a library's entry function
 _PLAIN = (int, float, str, np.integer, np.floating)
-_handed_over: list[Any] = []  # to libraries, which stay open to the end of the process and may keep it
+_handed_over: list[Any] = []  # objects given to libraries, which may use them until the process ends
 
 
 class TvmModule:
-    """What load_module returns. ``library`` has the operators, ``blob`` what was packed beside them (None:
-    nothing), ``factory`` the graph of a single-file library (None: a plain operator library). ``options`` of
-    create() for the executors that it makes.
+    """The result of load_module. ``library``: the operators. ``blob``: the data packed with the operators, or
+    None. ``factory``: the graph of a single-file library; None for a plain operator library. ``options``:
+    keyword arguments of create() for the executors that the module makes.
 
     ``module["default"](device, ...)`` makes a GraphModule with the factory's parameters set;
     ``module["<function>"]`` calls an operator.
@@ -57,23 +55,19 @@ class TvmModule:
     library: Library
 
     def __init__(
-        self,
-        library: Library,
-        blob: Blob | None,
-        factory: Factory | None,
-        contents: memoryview | None = None,
+        self, library: Library, blob: Blob | None, factory: Factory | None, contents: memoryview | None = None
     ):
         self.library, self.blob, self.factory, self._contents = library, blob, factory, contents
         self.options: dict[str, Any] = {}
 
     @property
     def type_key(self) -> str:
-        """TVM's name of the kind: "GraphExecutorFactory" or "library"."""
+        """TVM's name for the kind of module: "GraphExecutorFactory" or "library"."""
         return "library" if self.factory is None else "GraphExecutorFactory"
 
     @property
     def imported_modules(self) -> list[TvmModule]:
-        """A factory's operator library; empty for a library."""
+        """The operator library of a factory, in a list; for an operator library an empty list."""
         return [] if self.factory is None else [TvmModule(self.library, None, None)]
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
@@ -81,15 +75,16 @@ class TvmModule:
 
     @cached_property
     def entry(self) -> str:
-        """The function that a library of one function names as its entry, "" where it names none."""
-        shared = getattr(self.library, "shared", None)  # a library of the process has no file
+        """The name of the entry function, which a library of one function has; "" if the library has no entry
+        function."""
+        shared = getattr(self.library, "shared", None)  # a system library has no file
         if shared is None or ENTRY not in shared.objects:
             return ""
         return bytes(shared.view(ENTRY, self.library.contents())).partition(b"\0")[0].decode(errors="replace")
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
-        """A factory's function ("default", "get_graph_json", ...) or an operator that takes arrays. Raises
-        AttributeError."""
+        """The factory's function ("default", "get_graph_json", ...) or the operator called ``name``, which
+        takes arrays. Raises AttributeError if the module has no such function."""
         if self.factory is not None:
             functions = self._factory_functions()
             if name in functions:
@@ -113,15 +108,13 @@ class TvmModule:
 
     def _only_factory(self) -> Factory:
         if self.factory is None:
-            raise LibraryError(
-                f"{self.library.path} is a plain operator library: give its graph.json to create()",
-                got="library",
-                wanted="a factory library",
-            )
+            text = f"{self.library.path} is a plain operator library: give its graph.json to create()"
+            raise LibraryError(text, got="library", wanted="a factory library")
         return self.factory
 
     def create(self, *devices: Device | str | Sequence[Device | str], **options: Any) -> GraphModule:
-        """A GraphModule on ``devices`` with the parameters set, biggest first. ``options`` as create()."""
+        """A GraphModule on ``devices``; its parameters are set, the largest first. ``options``: as for
+        create()."""
         return self._made(create, devices, options)
 
     def _made(self, make: Callable[..., Any], devices: Sequence[Any], options: dict[str, Any]) -> Any:
@@ -133,7 +126,7 @@ class TvmModule:
             params=factory.params or None,
             **{**self.options, **options},
         )
-        if self._contents is not None:  # the parameters were read, and the file stays for a later reading
+        if self._contents is not None:  # the parameters were copied: their pages may leave memory
             cast("mmap.mmap", self._contents.obj).madvise(mmap.MADV_DONTNEED)
         return made
 
@@ -158,7 +151,7 @@ class TvmModule:
         return dict(self._only_factory().params)
 
     def remove_params(self) -> TvmModule:
-        """The same factory without parameters, which are then to be loaded from elsewhere."""
+        """A module of the factory without its parameters, which must then be loaded from elsewhere."""
         factory = self._only_factory()
         return TvmModule(self.library, self.blob, Factory(factory.graph_json, {}, factory.module_name))
 
@@ -167,8 +160,8 @@ class TvmModule:
 
 
 class Operator:
-    """One function of a library, called with arrays: inputs, then outputs, which it writes; also with
-    numbers and texts."""
+    """One function of a library, called with arrays: first its inputs, then its outputs, which the function
+    writes. Arguments may also be numbers and texts."""
 
     library: Library
     name: str
@@ -178,8 +171,9 @@ class Operator:
         self._address = library.kernel(name, "cpu").fn
 
     def __call__(self, *args: Any) -> Any:
-        """Raises KernelError with the operator's text, LibraryError for an array that is not C-contiguous on
-        the host, and for None, at whose address the operator would look for a tensor."""
+        """Call the operator. Raises KernelError with the operator's text, and LibraryError for an array that
+        is not C-contiguous on the host. Raises LibraryError also for None, because the operator would look
+        for a tensor at its address."""
         if any(arg is None for arg in args):
             raise LibraryError(f"{self.name} takes arrays, numbers and texts, not None", got="None")
         if any(isinstance(arg, _PLAIN) for arg in args):
@@ -198,11 +192,12 @@ def _flat(devices: Sequence[Any]) -> list[Device | str]:
 
 
 def load_module(path: str | os.PathLike[str]) -> TvmModule:
-    """Load a library that TVM 0.5 to 0.20 exported: ``.so``, or ``.o`` and ``.tar``, which are linked first.
+    """Load a library that TVM 0.5 to 0.20 exported: ``.so`` files, or ``.o`` and ``.tar`` files, which are
+    linked first.
 
-    Naming a file is asking for its code: constructors of the library run here. Raises LibraryError where the
-    file is no such library, is cut, or holds a module kind that cannot run here; CompileError where a linker
-    is needed and there is none.
+    A user who gives a file's name permits its code to run: constructors of the library run during loading.
+    Raises LibraryError if the file is not such a library, is truncated, or contains a module kind that cannot
+    run here; CompileError if a linker is needed but missing.
     """
     path = Path(path)
     if path.suffix in (".o", ".tar"):
@@ -214,7 +209,7 @@ def load_module(path: str | os.PathLike[str]) -> TvmModule:
         warnings.warn(f"{path} asks for functions that are not here: {sentences}", stacklevel=2)
     if BLOB not in library.shared.objects:
         return TvmModule(library, None, None)
-    # mapped, as it is in the file: that it has as many bytes as it says is for parse_blob to check
+    # the library is mapped as in the file: parse_blob checks its length
     contents = library.contents()
     blob = parse_blob(library.shared.view(BLOB, contents), str(library.path))
     _wire(library, blob)
@@ -225,7 +220,7 @@ def load_module(path: str | os.PathLike[str]) -> TvmModule:
 
 
 def _wire(library: Library, blob: Blob) -> None:
-    """Hand constants to the operators that want them, before anybody can call those."""
+    """Pass constants to the operators that need them, before any of these operators can be called."""
     for module in blob.modules:
         if not isinstance(module, ConstLoader):
             continue
@@ -244,15 +239,16 @@ def _wire(library: Library, blob: Blob) -> None:
 
 
 def _aligned(array: np.ndarray) -> np.ndarray:
-    """A copy that starts where generated code expects it."""
+    """A copy of the array with the alignment that generated code expects."""
     copy = aligned_empty(array.shape, array.dtype)
     copy[...] = array
     return copy
 
 
 def _link(path: Path) -> Path:
-    """A shared object made of an object file or a tar of them, in a folder that goes with the process."""
-    from ...codegen.toolchain import find_compiler  # only unlinked objects need a compiler
+    """A shared object linked from an object file, or from a tar of object files, in a folder that is deleted
+    when the process ends."""
+    from ...codegen.toolchain import find_compiler  # imported here: only unlinked objects need a compiler
 
     folder = Path(tempfile.mkdtemp(dir=temporary_folder()))
     objects = [str(path.absolute())] if path.suffix == ".o" else _unpack(path, folder)
@@ -265,7 +261,8 @@ def _link(path: Path) -> Path:
 
 
 def _unpack(path: Path, folder: Path) -> list[str]:
-    """The object files of a tar, written flat into ``folder``: names in a tar are not trusted."""
+    """The paths of a tar's object files, which are written into ``folder`` under new names, because names in
+    a tar are not trusted."""
     objects: list[str] = []
     try:
         with open_file(path) as file, tarfile.open(fileobj=file) as tar:
@@ -274,7 +271,7 @@ def _unpack(path: Path, folder: Path) -> list[str]:
                     continue
                 target = folder / f"{len(objects)}{Path(member.name).suffix}"
                 held = tar.extractfile(member)
-                assert held is not None  # it is a file
+                assert held is not None  # the member is a file, so it is not None
                 target.write_bytes(held.read())
                 objects.append(str(target))
     except (tarfile.TarError, OSError, EOFError) as error:

@@ -1,11 +1,12 @@
-"""Packed functions by name, which operators of TVM's libraries ask for: the runtime's own, and the user's.
+"""Packed functions by name, which operators of TVM's libraries look up: functions of the runtime, and
+functions that the user registers.
 
     native/tvm: sort, random, products        TVMBackendGetFuncFromEnv  <--  register_func("my.function", f)
 
 A Python callable gets numbers, strings, None and tensors (Tensors over the caller's memory, which it may
-write) and returns a number, a string or None. What it raises is the operator's error. A handle that a library
-was given calls what is registered then, so a new function takes effect; functions stay alive to the end of
-the process.
+write) and returns a number, a string or None. Its exception becomes the operator's error. A handle that a
+library holds calls whatever function is registered when it is called, so a new function takes effect.
+Functions stay alive to the end of the process.
 """
 
 from __future__ import annotations
@@ -21,19 +22,9 @@ from ...binding import core
 from ...binding.core import ffi, lib
 from .packed_values import STRING, call_packed, put_value, value_of
 
-__all__ = [
-    "PackedFunction",
-    "flush_caches",
-    "get_global_func",
-    "list_global_func_names",
-    "packed_of",
-    "register_func",
-    "remove_global_func",
-]
-
 _SIGNATURE = "int32_t(uint64_t *, int32_t *, int32_t, uint64_t *, int32_t *, void *)"
-_kept: list[Any] = []  # callbacks: libraries keep their addresses
-_returned = threading.local()  # the string that a function returned last, until the thread's next
+_kept: list[Any] = []  # callbacks, kept alive because libraries hold their addresses
+_returned = threading.local()  # string that a thread's last call returned, kept until the thread's next call
 
 
 class PackedFunction:
@@ -46,7 +37,8 @@ class PackedFunction:
         self.name = name
 
     def __call__(self, *args: Any) -> Any:
-        """Raises KernelError with the function's text, InputError for an argument of another kind."""
+        """Call the function. Raises KernelError with the function's text, InputError for an argument of
+        another kind."""
         function = lib.gr_tvm_global(self.name.encode())
         if function == ffi.NULL:
             raise KernelError(f"function {self.name} was taken away", got=self.name)
@@ -61,7 +53,8 @@ def get_global_func(name: str) -> PackedFunction: ...
 @overload
 def get_global_func(name: str, allow_missing: bool) -> PackedFunction | None: ...
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunction | None:
-    """The function of that name. Raises InputError where there is none, but for ``allow_missing``: None."""
+    """The function called ``name``. If no function has that name, raises InputError, or returns None if
+    ``allow_missing``."""
     if lib.gr_tvm_global(name.encode()) != ffi.NULL:
         return PackedFunction(name)
     if allow_missing:
@@ -74,7 +67,7 @@ def get_global_func(name: str, allow_missing: bool = False) -> PackedFunction | 
 
 
 def list_global_func_names() -> list[str]:
-    """The names of all functions, the runtime's and the user's."""
+    """The names of all functions, those of the runtime and those of the user."""
     names, at = set[str](), 0
     while (name := lib.gr_tvm_global_name(at)) != ffi.NULL:
         names.add(ffi.string(name).decode())
@@ -85,10 +78,10 @@ def list_global_func_names() -> list[str]:
 def register_func(
     name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
 ) -> Any:
-    """Give all libraries a function: register_func("name", f), or as a decorator, @register_func("name") or
-    @register_func, which takes the function's own name. Returns the function.
+    """Register a function for all libraries: register_func("name", f), or as a decorator,
+    @register_func("name") or @register_func, which takes the function's own name. Returns the function.
 
-    Raises InputError for a name that there is already, unless ``override``, and for what is no function.
+    Raises InputError for an existing name, unless ``override``, and for a value that is not callable.
     """
     if callable(name):
         return register_func(name.__name__, name, override)
@@ -104,13 +97,13 @@ def register_func(
 
 
 def remove_global_func(name: str) -> None:
-    """Take a function away. Raises InputError where there is none."""
+    """Unregister a function. Raises InputError if no function has that name."""
     get_global_func(name)
     core.check(lib.gr_tvm_register(name.encode(), ffi.NULL, True))
 
 
 def flush_caches(nbytes: int) -> None:
-    """Fill the processor's caches with ``nbytes`` of other memory."""
+    """Empty the processor's caches: read and write ``nbytes`` of other memory."""
     np.copyto(np.empty(nbytes, np.uint8), np.zeros(nbytes, np.uint8))
 
 
@@ -118,14 +111,16 @@ def flush_caches(nbytes: int) -> None:
 
 
 def packed_of(name: str, f: Callable[..., Any]) -> Any:
-    """A packed function that calls ``f``: a pointer, good to the end of the process. ``name``: for errors."""
+    """A pointer to a packed function that calls ``f``, valid to the end of the process. ``name``: the
+    function's name, for errors."""
     made = ffi.callback(_SIGNATURE, _trampoline(name, f), error=-1)
     _kept.append(made)
     return made
 
 
 def _trampoline(name: str, f: Callable[..., Any]) -> Callable[..., int]:
-    """What the core calls: (values, codes, count, result, its code) -> 0, or -1 with a text."""
+    """The function that the core calls with (values, codes, count, result, code of the result). It returns 0,
+    or -1 with a text."""
 
     def called(values: Any, codes: Any, count: int, result: Any, result_code: Any, resource: Any) -> int:
         try:
@@ -136,7 +131,7 @@ def _trampoline(name: str, f: Callable[..., Any]) -> Callable[..., int]:
             else:
                 result_code[0] = put_value(made, result, f"what {name} returned")
             return 0
-        except BaseException as error:  # it cannot go through the library's C
+        except BaseException as error:  # exceptions cannot pass through the library's C
             text = f"{name}: {type(error).__name__}: {error}"
             lib.gr_tvm_fail(text.encode(errors="replace").replace(b"\0", b" "))
             return -1

@@ -1,4 +1,5 @@
-"""Values of TVM's packed convention: numbers, texts, None and tensors, into calls and out of them."""
+"""Values of TVM's packed convention: numbers, texts, None and tensors, converted to arguments of calls and
+back."""
 
 from __future__ import annotations
 
@@ -13,23 +14,20 @@ from ...base.errors import DocumentError, InputError, LibraryError
 from ...base.machine.devices import DLTYPE_CPU
 from ...base.machine.layout import HOST
 from ...binding import core
-from ...binding.core import ffi, lib
+from ...binding.core import ffi, lib, writable_view
 from ...ir.graph import TensorType
 from ...run.sessions.bind import DLTENSOR
 from ...run.tensors.arrays import borrow
-from ...run.tensors.host_values import writable_view
 from ...run.tensors.tensor import Tensor
 
-__all__ = ["STRING", "call_packed", "dl_tensors", "put_value", "value_of"]
-
-INT, FLOAT, HANDLE, NULL, TENSOR, STRING, ARRAY = 0, 2, 3, 4, 7, 11, 13  # TVM's type codes
+INT, FLOAT, HANDLE, NULL, TENSOR, STRING, ARRAY = 0, 2, 3, 4, 7, 11, 13  # type codes of TVM's values
 _CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
 
 
 def call_packed(function: Any, args: Sequence[Any]) -> Any:
-    """What a packed function, a pointer, returns for arguments: numbers, texts, None, arrays and Tensors of
-    the host, which it may write. Raises KernelError with its text; InputError or LibraryError for other
-    arguments."""
+    """The result of a call of ``function``, a pointer to a packed function. ``args``: numbers, texts, None,
+    and arrays and Tensors of the host, which the function may write. Raises KernelError with the function's
+    text, InputError or LibraryError for other arguments."""
     values, codes, _alive = _packed(args)
     result, code = ffi.new("uint64_t *"), ffi.new("int32_t *")
     core.check(lib.gr_tvm_call(function, values, codes, len(args), result, code))
@@ -37,7 +35,7 @@ def call_packed(function: Any, args: Sequence[Any]) -> Any:
 
 
 def _packed(args: Sequence[Any]) -> tuple[Any, Any, Any]:
-    """(values, type codes, what has to live during the call)."""
+    """(values, type codes, objects that must live during the call)."""
     values, codes = ffi.new("uint64_t[]", max(len(args), 1)), ffi.new("int32_t[]", max(len(args), 1))
     table, shapes = dl_tensors([arg for arg in args if isinstance(arg, np.ndarray | Tensor)])
     alive: list[Any] = [table, shapes]
@@ -55,7 +53,8 @@ def _packed(args: Sequence[Any]) -> tuple[Any, Any, Any]:
 
 
 def put_value(value: Any, at: Any, what: str) -> int:
-    """Write a number or None as a value of the ABI; its type code."""
+    """Write a number or None at ``at`` as a value of the ABI; returns its type code. ``what``: description of
+    the value, for errors."""
     if value is None:
         at[0] = 0
         return NULL
@@ -71,7 +70,7 @@ def put_value(value: Any, at: Any, what: str) -> int:
 
 
 def value_of(at: Any, code: int) -> Any:
-    """A value of the ABI."""
+    """The Python value for the value of the ABI at ``at``."""
     if code in (TENSOR, ARRAY):
         return _tensor(int(at[0]))
     if code in (INT, HANDLE):
@@ -82,7 +81,7 @@ def value_of(at: Any, code: int) -> Any:
         return ffi.string(ffi.cast("char *", at[0])).decode(errors="replace")
     if code == NULL:
         return None
-    raise InputError(f"a value of type code {code}, which is not known here", got=code)
+    raise InputError(f"a packed value has the type code {code}, which is unknown here", got=code)
 
 
 def _tensor(address: int) -> Tensor:
@@ -95,25 +94,23 @@ def _tensor(address: int) -> Tensor:
     try:
         type_ = TensorType(dtypes.canonical(name), shape)
     except DocumentError as error:
-        raise InputError(f"a tensor of elements that are not known here: {error}", got=name) from None
+        raise InputError(f"a tensor has elements of a type that is unknown here: {error}", got=name) from None
     view = writable_view(type_, int(record["data"]) + int(record["byte_offset"]), None)
     if view is None:
-        raise InputError(f"a tensor of {name} has no form in numpy", got=name)
+        raise InputError(f"a tensor has elements of {name}, for which numpy has no dtype", got=name)
     return borrow(view)
 
 
 def dl_tensors(arrays: Sequence[np.ndarray | Tensor]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """DLTensor records of host arrays, and what they point into."""
+    """(DLTensor records of host arrays, the arrays to which the records point)."""
     table = np.zeros(len(arrays), DLTENSOR)
     shapes: list[np.ndarray] = []
     for record, array in zip(table, arrays, strict=True):
         if isinstance(array, Tensor) and array.layout.memory == HOST:
             array = array.__array__(copy=False)
         if not isinstance(array, np.ndarray) or not array.flags.c_contiguous:
-            raise LibraryError(
-                f"an operator takes C-contiguous arrays on the host, got {type(array).__name__}",
-                got=type(array).__name__,
-            )
+            text = f"an operator takes C-contiguous arrays on the host, got {type(array).__name__}"
+            raise LibraryError(text, got=type(array).__name__)
         dtype, shape = parse(from_numpy(array.dtype)), np.array(array.shape, np.int64)
         shapes += (shape, array)
         record["data"], record["shape"], record["ndim"] = array.ctypes.data, shape.ctypes.data, array.ndim

@@ -15,12 +15,10 @@ from ...binding.programs.program import Kernel
 from ...run.library import Library
 from .packed_functions import packed_of
 
-__all__ = ["PythonLibrary"]
-
 
 class PythonLibrary(Library):
-    """Functions by name, each for nodes on the host: it gets Tensors over the inputs, then over the outputs,
-    which it writes. What it raises is the run's KernelError."""
+    """Functions by name, for nodes on the host. A function gets Tensors over the node's inputs, then Tensors
+    over its outputs, which the function writes. Its exception becomes the run's KernelError."""
 
     def __init__(self) -> None:
         self.path, self.manifest, self.sealed, self.signature = Path("python"), None, None, None
@@ -30,25 +28,25 @@ class PythonLibrary(Library):
 
     @property
     def functions(self) -> frozenset[str]:  # type: ignore[override]
-        """Their names."""
+        """The names of the functions."""
         return frozenset(self._addresses)
 
     def contents(self) -> memoryview:
-        """No file."""
+        """Empty bytes, because there is no file."""
         return memoryview(b"")
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
         return self.callables[name]
 
     def __setitem__(self, name: str, function: Callable[..., Any]) -> None:
-        """Raises InputError for what is no function."""
+        """Set a function. Raises InputError for a value that is not callable."""
         if not callable(function):
             raise InputError(f"{name!r} is a {type(function).__name__}, not a function", got=name)
         self._addresses[name] = core.address_of(packed_of(name, function))
         self.callables[name] = function
 
     def kernel(self, name: str, kind: str) -> Kernel:
-        """As of any library."""
+        """The kernel of the function called ``name``, as for any library."""
         if not self.has(name, kind):
             text = f"there is no Python function {name!r} for {kind}{did_you_mean(name, self.callables)}"
             raise LibraryError(text, got=name)

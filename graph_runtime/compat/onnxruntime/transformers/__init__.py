@@ -1,1 +1,1 @@
-"""What optimum imports of onnxruntime.transformers: io_binding_helper."""
+"""onnxruntime.transformers, as far as optimum imports it: io_binding_helper."""

@@ -1,6 +1,7 @@
-"""TypeHelper: element types of ONNX Runtime's names, as numpy and torch have them.
+"""TypeHelper: ONNX Runtime's names of element types, converted to types of numpy and torch.
 
-It imports nothing of this package: a script may have it as onnxruntime.transformers.io_binding_helper.
+This module imports nothing of this package, because scripts may import it as
+onnxruntime.transformers.io_binding_helper.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 
 __all__ = ["TypeHelper"]
 
-# of a type as sessions say it, in tensor(...): what numpy calls it
+# {part in brackets of a type such as tensor(float): numpy's name of that type}
 _NUMPY = {
     "float": "float32",
     "double": "float64",
@@ -21,8 +22,8 @@ _NUMPY = {
 
 
 class TypeHelper:
-    """Names of types between ONNX Runtime, numpy and torch. Raises ValueError for a type that one of them
-    does not have."""
+    """Conversion of types between ONNX Runtime, numpy and torch. Raises ValueError for a type that the target
+    lacks."""
 
     @staticmethod
     def get_input_type(ort_session: Any, name: str) -> str:
@@ -36,31 +37,31 @@ class TypeHelper:
 
     @staticmethod
     def ort_type_to_numpy_type(ort_type: str) -> Any:
-        """numpy's scalar type of "tensor(float)", ..."""
+        """numpy's scalar type for a type such as "tensor(float)"."""
         return np.dtype(_plain(ort_type)).type
 
     @staticmethod
     def ort_type_to_torch_type(ort_type: str) -> Any:
-        """torch's dtype of it."""
-        import torch  # the caller has it
+        """torch's dtype for a type such as "tensor(float)"."""
+        import torch  # already imported by the caller
 
         return torch.bfloat16 if ort_type == "tensor(bfloat16)" else getattr(torch, _plain(ort_type))
 
     @staticmethod
     def numpy_type_to_torch_type(numpy_type: Any) -> Any:
-        """torch's dtype of numpy's."""
+        """torch's dtype for a scalar type of numpy."""
         import torch
 
         return getattr(torch, np.dtype(numpy_type).name)
 
     @staticmethod
     def torch_type_to_numpy_type(torch_type: Any) -> Any:
-        """numpy's scalar type of torch's dtype."""
+        """numpy's scalar type for a dtype of torch."""
         return np.dtype(str(torch_type).removeprefix("torch.")).type
 
     @staticmethod
     def get_io_numpy_type_map(ort_session: Any) -> dict[str, Any]:
-        """{name of an input or output: numpy's type}."""
+        """{name of an input or output: its scalar type in numpy}."""
         both = [*ort_session.get_inputs(), *ort_session.get_outputs()]
         return {port.name: TypeHelper.ort_type_to_numpy_type(port.type) for port in both}
 

@@ -1,4 +1,4 @@
-"""tvm._ffi.base: the root of errors, and texts from bytes."""
+"""tvm._ffi.base: the base class of errors, and the conversion of bytes to text."""
 
 from ..error import TVMError
 

@@ -1,4 +1,4 @@
-"""tvm.contrib: the executors. ``graph_runtime`` is the graph executor's name up to 0.7."""
+"""tvm.contrib: the executors. ``graph_runtime`` is the graph executor's name up to TVM 0.7."""
 
 from . import cc, debugger, dlpack, download, graph_executor, graph_runtime, ndk, tar, util, utils
 

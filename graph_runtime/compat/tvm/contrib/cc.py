@@ -13,12 +13,12 @@ __all__ = ["create_executable", "create_shared", "cross_compiler", "get_cc", "ge
 
 
 def get_cc() -> str:
-    """The path of the C compiler. Raises CompileError where there is none."""
+    """The path of the C compiler. Raises CompileError if there is no compiler."""
     return str(_compiler(None).command[0])
 
 
 def _compiler(cc: Any) -> Any:
-    from ....codegen.toolchain import Compiler, find_compiler  # most scripts link nothing
+    from ....codegen.toolchain import Compiler, find_compiler  # imported here: few scripts link
 
     if cc is None:
         return find_compiler()
@@ -32,12 +32,12 @@ def _link(output: Any, objects: Any, options: Sequence[str], cc: Any) -> None:
     files = [objects] if isinstance(objects, (str, Path)) else list(objects)
     out = Path(output).absolute()
     names = [str(Path(one).absolute()) for one in files]
-    _compiler(cc).run(["-o", str(out), *names, *options], Path.cwd())  # options may name files, too
+    _compiler(cc).run(["-o", str(out), *names, *options], Path.cwd())  # names among the options may be files
 
 
 def create_shared(output: Any, objects: Any, options: Sequence[str] | None = None, cc: Any = None) -> None:
-    """Link object files into a shared object, by the command ``cc``; by default GR_CC or CC choose it.
-    Raises CompileError."""
+    """Link object files into a shared object, by the command ``cc``; by default the command in GR_CC or CC.
+    Raises CompileError if that fails."""
     _link(output, objects, ["-shared", "-fPIC", *(options or ())], cc)
 
 
@@ -47,13 +47,13 @@ create_shared.output_format = "so"  # type: ignore[attr-defined]
 def create_executable(
     output: Any, objects: Any, options: Sequence[str] | None = None, cc: Any = None
 ) -> None:
-    """Link object files into a program. As create_shared."""
+    """Link object files into an executable file. Parameters and errors as for create_shared."""
     _link(output, objects, list(options or ()), cc)
 
 
 def get_target_by_dump_machine(compiler: str | None) -> Callable[[], str | None]:
-    """A function that gives the triple that a compiler makes code for, None where it does not say."""
-    import subprocess  # takes 5 ms
+    """A function that returns the target triple of a compiler, or None if the compiler does not tell it."""
+    import subprocess  # the import takes 5 ms
 
     def get_target_triple() -> str | None:
         if not compiler:
@@ -71,7 +71,8 @@ def cross_compiler(
     get_target_triple: Callable[[], str | None] | None = None,
     add_files: Sequence[Any] | None = None,
 ) -> Callable[..., None]:
-    """create_shared by another command or function, with these options and files in every call."""
+    """A function like create_shared that links by ``compile_func`` (a command or function) and adds
+    ``options`` and ``add_files`` in every call."""
     link = compile_func
     if isinstance(compile_func, str):
         link = _by(compile_func)

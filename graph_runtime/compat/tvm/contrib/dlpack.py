@@ -1,4 +1,4 @@
-"""tvm.contrib.dlpack: functions that take other packages' tensors."""
+"""tvm.contrib.dlpack: functions that accept other packages' tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["convert_func", "to_pytorch_func"]
 def convert_func(
     tvm_func: Callable[..., Any], tensor_type: type, to_dlpack_func: Callable[[Any], Any]
 ) -> Callable[..., Any]:
-    """``tvm_func`` with tensors of another type, whose memory it reads and writes."""
+    """``tvm_func`` as a function on tensors of another type, whose memory it reads and writes directly."""
 
     def called(*args: Any) -> Any:
         return tvm_func(
@@ -24,7 +24,7 @@ def convert_func(
 
 
 def to_pytorch_func(tvm_func: Callable[..., Any]) -> Callable[..., Any]:
-    """``tvm_func`` with torch's tensors."""
+    """``tvm_func`` as a function on torch's tensors."""
     import torch
     from torch.utils.dlpack import to_dlpack
 

@@ -1,4 +1,4 @@
-"""tvm.contrib.download: files of tutorials."""
+"""tvm.contrib.download: download of files for tutorials."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TEST_DATA_ROOT_PATH = Path(os.environ.get("TEST_DATA_ROOT_PATH") or Path.home() 
 def download(
     url: str, path: Any, overwrite: bool = False, size_compare: bool = False, retries: int = 3
 ) -> None:
-    """Fetch ``url`` into the file ``path``, which is kept as it is where it is there. Raises InputError where
-    it cannot be fetched after ``retries`` more attempts; ``size_compare`` is not looked at."""
-    from urllib.request import urlopen  # it takes 30 ms to import
+    """Fetch ``url`` into the file ``path``; an existing file is kept. Raises InputError if it cannot be
+    fetched after ``retries`` more attempts; ``size_compare`` is ignored."""
+    from urllib.request import urlopen  # the import takes 30 ms
 
     path = Path(path)
     if path.exists() and not overwrite:
@@ -36,8 +36,9 @@ def download(
 
 
 def download_testdata(url: str, relpath: str, module: Any = None, overwrite: bool = False) -> str:
-    """Fetch ``url`` into TEST_DATA_ROOT_PATH, in the folder of ``module`` (a name or a list of them); the
-    path. Raises as download, and InputError for a path that leads elsewhere."""
+    """Fetch ``url`` into TEST_DATA_ROOT_PATH, in the folder of ``module`` (a name, or a list of nested
+    names); returns the file's path. Errors as for download; raises InputError also for a path outside of
+    TEST_DATA_ROOT_PATH."""
     parts = [module] if isinstance(module, str) else list(module or ())
     path = TEST_DATA_ROOT_PATH.joinpath(*parts, relpath)
     if ".." in path.parts:

@@ -16,10 +16,10 @@ GraphModule = TvmGraphModule
 
 
 def create(graph_json_str: Any, libmod: Any, device: Any = None, *, ctx: Any = None) -> TvmGraphModule:
-    """A GraphModule of a graph, a library and devices, the first of which is the fallback. An input that was
-    never set computes, too. ``ctx`` is the name of ``device`` up to TVM 0.7.
+    """A GraphModule of a graph and a library, on devices, the first of which is the fallback. The GraphModule
+    runs even if inputs are not set. ``ctx``: the name of ``device`` up to TVM 0.7.
 
-    Raises ValueError for what is no device, and as graph_runtime.create.
+    Raises ValueError for an invalid device, and the errors of graph_runtime.create.
     """
     devices = checked(ctx if device is None else device)
     return TvmGraphModule(_create(graph_json_str, libraries_of(libmod), devices, unset_inputs="allow"))
@@ -32,6 +32,7 @@ def _raw(graph_json_str: str, libmod: Any, *numbers: int) -> ExecutorModule:
 
 
 def get_device(libmod: Any, device: Any) -> tuple[list[TvmDevice], int, list[int]]:
-    """(devices, 0 for the remote ones, types and ids in turn). Raises as create."""
+    """(devices, number of remote devices, [type, id, type, id, ...] of the devices); the number of remote
+    devices is 0. Errors as for create."""
     devices = [as_device(one) for one in checked(device)]
     return devices, 0, [n for one in devices for n in (one.device_type, one.device_id)]

@@ -12,8 +12,8 @@ __all__ = ["TempDirectory", "tempdir"]
 
 
 class TempDirectory:
-    """A folder that goes with this object; ``temp_dir`` is its path. One that was given stays a folder of
-    that name until then."""
+    """A temporary folder, which is deleted with this object; ``temp_dir`` is its path. If a path is given,
+    the folder is made there, and is deleted, too."""
 
     def __init__(self, custom_path: str | None = None, keep_for_debug: bool | None = None):
         if custom_path:
@@ -36,7 +36,7 @@ class TempDirectory:
         return os.path.join(self.temp_dir, name)
 
     def listdir(self) -> list[str]:
-        """Names in the folder."""
+        """Names of the files in the folder."""
         return os.listdir(self.temp_dir)
 
 

@@ -1,4 +1,4 @@
-"""DataType: an element type in TVM's shape."""
+"""DataType: an element type with TVM's interface."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ __all__ = ["DataType", "DataTypeCode"]
 
 
 class DataTypeCode:
-    """Numbers of the kinds of elements."""
+    """TVM's numbers of the kinds of element types."""
 
     INT, UINT, FLOAT, HANDLE, BFLOAT = range(5)
 
 
 class DataType:
-    """``type_code``, ``bits`` and ``lanes`` of a type that is named; ``str()`` is its name. Raises ValueError
-    for a name that is none."""
+    """An element type, made from its name. It has ``type_code``, ``bits`` and ``lanes``; ``str()`` gives the
+    name. Raises ValueError for an invalid name."""
 
     type_code: int
     bits: int

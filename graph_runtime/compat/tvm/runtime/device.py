@@ -1,4 +1,5 @@
-"""TvmDevice: a device as TVM's scripts see it, a type number and an id that may name what is not here.
+"""TvmDevice: a device as TVM's scripts see it: a type number and an id. The device itself may be missing
+here.
 
 ``tvm.device("llvm", 0)`` --> TvmDevice(1, 0) --opened()--> graph_runtime's Device("cpu", 0), or a DeviceError
 """
@@ -36,10 +37,11 @@ _NUMBERS = {
 
 
 class TvmDevice:
-    """What TVM 0.8 calls Device and 0.6 TVMContext: ``device_type`` (a DLDeviceType) and ``device_id``.
+    """A device, called Device in TVM 0.8 and TVMContext in 0.6: ``device_type`` (a DLDeviceType) and
+    ``device_id``.
 
-    Making one asks for nothing: a device that is not here has ``exist`` False, and is an error where it is
-    used. Attributes of the hardware that TVM does not know of a cpu are None.
+    A TvmDevice can be made for any device: if the device is missing here, ``exist`` is False, and its use
+    causes an error. Attributes of the hardware that TVM does not know for a cpu are None.
     """
 
     kDLCPU, kDLCUDA, kDLGPU, kDLCUDAHost, kDLOpenCL, kDLVulkan = 1, 2, 2, 3, 4, 7
@@ -75,20 +77,21 @@ class TvmDevice:
 
     @property
     def exist(self) -> bool:
-        """Whether there is such a device here: cpu, and ext_dev, which is the simulated tt."""
+        """Whether the device exists here: True for cpu, and for ext_dev, which is the simulated tt."""
         return self.device_type in dl_kinds()
 
     def opened(self) -> Device:
-        """The device of graph_runtime. Raises DeviceError for one that is not here, naming the way out."""
+        """The device of graph_runtime for this device. Raises DeviceError for a device that is missing here;
+        the error's text names an alternative."""
         return of_type(_NAMES.get(self.device_type, self.device_type), self.device_id)
 
     def sync(self, stream: Any = None) -> None:
-        """Nothing is left to wait for: a run is over on all its devices when it returns. Raises DeviceError
-        for a device that is not here."""
+        """Do nothing: a run has ended on all its devices when it returns. Raises DeviceError for a missing
+        device."""
         self.opened()
 
     def _unknown(self) -> None:
-        """None, of a device that is here. Raises DeviceError for another."""
+        """None, for an attribute that TVM does not know. Raises DeviceError for a missing device."""
         self.opened()
 
     max_threads_per_block = property(_unknown)
@@ -106,24 +109,24 @@ class TvmDevice:
     available_global_memory = property(_unknown)
 
     def texture_spatial_limit(self) -> None:
-        """None: there are no textures."""
+        """None, because there are no textures."""
         self.opened()
 
     def create_raw_stream(self) -> None:
-        """None, as of TVM's cpu, which has no streams."""
+        """None, as for TVM's cpu, which has no streams."""
         self.opened()
 
     def free_raw_stream(self, stream: Any) -> None:
-        """Nothing: see create_raw_stream."""
+        """Do nothing: see create_raw_stream."""
 
     def set_raw_stream(self, stream: Any) -> None:
-        """Nothing: see create_raw_stream."""
+        """Do nothing: see create_raw_stream."""
 
 
 def device(dev_type: int | str, dev_id: int = 0) -> TvmDevice:
     """A device by number, name or target: ``device("cuda", 1)``, ``device("cpu:0")``, ``device("llvm")``.
 
-    Raises ValueError for a name that TVM does not know, and for an id that is no number.
+    Raises ValueError for a name that TVM does not know, and for an id that is not a number.
     """
     if not isinstance(dev_id, int):
         raise ValueError(f"Invalid device id: {dev_id}")
@@ -140,16 +143,17 @@ def device(dev_type: int | str, dev_id: int = 0) -> TvmDevice:
     return TvmDevice(number, int(ids[0]) if ids else dev_id)
 
 
-context = device  # its name up to TVM 0.7
+context = device  # the name of ``device`` up to TVM 0.7
 
 
 def as_device(given: Device) -> TvmDevice:
-    """TVM's shape of a device of graph_runtime."""
+    """The TvmDevice for a device of graph_runtime."""
     return TvmDevice(given.dl_type, given.ordinal)
 
 
 def opened(given: Any) -> Any:
-    """Devices of graph_runtime for TVM's, alone or in a list; anything else stays. Raises DeviceError."""
+    """The device of graph_runtime for a TvmDevice; for a list of TvmDevices, the list of their devices; any
+    other value is returned unchanged. Raises DeviceError for a missing device."""
     if isinstance(given, TvmDevice):
         return given.opened()
     return [opened(one) for one in given] if isinstance(given, (list, tuple)) else given

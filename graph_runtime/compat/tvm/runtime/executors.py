@@ -1,4 +1,4 @@
-"""Executors in TVM's shape: GraphModules that take and give NDArrays, and the raw module under each."""
+"""Executors with TVM's interface: GraphModules on NDArrays, each with a raw module under it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,12 @@ __all__ = [
 
 
 class UnknownInputError(InputError, RuntimeError):
-    """A name that is no input: TVM raises a RuntimeError."""
+    """An unknown input name, for which TVM raises a RuntimeError."""
 
 
 class ExecutorModule(PackedModule):
-    """The raw module of an executor: its functions by name. ``executor`` is what computes."""
+    """The raw module of an executor, which gives the executor's functions by name. ``executor``: the
+    GraphModule that has them."""
 
     def __init__(self, executor: Any):
         self.executor = executor
@@ -43,7 +44,8 @@ class ExecutorModule(PackedModule):
         return "GraphExecutorDebug" if isinstance(self.executor, DebugModule) else "GraphExecutor"
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
-        """A method of the executor. Raises AttributeError."""
+        """The executor's function called ``name``. Raises AttributeError if the executor has no such
+        function."""
         known = self.executor.functions
         if name not in known:
             raise AttributeError(f"Module has no function {name!r}{did_you_mean(name, known)}")
@@ -57,7 +59,8 @@ class ExecutorModule(PackedModule):
 
 
 class _Shape:
-    """What is TVM's of an executor: NDArrays in and out, and numpy values converted as NDArray.copyfrom."""
+    """Mixin that makes a GraphModule behave as TVM's: inputs and outputs are NDArrays, and numpy values are
+    converted as by NDArray.copyfrom."""
 
     session: Any
     _input_index: dict[str, int]
@@ -73,14 +76,15 @@ class _Shape:
         index = self._input_index.get(key, key)
         eids = self.session.graph.input_eids
         if not isinstance(index, int) or not 0 <= index < len(eids):
-            return tensor_of(value)  # the executor says what is wrong
+            return tensor_of(value)  # unchanged: the executor raises the error
         wanted = self.session.graph.entry_type(int(eids[index]))
         return converted(value, wanted.shape, wanted.dtype)
 
     def set_input(self, key: Any = None, value: Any = None, **params: Any) -> None:
-        """As GraphModule.set_input; values that are no NDArray are converted to the input's dtype. Keywords
-        that are no inputs are left out, with a warning: scripts give all of a model's parameters. Raises
-        UnknownInputError for ``key``, ValueError for another shape."""
+        """Set inputs as GraphModule.set_input; values other than NDArrays are converted to the input's dtype.
+        Keywords that are not inputs are skipped with a warning, because scripts pass all of a model's
+        parameters. Raises UnknownInputError for an unknown ``key``, ValueError for a value of another shape.
+        """
         known = {name: one for name, one in params.items() if name in self._input_index}
         if skipped := [name for name in params if name not in known]:
             close = did_you_mean(skipped[0], self._input_index)
@@ -93,30 +97,32 @@ class _Shape:
             super().set_input(name, given[name])  # type: ignore[misc]
 
     def set_input_zero_copy(self, key: Any = None, value: Any = None, **params: Any) -> None:
-        """As GraphModule.set_input_zero_copy."""
+        """Bind an input as GraphModule.set_input_zero_copy."""
         params = {name: tensor_of(one) for name, one in params.items()}
         super().set_input_zero_copy(key, tensor_of(value), **params)  # type: ignore[misc]
 
     def set_output_zero_copy(self, key: Any, value: Any) -> None:
-        """As GraphModule.set_output_zero_copy."""
+        """Bind an output as GraphModule.set_output_zero_copy."""
         super().set_output_zero_copy(key, tensor_of(value))  # type: ignore[misc]
 
     def get_input(self, index: Any, out: Any = None) -> Any:
-        """The live array of an input; with ``out`` a copy of it, written there."""
+        """The array over an input's memory. If ``out`` is given, copy the input's values into ``out`` and
+        return ``out``."""
         found = super().get_input(index, tensor_of(out))  # type: ignore[misc]
         return shaped(found) if out is None else out
 
     def get_output(self, index: Any, out: Any = None) -> Any:
-        """The live array of an output; with ``out`` a copy of it, written there."""
+        """The array over an output's memory. If ``out`` is given, copy the output's values into ``out`` and
+        return ``out``."""
         found = super().get_output(index, tensor_of(out))  # type: ignore[misc]
         return shaped(found) if out is None else out
 
     def share_params(self, other: Any, params_bytes: Any) -> None:
-        """As GraphModule.share_params; ``other`` may be a raw module."""
+        """Share parameters as GraphModule.share_params; ``other`` may be a raw module."""
         super().share_params(getattr(other, "executor", other), params_bytes)  # type: ignore[misc]
 
     def run_from_inputs(self, device_type: Any, device_id: int, *pairs: Any) -> list[NDArray]:
-        """As GraphModule.run_from_inputs."""
+        """Run as GraphModule.run_from_inputs."""
         found = super().run_from_inputs(device_type, device_id, *pairs)  # type: ignore[misc]
         return [shaped(one) for one in found]
 
@@ -129,7 +135,7 @@ class TvmGraphModule(_Shape, GraphModule):  # type: ignore[misc]
 
 
 class _RawDebug(_Shape, DebugModule):  # type: ignore[misc]
-    """What debug_create returns, under its raw module."""
+    """The executor that debug_create makes, in the form that its raw module needs."""
 
 
 class TvmDebugModule(_Shape, GraphModuleDebug):  # type: ignore[misc]
@@ -147,29 +153,29 @@ class TvmDebugModule(_Shape, GraphModuleDebug):  # type: ignore[misc]
         return NDArray(borrow(self.get_node_output(index, output)))
 
     def debug_get_output(self, node: Any, out: Any = None) -> Any:
-        """As DebugModule.debug_get_output."""
+        """A node's first result, as DebugModule.debug_get_output."""
         found = super().debug_get_output(node, tensor_of(out))
         return found if out is None else out
 
 
 def executor_of(made: GraphModule) -> ExecutorModule:
-    """The raw module of an executor that a factory made. Its parameters stay listed by get_input_info, as in
-    TVM."""
+    """The raw module of an executor that a factory made. The module's get_input_info lists parameters, too,
+    as in TVM."""
     made.params.clear()
     return ExecutorModule(_RawDebug(made) if isinstance(made, DebugModule) else TvmGraphModule(made))
 
 
 def devices_of(numbers: Sequence[int]) -> list[Device]:
-    """Devices of graph_runtime for types and ids in turn. Raises ValueError for an odd number of them,
-    DeviceError."""
+    """Devices of graph_runtime for the numbers [type, id, type, id, ...]. Raises ValueError for an odd count
+    of numbers, DeviceError for a missing device."""
     if not numbers or len(numbers) % 2:
-        raise ValueError(f"devices are types and ids in turn, got {len(numbers)} numbers")
+        raise ValueError(f"devices are given as type, id, type, id, ...: got {len(numbers)} numbers")
     return [TvmDevice(*pair).opened() for pair in zip(numbers[::2], numbers[1::2], strict=True)]
 
 
 def checked(devices: Any) -> Any:
-    """Devices of graph_runtime for a device or a list. Raises ValueError for anything else, DeviceError
-    for one that is not here."""
+    """Devices of graph_runtime for a device or a list of devices. Raises ValueError for any other value,
+    DeviceError for a missing device."""
     items = devices if isinstance(devices, (list, tuple)) else [devices]
     if not all(isinstance(one, (TvmDevice, Device)) for one in items):
         raise ValueError("dev has to be the type of Device or a list of Device")

@@ -1,4 +1,4 @@
-"""tvm.get_global_func and tvm.register_func: packed functions by name, with NDArrays."""
+"""tvm.get_global_func and tvm.register_func: packed functions by name, called with NDArrays."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = [
 ]
 
 
-# functions that take or give modules, which are no values that a library can pass on
+# functions of modules: a library could not pass modules on as values
 _OF_MODULES: dict[str, Callable[..., Any]] = {}
 
 
 class PackedFunc:
-    """A function by name, called with numbers, texts and NDArrays."""
+    """A packed function by name, called with numbers, texts and NDArrays."""
 
     def __init__(self, name: str, call: Callable[..., Any]):
         self.name, self._call = name, call
@@ -39,7 +39,8 @@ class PackedFunc:
 
 
 def get_global_func(name: str, allow_missing: bool = False) -> PackedFunc | None:
-    """The function of that name. Raises ValueError where there is none, but for ``allow_missing``: None."""
+    """The function called ``name``. If no function has that name, raises ValueError, or returns None if
+    ``allow_missing``."""
     own = _OF_MODULES.get(name)
     found = packed_functions.get_global_func(name, allow_missing or own is not None)
     if found is not None:
@@ -53,7 +54,7 @@ def list_global_func_names() -> list[str]:
 
 
 def provide(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A decorator: get_global_func gives the function under these names."""
+    """A decorator of a function, by which get_global_func finds the function under these names."""
 
     def provided(function: Callable[..., Any]) -> Callable[..., Any]:
         _OF_MODULES.update(dict.fromkeys(names, function))
@@ -63,7 +64,8 @@ def provide(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def convert(value: Any) -> Any:
-    """A PackedFunc for a function, a tuple for a sequence; anything else stays as it is."""
+    """A PackedFunc for a function, and a tuple for a sequence, as packed functions take them; any other value
+    is returned unchanged."""
     if isinstance(value, list | tuple):
         return tuple(map(convert, value))
     if callable(value) and not isinstance(value, PackedFunc):
@@ -74,9 +76,8 @@ def convert(value: Any) -> Any:
 def register_func(
     func_name: str | Callable[..., Any], f: Callable[..., Any] | None = None, override: bool = False
 ) -> Any:
-    """Give libraries a function, which gets NDArrays and returns none; also as a decorator. Raises
-    ValueError for a name that
-    there is already, unless ``override``."""
+    """Register a function that libraries can call. It gets NDArrays, and must not return an NDArray. With
+    only a name, register_func is a decorator. Raises ValueError for an existing name, unless ``override``."""
     if callable(func_name):
         return register_func(func_name.__name__, func_name, override)
     if f is None:
@@ -86,10 +87,11 @@ def register_func(
 
 
 def with_arrays(function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function`` with NDArrays for Tensors; an array that it returns is dropped."""
+    """``function`` as a function that gets Tensors, and passes them on as NDArrays. If ``function`` returns
+    an array, the result is None instead."""
 
     def called(*args: Any) -> Any:
         made = function(*map(shaped, args))
-        return None if isinstance(made, NDArray) else made  # y.copyfrom(...) returns y
+        return None if isinstance(made, NDArray) else made  # y.copyfrom(...) returns the array y
 
     return called

@@ -1,4 +1,4 @@
-"""Modules in TVM's shape: functions by name, and time_evaluator.
+"""Modules with TVM's interface: functions by name, and time_evaluator.
 
 load_module(path) --> LibraryModule["default"](device) --> ExecutorModule["run"]()
 """
@@ -38,17 +38,17 @@ __all__ = [
     "system_lib",
 ]
 
-core.tvm_publish()  # for libraries that a script opens by ctypes.CDLL before it asks for system_lib
+core.tvm_publish()  # for libraries that a script opens by ctypes.CDLL before it calls system_lib
 
 
 class LibraryModule(PackedModule):
-    """A loaded library: operators, or a factory. ``artifact`` is what reads the file."""
+    """A loaded library, which has operators or a factory. ``artifact``: the TvmModule that reads its file."""
 
     is_dso_exportable = True
 
     def __init__(self, artifact: TvmModule, whole: bool = True):
         self.artifact, self.library = artifact, artifact.library
-        self._whole = whole  # its file has what it is, and no more
+        self._whole = whole  # whether the file has exactly the library's contents
         self._imports: list[LibraryModule] = []
 
     @property
@@ -60,18 +60,18 @@ class LibraryModule(PackedModule):
         return [*(LibraryModule(one) for one in self.artifact.imported_modules), *self._imports]
 
     def import_module(self, module: PackedModule) -> None:
-        """As PackedModule.import_module. Raises InputError for libraries that would import each other in a
-        circle, too."""
+        """Import a module, as PackedModule.import_module does. Raises InputError also for libraries that
+        would import each other in a circle."""
         if not isinstance(module, LibraryModule):
             raise InputError(
-                f"{module!r} is no library, which only can be imported", got=type(module).__name__
+                f"{module!r} is not a library: only libraries can be imported", got=type(module).__name__
             )
         core.tvm_import(self.library.handle, module.library.handle)
         self._imports.append(module)
 
     def export_library(self, file_name: Any, fcompile: Any = None, **_: Any) -> str:
-        """Copy the library's file to ``file_name``; returns the path. Raises InputError for what it has
-        not: imports that were added, parameters that were removed, another format."""
+        """Copy the library's file to ``file_name``; returns the path. Raises InputError if the library
+        differs from its file (imports were added, or parameters removed), or for another file format."""
         path = str(file_name)
         if (
             not self._whole
@@ -80,15 +80,16 @@ class LibraryModule(PackedModule):
             or not os.path.isfile(self.library.path)
         ):
             raise InputError(
-                f"{self!r} is a library that was loaded: export_library copies its file to a .so, as it was "
-                "loaded; what makes another one is TVM's compiler",
+                f"{self!r} is a loaded library, whose unchanged file export_library can copy to a .so: "
+                "export other contents by TVM's compiler",
                 got=path,
             )
         write_whole(path, self.library.contents(), 0o777)
         return path
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
-        """A factory's function or an operator. Raises AttributeError."""
+        """The factory's function or the operator called ``name``. Raises AttributeError if the module has no
+        such function."""
         imports = self._imports if query_imports else []
         holder = next((one for one in imports if one.implements_function(name, True)), None)
         if holder is not None and not self.implements_function(name):
@@ -124,7 +125,7 @@ class FrontendTestModule(PackedModule):
         self.library[name] = with_arrays(function) if callable(function) else function
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
-        """The function. Raises AttributeError."""
+        """The function called ``name``. Raises AttributeError if the module has no such function."""
         if name not in self.library.callables:
             raise AttributeError(
                 f"Module has no function {name!r}{did_you_mean(name, self.library.callables)}"
@@ -139,7 +140,8 @@ Module = PackedModule
 
 
 def libraries_of(module: Any) -> Any:
-    """What create() takes for a module, and for all that it imports; anything else stays."""
+    """The libraries of a module and of all modules that it imports, in the form that create() takes; any
+    other value is returned unchanged."""
     if not isinstance(module, LibraryModule):
         return module
     found = {id(module.library): module.library}
@@ -149,18 +151,18 @@ def libraries_of(module: Any) -> Any:
 
 
 def load_static_library(path: Any, func_names: Any) -> NoReturn:
-    """Raises InputError: a static library becomes a part of another by TVM's compiler."""
+    """Raises InputError: only TVM's compiler can link a static library into another."""
     raise InputError(
-        f"{path} is linked where a model is exported: compile with TVM elsewhere, or link its objects into a "
-        ".so by tvm.contrib.cc.create_shared",
+        f"{path} is a static library: let TVM link it where the model is exported, or link its objects "
+        "into a .so by tvm.contrib.cc.create_shared",
         got=str(path),
     )
 
 
 @provide("runtime.ModuleLoadFromFile")
 def load_module(path: str | os.PathLike[str], fmt: str = "") -> LibraryModule:
-    """Load a library; its executors compute with inputs that were never set, as TVM's do. Raises ValueError
-    for a path where there is no file, and as graph_runtime.load_module."""
+    """Load a library; its executors run even if inputs are not set, as TVM's do. Raises ValueError if there
+    is no file at the path; other errors as for graph_runtime.load_module."""
     if not os.path.exists(path):
         raise ValueError(f"cannot find file {path}")
     artifact = _load_module(path)
@@ -168,13 +170,14 @@ def load_module(path: str | os.PathLike[str], fmt: str = "") -> LibraryModule:
     return LibraryModule(artifact)
 
 
-load = load_module  # its name up to TVM 0.6
+load = load_module  # the name of load_module up to TVM 0.6
 
 
 @provide("runtime.SystemLib")
 def system_lib(symbol_prefix: str = "") -> LibraryModule:
-    """The functions that system libraries of this process have registered, opened by load_module or, with
-    RTLD_GLOBAL or without, by ctypes.CDLL. ``symbol_prefix``: what their names begin with."""
+    """A library of the functions that system libraries in this process have registered. Such libraries are
+    opened by load_module or by ctypes.CDLL, with or without RTLD_GLOBAL. ``symbol_prefix``: prefix of the
+    functions' names."""
     return LibraryModule(TvmModule(SystemLibrary(symbol_prefix), None, None))
 
 
@@ -189,5 +192,5 @@ def enabled(target: str) -> bool:
 
 @provide("runtime.NumThreads")
 def num_threads() -> int:
-    """Threads that one operator may use."""
+    """Number of threads that one operator may use."""
     return core.pool_threads()

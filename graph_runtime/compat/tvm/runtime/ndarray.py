@@ -1,7 +1,7 @@
-"""NDArray: a Tensor in TVM's shape, and the functions that make one.
+"""NDArray: a Tensor with TVM's interface, and the functions that make NDArrays.
 
-It has no arithmetic, ``==`` asks whether two show the same memory, and values from numpy are converted to its
-dtype, as in TVM, where that changes none.
+As in TVM, an NDArray has no arithmetic, and ``==`` compares memory, not values. Values from numpy are
+converted to its dtype if the conversion changes none of them.
 """
 
 from __future__ import annotations
@@ -74,10 +74,10 @@ Device = TvmDevice
 
 
 class NDArray:
-    """``tensor`` is the Tensor that it shows: a view of an executor's memory, or memory of its own.
+    """An array over the Tensor ``tensor``: a view of an executor's memory, or its own memory.
 
-    One made with ``lent`` shows memory that must not be written, a parameter in its file: the first write
-    takes a copy.
+    ``lent``: whether the memory must not be written, such as the memory of a parameter in its file; the first
+    write to the array then makes a copy.
     """
 
     __slots__ = ("__weakref__", "_lent", "tensor")
@@ -112,10 +112,10 @@ class NDArray:
     def __str__(self) -> str:
         return str(self.numpy())
 
-    # **************** which it is ****************
+    # **************** identity ****************
 
     def same_as(self, other: object) -> bool:
-        """Whether both show the same memory."""
+        """Whether this array and ``other`` are over the same memory."""
         return isinstance(other, NDArray) and other.tensor is self.tensor
 
     def __eq__(self, other: object) -> bool:
@@ -127,7 +127,7 @@ class NDArray:
     # **************** values ****************
 
     def numpy(self) -> np.ndarray:
-        """A copy on the host. A half that numpy has not comes as uint16, as in TVM."""
+        """A copy of the values on the host. A 16-bit type that numpy lacks becomes uint16, as in TVM."""
         values = self.tensor.numpy()
         return values.view(np.uint16) if values.dtype.kind == "V" and values.itemsize == 2 else values
 
@@ -139,10 +139,11 @@ class NDArray:
         return self.tensor.__array__(dtype, copy)
 
     def copyfrom(self, source_array: Any) -> NDArray:
-        """Take the values of an NDArray, or of anything numpy takes, converted to this dtype; returns self.
+        """Copy the values of an NDArray, or of anything that numpy accepts, converted to this array's dtype;
+        returns the array itself.
 
-        Raises ValueError for another shape, InputError for an NDArray of another dtype, a value that the
-        dtype does not hold, and a constant.
+        Raises ValueError for another shape. Raises InputError for an NDArray of another dtype, for a value
+        outside the dtype's range, and if this array is a constant.
         """
         if self._lent:
             self.tensor, self._lent = _make(self.tensor), False
@@ -150,7 +151,8 @@ class NDArray:
         return self
 
     def copyto(self, target: NDArray | TvmDevice, mem_scope: str | None = None) -> NDArray:
-        """Copy into ``target``, or into a new array on that device; returns it. Raises as copyfrom."""
+        """Copy the values into the array ``target``, or, if ``target`` is a device, into a new array on that
+        device. Returns the array written. Errors as for copyfrom."""
         if isinstance(target, TvmDevice):
             target = empty(self.shape, self.dtype, target, mem_scope)
         if not isinstance(target, NDArray):
@@ -158,7 +160,8 @@ class NDArray:
         return target.copyfrom(self)
 
     def _create_view(self, shape: Any) -> NDArray:
-        """The same memory in another shape. Raises InputError for another number of elements."""
+        """An array over the same memory with another shape. Raises InputError if the number of elements
+        differs."""
         wanted = tuple(int(n) for n in shape)
         if math.prod(wanted) != math.prod(self.shape):
             raise InputError(
@@ -177,11 +180,12 @@ class NDArray:
     # **************** DLPack ****************
 
     def to_dlpack(self) -> Any:
-        """A capsule of the memory. Raises BufferError for memory that is not the host's."""
+        """A DLPack capsule of the memory. Raises BufferError for memory that is not on the host."""
         return self.tensor.__dlpack__()
 
     def __dlpack__(self, **options: Any) -> Any:
-        """See run/tensors/dlpack.py. Raises BufferError."""
+        """A DLPack capsule of the memory (run/tensors/dlpack.py). Raises BufferError for memory that is not
+        on the host."""
         return self.tensor.__dlpack__(**options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
@@ -189,7 +193,7 @@ class NDArray:
 
 
 class _Capsule:
-    """A bare DLPack capsule of the host's memory, in the form that numpy takes."""
+    """A bare DLPack capsule of host memory, in the form that numpy accepts."""
 
     def __init__(self, capsule: Any):
         self.capsule = capsule
@@ -202,8 +206,8 @@ class _Capsule:
 
 
 def from_dlpack(dltensor: Any) -> NDArray:
-    """An array over the memory of a DLPack capsule or of an object with ``__dlpack__``, not copied.
-    Raises InputError for what has no host memory."""
+    """An array over the memory of a DLPack capsule, or of an object with ``__dlpack__``; nothing is copied.
+    Raises InputError for memory that is not on the host."""
     return NDArray(borrow(dltensor if hasattr(dltensor, "__dlpack__") else _Capsule(dltensor)))
 
 
@@ -211,7 +215,7 @@ def array(
     arr: Any, device: TvmDevice | None = None, mem_scope: str | None = None, *, ctx: Any = None
 ) -> NDArray:
     """An array with the values of a sequence, a numpy array or an NDArray. ``ctx`` is the name of ``device``
-    up to TVM 0.7. Raises DeviceError for a device that is not here."""
+    up to TVM 0.7. Raises DeviceError for a missing device."""
     values = arr if isinstance(arr, (np.ndarray, NDArray)) else np.array(arr)
     return empty(values.shape, values.dtype, device, mem_scope, ctx=ctx).copyfrom(values)
 
@@ -224,34 +228,35 @@ def empty(
     *,
     ctx: Any = None,
 ) -> NDArray:
-    """An array whose values are undefined. ``mem_scope`` other than "global" is refused: here there is one
-    memory a device. Raises as graph_runtime.empty."""
+    """An array with undefined values. Each device has one memory here, so a ``mem_scope`` other than "global"
+    raises an error. Other errors as for graph_runtime.empty."""
     if mem_scope not in (None, "", "global"):
-        raise ValueError(f"mem_scope {mem_scope!r} is not here: arrays are in a device's main memory")
+        raise ValueError(f"mem_scope {mem_scope!r} does not exist here: arrays are in a device's main memory")
     chosen = next((one for one in (device, ctx) if one is not None), cpu(0))
     return NDArray(_empty(shape if isinstance(shape, int) else tuple(shape), dtype, opened(chosen)))
 
 
 def numpyasarray(np_data: np.ndarray) -> tuple[NDArray, tuple[int, ...]]:
-    """An array over the memory of a numpy array, and its shape. Raises InputError for strides."""
+    """An array over the memory of a numpy array, and its shape. Raises InputError for an array that is not
+    contiguous."""
     return NDArray(borrow(np_data)), np_data.shape
 
 
-# **************** between both ****************
+# **************** conversion ****************
 
 
 def shaped(value: Any) -> Any:
-    """An NDArray for a Tensor; anything else stays."""
+    """An NDArray for a Tensor; any other value is returned unchanged."""
     return NDArray(value) if isinstance(value, Tensor) else value
 
 
 def tensor_of(value: Any) -> Any:
-    """The Tensor of an NDArray; anything else stays."""
+    """The Tensor of an NDArray; any other value is returned unchanged."""
     return value.tensor if isinstance(value, NDArray) else value
 
 
 def lent(params: dict[str, np.ndarray]) -> dict[str, NDArray]:
-    """Parameters as arrays over the memory in which they are."""
+    """Parameters as arrays over their memory, without copies."""
     return {
         name: NDArray(borrow(values) if values.flags.c_contiguous else _make(values), lent=True)
         for name, values in params.items()
@@ -259,9 +264,9 @@ def lent(params: dict[str, np.ndarray]) -> dict[str, NDArray]:
 
 
 def converted(value: Any, shape: tuple[int, ...], dtype: str) -> Any:
-    """A value that can be written to an array of that type: the Tensor of an NDArray, or an array of that
-    dtype. Raises ValueError for another shape, InputError for a value that the dtype does not hold, TypeError
-    for what numpy does not take."""
+    """The value in a form that can be written to an array of this shape and dtype: the Tensor of an NDArray,
+    or a numpy array of the dtype. Raises ValueError for another shape, InputError for a value outside the
+    dtype's range, TypeError for a value that numpy does not accept."""
     if isinstance(value, (NDArray, Tensor)):
         return tensor_of(value)
     try:
@@ -273,6 +278,6 @@ def converted(value: Any, shape: tuple[int, ...], dtype: str) -> Any:
     if values.shape != shape:
         raise ValueError(f"array shape do not match the shape of NDArray {values.shape} vs {shape}")
     wanted = np.dtype(to_numpy(dtype))
-    if wanted.kind == "V" and wanted.itemsize == 2 and values.dtype != wanted:  # as numpy() gives it out
+    if wanted.kind == "V" and wanted.itemsize == 2 and values.dtype != wanted:  # numpy() makes such arrays
         return values.astype(np.uint16).view(wanted)
     return exactly(values, wanted, "the array")

@@ -1,4 +1,5 @@
-"""PackedModule: functions by name, and time_evaluator, which loaded libraries and executors share."""
+"""PackedModule: the interface that loaded libraries and executors share: functions by name, and
+time_evaluator."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ __all__ = ["PackedModule"]
 
 
 class PackedModule:
-    """What TVM calls Module: ``module["name"]`` is a function. ``type_key`` says its kind."""
+    """A module, as TVM calls it: ``module["name"]`` is a function. ``type_key`` names its kind."""
 
     type_key: str = ""
     entry_name = ENTRY
@@ -26,7 +27,7 @@ class PackedModule:
     is_binary_serializable = False
 
     def get_function(self, name: str, query_imports: bool = False) -> Callable[..., Any]:
-        """The function called ``name``. Raises AttributeError."""
+        """The function called ``name``. Raises AttributeError if the module has no such function."""
         raise AttributeError(f"Module has no function {name!r}")
 
     def __getitem__(self, name: str) -> Callable[..., Any]:
@@ -44,7 +45,7 @@ class PackedModule:
 
     @property
     def entry_func(self) -> Callable[..., Any]:
-        """The function of a module that has one. Raises AttributeError."""
+        """The module's entry function. Raises AttributeError if the module has none."""
         return self.get_function(ENTRY)
 
     def __call__(self, *args: Any) -> Any:
@@ -55,23 +56,21 @@ class PackedModule:
         return []
 
     def import_module(self, module: PackedModule) -> None:
-        """Let operators of this library find functions of another. Raises InputError for a module that is no
-        library."""
+        """Let operators of this library find functions of the library ``module``. Raises InputError for a
+        module that is not a library."""
         raise InputError(f"{self!r} takes no imports: only libraries do", got=self.type_key)
 
     def get_source(self, fmt: str = "") -> str:
-        """Raises InputError: a library has no source."""
+        """Raises InputError, because a library has no source."""
         raise InputError(f"Module[{self.type_key}] does not support GetSource", got=self.type_key)
 
     def export_library(self, file_name: Any, **_: Any) -> str:
-        """Raises InputError: a module that is no library has no file."""
-        raise InputError(
-            f"Module[{self.type_key}] cannot be exported: compile the model with TVM elsewhere",
-            got=self.type_key,
-        )
+        """Raises InputError, because a module that is not a library has no file."""
+        text = f"Module[{self.type_key}] cannot be exported: compile the model with TVM elsewhere"
+        raise InputError(text, got=self.type_key)
 
     def save(self, file_name: Any, fmt: str = "") -> None:
-        """Raises InputError: object files come from TVM's compiler."""
+        """Raises InputError, because only TVM's compiler makes object files."""
         raise InputError(
             f"Module[{self.type_key}] does not support SaveToFile: object files come from TVM's compiler, "
             "export_library copies a library",
@@ -91,11 +90,12 @@ class PackedModule:
         cache_flush_bytes: int = 0,
         f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
-        """A function that calls ``func_name`` with its arguments and measures, as GraphModule.benchmark.
+        """A function that passes its arguments to the function ``func_name`` and measures the time of that
+        call, as GraphModule.benchmark does.
 
-        Before each repeat ``f_preproc``, a global function, is called with the arguments, and
-        ``cache_flush_bytes`` are moved in memory. Raises AttributeError for a function that is not there,
-        DeviceError for a device that is not here, ValueError for an ``f_preproc`` that there is not.
+        Before each repeat, ``f_preproc``, the name of a global function, is called with the arguments, and
+        ``cache_flush_bytes`` bytes of other memory are written to empty the caches. Raises AttributeError for
+        an unknown function, DeviceError for a missing device, ValueError for an unknown ``f_preproc``.
         """
         call = self.get_function(func_name, True)
         opened(dev)

@@ -1,4 +1,5 @@
-"""tvm.runtime.params: parameter files. Arrays that are read are views of the file until they are written."""
+"""tvm.runtime.params: parameter files. Arrays read from a file are views of the file until they are
+written."""
 
 from __future__ import annotations
 
@@ -6,27 +7,23 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from ....artifacts.parameters import read_params
+from ....artifacts.prepare import read_params
 from ....ir.documents.params import save_params
 from .ndarray import NDArray, lent, tensor_of
 
-__all__ = [
-    "load_param_dict",
-    "load_param_dict_from_file",
-    "save_param_dict",
-    "save_param_dict_to_file",
-]
+__all__ = ["load_param_dict", "load_param_dict_from_file", "save_param_dict", "save_param_dict_to_file"]
 
 
 def load_param_dict(
     param_bytes: bytes | bytearray | memoryview | str | os.PathLike[str],
 ) -> dict[str, NDArray]:
-    """Parameters by name from TVM's binary; also from a path. Raises ParamsError."""
+    """Parameters by name from bytes in TVM's binary format, or from a file at a path. Raises ParamsError for
+    invalid data."""
     return lent(read_params(param_bytes))
 
 
 def load_param_dict_from_file(path: str | os.PathLike[str]) -> dict[str, NDArray]:
-    """Parameters by name from a file. Raises ParamsError."""
+    """Parameters by name from a file in TVM's binary format. Raises ParamsError for an invalid file."""
     return lent(read_params(path))
 
 
@@ -35,10 +32,11 @@ def _on_host(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def save_param_dict(params: Mapping[str, Any]) -> bytes:
-    """TVM's binary of arrays by name. Raises ParamsError for a dtype that it cannot hold."""
+    """Arrays by name in TVM's binary format. Raises ParamsError for a dtype that the format cannot store."""
     return save_params(_on_host(params))
 
 
 def save_param_dict_to_file(params: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write TVM's binary of arrays by name. Raises ParamsError, WriteError."""
+    """Write arrays by name in TVM's binary format. Raises ParamsError for a dtype that the format cannot
+    store, WriteError if the file cannot be written."""
     save_params(_on_host(params), path)

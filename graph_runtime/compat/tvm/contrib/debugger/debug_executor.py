@@ -17,7 +17,7 @@ GraphModuleDebug = TvmDebugModule
 def create(
     graph_json_str: Any, libmod: Any, device: Any = None, dump_root: Any = None, *, ctx: Any = None
 ) -> TvmDebugModule:
-    """A GraphModuleDebug that writes below ``dump_root``. Raises as graph_executor.create."""
+    """A GraphModuleDebug that writes its files below ``dump_root``. Errors as for graph_executor.create."""
     devices = checked(ctx if device is None else device)
     made = create_debug(graph_json_str, libraries_of(libmod), devices, unset_inputs="allow")
     return TvmDebugModule(made, devices, graph_json_str, dump_root)
