@@ -1,5 +1,4 @@
-/* access.c: what the holder of a buffer does with it: take it and give it back, wait for queued work that uses it,
- * write it.
+/* access.c: a buffer's holder takes it and gives it back, waits for queued work that uses it, and writes it.
  *
  * Called by graph_runtime/run/queues/buffer.py (any thread) and gather.c.
  * defines: gr_buffer_alloc, gr_buffer_borrow, gr_buffer_release, gr_buffer_return, gr_buffer_addr, gr_buffer_id,
@@ -56,7 +55,7 @@ uint64_t gr_buffer_version(gr_buffer *buffer) {
 
 /* ---------------------------------------------------------------- waiting for what is queued */
 
-/* A pending event of the buffer, with a reference to its run; 0 where there is none. */
+/* A pending event of the buffer, with a reference to its run; 0 if there is none. */
 static int find_pending(gr_buffer *buffer, int32_t readers, gr_event *event) {
   pthread_mutex_lock(&gr_async_lock);
   const gr_event *found = gr_events_pending(&buffer->writes);
@@ -103,7 +102,7 @@ int32_t gr_buffer_failure(gr_buffer *buffer, gr_failure *out) {
 
 /* ---------------------------------------------------------------- writing */
 
-/* Where nothing is pending, in the same hold of the lock: the contents are the caller's to write. */
+/* If nothing is pending, without letting go of the lock: the caller may write the contents. */
 static int32_t begin_write(gr_buffer *buffer) {
   int32_t status = GR_OK;
   pthread_mutex_lock(&gr_async_lock);

@@ -1,5 +1,5 @@
-/* async.c: what asynchronous execution has once in a process: its lock, its list of queues, and whether it still
- * takes work.
+/* async.c: the process-wide state of asynchronous execution: its lock, its list of queues, and whether it still takes
+ * work.
  *
  * Called by all files that include async.h, and by graph_runtime/run/queues/run.py; any thread.
  * Lock order: gr_async_lock, then a queue's or a device's lock.

@@ -1,9 +1,9 @@
 /* async.h: the inside of asynchronous execution, shared by the files that it names below and by access.c, ending.c,
  * gather.c, submit.c and template.c.
  *
- * One lock, gr_async_lock, orders submissions and guards buffers' events and the lists of idle buffers. It is
- * the innermost but for a device's and a queue's lock, and never held while a kernel runs or a thread waits.
- * A lane's progress is published by `done` alone; workers take the lock only when a run ends.
+ * One lock, gr_async_lock, orders submissions and guards buffers' events and the lists of idle buffers. It is the
+ * innermost lock except a device's and a queue's, and never held while a kernel runs or a thread waits. A lane's
+ * progress is published by `done` alone; workers take the lock only when a run ends.
  *
  * defines: gr_event, gr_wait, gr_lane_run, gr_run, gr_template, gr_buffer, and the internal functions
  */
@@ -20,8 +20,8 @@
 typedef struct gr_queue gr_queue;
 
 /* ---------------------------------------------------------------- the process (async.c) */
-/* What becomes of submissions: they are taken; refused for ever, and what is queued is left out; refused, because
- * this process is a child of fork and has none of its parent's threads. */
+/* Fate of submissions: taken; refused for ever, with queued work left out; refused, because this process is a child of
+ * fork and has none of its parent's threads. */
 enum { GR_ASYNC_OPEN, GR_ASYNC_SHUT, GR_ASYNC_FORKED };
 
 extern pthread_mutex_t gr_async_lock;
@@ -42,20 +42,20 @@ typedef struct gr_events {
   int32_t capacity;
 } gr_events;
 
-/* Before step `step` of a lane: an event of an earlier run. */
+/* An event of an earlier run, to be over before step `step` of a lane. */
 typedef struct gr_wait {
   gr_event event;
   int32_t step;
   int32_t data;          /* 1: the step reads what that event wrote, so its failure is ours */
 } gr_wait;
 
-/* A failure, shared by all that it poisoned. */
+/* A failure, shared by all the work that it poisoned. */
 typedef struct gr_cause {
   _Atomic int32_t refs;
   gr_failure failure;
 } gr_cause;
 
-/* What it needs failed before it; it refused, or never began; its kernel gave up, maybe after some writes. */
+/* An input had failed; the step refused, or never began; its kernel gave up, perhaps after some writes. */
 enum { GR_FAILED_BEFORE, GR_FAILED_UNBEGUN, GR_FAILED_MIDWAY };
 
 /* A lane of a run. Its queue's worker writes; others read done (acquire), then failed_at and cause. */
@@ -91,13 +91,13 @@ struct gr_run {
   gr_lane_run lanes[];
 };
 
-/* What a lane does with a slot: the places in the lane, -1 for never. */
+/* A lane's uses of a slot: places in the lane, -1 for never. */
 typedef struct gr_usage {
   int32_t lane;
   int32_t first_read, last_read, first_write, last_write;
 } gr_usage;
 
-/* A step as the worker wants it. */
+/* A step in the worker's form. */
 typedef struct gr_lane_step {
   int64_t step;                      /* index in the template */
   int64_t first_wait;
@@ -124,7 +124,7 @@ struct gr_template {
   gr_usage *usages;                  /* slot after slot */
   int64_t *usage_ptr;                /* [num_slots + 1] */
   uint8_t *reads_first;              /* [num_slots]: the first step that touches it reads: a value comes in */
-  gr_moving *moves;                    /* [num_moves] what the copies among the steps move, one a device and kind */
+  gr_moving *moves;                    /* [num_moves] movements of copies among the steps, by device and kind */
   int64_t num_moves;
 };
 
@@ -138,8 +138,8 @@ struct gr_buffer {
   uint64_t version;
   gr_events writes;                  /* what wrote it last */
   gr_events reads;                   /* what reads it since */
-  int32_t arriving;                  /* events that the submission at hand adds at most */
-  gr_buffer *next, *before;          /* buffers of all devices, of a bucket of addresses */
+  int32_t arriving;                  /* the most events that the present submission adds */
+  gr_buffer *next, *before;          /* neighbours in a bucket of addresses, of all devices */
   gr_buffer *later;                  /* the idle ones of its size, oldest first */
   int32_t hollow;                    /* 1: another buffer has its block now */
   int32_t leaves;                    /* idle: it is freed as soon as no work needs it */
@@ -150,13 +150,13 @@ static inline int gr_event_over(const gr_event *event) {
   return atomic_load_explicit(&event->run->lanes[event->lane].done, memory_order_acquire) >= event->value;
 }
 
-/* Of an event that is over: the cause why its steps did not do what they should, NULL if they did. */
+/* The cause of failure of an event that is over, NULL if its steps succeeded. */
 static inline gr_cause *gr_event_cause(const gr_event *event) {
   const gr_lane_run *lane = event->run->lanes + event->lane;
   return atomic_load_explicit(&lane->failed_at, memory_order_acquire) < event->value ? lane->cause : NULL;
 }
 
-/* The first that is not over, NULL if there is none; under gr_async_lock. */
+/* The first event that is not over, NULL if there is none; under gr_async_lock. */
 static inline const gr_event *gr_events_pending(const gr_events *events) {
   for (int32_t i = 0; i < events->count; ++i)
     if (!gr_event_over(events->items + i)) return events->items + i;
@@ -191,14 +191,14 @@ void gr_buffer_renumber(gr_buffer *buffer);          /* gives it an id of its ow
 void gr_buffers_close(const gr_device *device);      /* its buffers know that it is gone */
 /* to_write: the host will write it, and would wait for what queued work does with the block. */
 gr_buffer *gr_buffer_take(gr_device *device, int32_t memory, uint64_t extent, const char *holder, int to_write);
-/* Drops a reference. After the last one a block that no work needs becomes idle. With `now` it is freed: at once, or
- * when no work needs it any more. */
+/* Drops a reference. After the last one a block that no work needs becomes idle, or with `now` is freed as soon as no
+ * work needs it. */
 void gr_buffer_drop(gr_buffer *buffer, int now);
 
 /* In a child of fork: idle blocks with work to come are never used again, because no thread ends that work. */
 void gr_buffers_abandon(void);
-/* By a worker, not under the lock, after a run: gives back what has no holder and shall not stay idle. That is L1,
- * and what was dropped with `now`. */
+/* By a worker after a run, not under the lock: gives back blocks without a holder that shall not stay idle: those in
+ * L1, and those dropped with `now`. */
 void gr_buffers_run_ended(void);
 /* While a device is closed (ending.c), not under the lock: idle blocks are freed, others know that it is gone. */
 void gr_buffers_forget(gr_device *device);

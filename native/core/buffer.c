@@ -1,5 +1,4 @@
-/* buffer.c: the records of blocks of device memory, which know their events: what wrote a block last, what reads it
- * since.
+/* buffer.c: the records of blocks of device memory, with their events: the last write of a block, and the reads since.
  *
  * Called under gr_async_lock by access.c, idle.c and submit.c, and by graph_runtime/run/queues/blocks.py (any thread).
  * defines: gr_events_*, gr_buffer_make, gr_buffer_unmake, gr_buffer_find, gr_buffer_renumber, gr_buffers_close,
@@ -23,7 +22,7 @@ void gr_events_clear(gr_events *events) {
   events->count = 0;
 }
 
-/* Forgets events that are over. For reads: whether what they did went well is of no matter to the buffer. */
+/* Forgets reads that are over: whether they succeeded does not matter to the buffer. */
 void gr_events_prune(gr_events *events) {
   int32_t kept = 0;
   for (int32_t i = 0; i < events->count; ++i) {
@@ -96,7 +95,7 @@ void gr_buffers_close(const gr_device *device) {
 
 /* ---------------------------------------------------------------- what a memory holds */
 
-/* What the ledger of a memory has; all blocks are GR_BLOCK_RESERVED. */
+/* The blocks of a memory's ledger; all are GR_BLOCK_RESERVED. */
 static int64_t list_ledger(gr_device *device, int32_t memory, gr_block *out, int64_t most) {
   const gr_ledger *ledger = &device->memories[memory].ledger;
   pthread_mutex_lock(&device->lock);

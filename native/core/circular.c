@@ -1,8 +1,8 @@
-/* circular.c: circular buffers of kernels: what each call takes of a core's L1, which a dry call of the kernel
- * itself says, and the end of L1 that work in flight keeps free of tensors for them.
+/* circular.c: circular buffers of kernels: the bytes of a core's L1 that each call takes, found by a dry call of the
+ * kernel itself, and the part of L1 that work in flight keeps free of tensors for them.
  *
- * Called by graph_runtime/binding/circular.py, device.c, idle.c, submit.c, worker.c and executor.c, on any thread. Lock:
- * the device's.
+ * Called by graph_runtime/binding/circular.py, device.c, idle.c, submit.c, worker.c and executor.c, on any thread.
+ * Lock: the device's.
  * defines: gr_circular_needs, gr_circular_hold, gr_circular_drop, gr_circular_stats, gr_circular_clear,
  * gr_circular_forget
  */
@@ -18,8 +18,8 @@
 
 /* ---------------------------------------------------------------- dry calls */
 
-/* The first core stands for all: gr_tt_run opens each with as many bytes. What the task answers is the refusal of
- * dry_open, so the kernel goes on to what else it opens. */
+/* The first core stands for all: gr_tt_run opens each with as many bytes. The task returns the refusal of dry_open, so
+ * the kernel goes on to the next buffer that it opens. */
 static int32_t dry_for(const gr_env *env, int64_t n, gr_task task, void *ctx) {
   (void)env;
   if (n > 0) task(ctx, 0);
@@ -67,7 +67,7 @@ void gr_circular_needs(const gr_instr *instrs, int64_t count, const int32_t *cor
 
 /* ---------------------------------------------------------------- what is kept free */
 
-/* Writes "a 123 B at 456, ..." of what lies below `end` into text. */
+/* Writes "a 123 B at 456, ...", the blocks below `end`, into text. */
 static void name_what_is_below(const gr_ledger *ledger, uint64_t end, char *text, size_t bytes) {
   size_t used = 0;
   int64_t i = 0;

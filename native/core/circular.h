@@ -21,7 +21,7 @@ typedef struct gr_circular {
   int32_t count, capacity;
 } gr_circular;
 
-/* Under no lock of the device: it is no longer used. */
+/* For a device that is no longer used; under no lock of it. */
 void gr_circular_clear(gr_circular *circular);
 
 /* In a child of fork, under the device's lock: nothing will end what is held. */

@@ -8,7 +8,7 @@
 #include "stream.h"
 #include "tile.h"
 
-/* Where the machine has wider vectors than the wheel is built for, conversions use them. */
+/* Conversions use wider vectors than the wheel is built for if the machine has them. */
 #if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define GR_WIDE \

@@ -1,14 +1,13 @@
-/* copy.c: the copy engine: between any two devices, layouts and formats. Equal storage moves as bytes;
- * else 32x32 block by block: whole blocks between host and device in strips (strip.c), others through 16 KB
- * on the stack (convert.c), so a copy takes no memory of its own. Large copies are spread over the pool.
+/* copy.c: the copy engine: between any two devices, layouts and formats. Equal storage moves as bytes; else 32x32 block
+ * by block: whole blocks between host and device in strips (strip.c), others through 16 KB on the stack (convert.c), so
+ * a copy takes no memory of its own. Large copies are spread over the pool.
  *
- * Rules: the logical dtype and the elements in row-major order stay (another shape: reshape.c); between
- * two host tensors of equal bytes anything may be reinterpreted (TVM's __copy). Formats convert to
- * nearest, ties to even (tile.h, gr_tile_encode). Padding of a tile is zero after a copy from rows, and
- * what lies in padding never reaches an element or a block exponent.
+ * Rules: the logical dtype and the elements in row-major order stay (another shape: reshape.c); between two host
+ * tensors of equal bytes anything may be reinterpreted (TVM's __copy). Formats convert to nearest, ties to even
+ * (tile.h, gr_tile_encode). Padding of a tile is zero after a copy from rows, and what lies in padding never reaches an
+ * element or a block exponent.
  *
- * What a copy moved is counted (moved.h) when it is done; not that of a queued step, which was counted when it was
- * queued (submit.c).
+ * A copy is counted (moved.h) when it is done, except a queued step's, which was counted when it was queued (submit.c).
  *
  * Called by gr_copy_kernel in the executor, by the queues' workers, and by graph_runtime/binding/core.py; any thread.
  * defines: gr_copy, gr_copy_kernel, gr_copy_kernel_fn, gr_copy_queued
@@ -25,7 +24,7 @@
 #include "strip.h"
 #include "tile.h"
 
-/* Below this a copy is done before a second thread would have begun. */
+/* A smaller copy is done before a second thread would have begun. */
 #define PARALLEL_BYTES (1 << 20)
 #define SCRATCH_BYTES 4096
 #define BATCH_BYTES 16384      /* four tiles of 32-bit elements: half of a first-level cache */
@@ -204,7 +203,7 @@ int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env,
   return GR_OK;
 }
 
-/* NULL, and an error, where the call is none of a copy. */
+/* NULL, and an error, if the call is no copy. */
 static const gr_copy_envs *envs_of(const gr_call *call) {
   if (call->nargs == 2 && call->attrs) return (const gr_copy_envs *)(const void *)call->attrs;
   gr_fail(GR_ERR_ARGUMENT, "a copy takes a source and a destination");

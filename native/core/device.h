@@ -1,4 +1,4 @@
-/* device.h: what a device kind is. A kind is one C file with a gr_device_ops that registers itself by
+/* device.h: the interface of device kinds. A kind is one C file with a gr_device_ops that registers itself by
  * GR_REGISTER_DEVICE, and one descriptor in schemas/devices; nothing else knows its name.
  *
  * defines: gr_device_ops, struct gr_device, gr_device_register, gr_device_is_kind, GR_REGISTER_DEVICE, gr_env_device,
@@ -48,8 +48,8 @@ typedef struct gr_device_ops {
   int32_t (*copy_in)(gr_device *device, const gr_arg *arg, gr_pages pages, const uint8_t *host,
                      uint64_t stride);
   int32_t (*copy_out)(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t *host, uint64_t stride);
-  /* (with copy_in) Where the same parts of pages are, at[pages.count], for a copy that moves and counts
-   * them itself, between gr_device_enter and leave. GR_ERR_BOUNDS as above. */
+  /* (with copy_in) Addresses at[pages.count] of such parts of pages, for a copy that moves and counts them itself,
+   * between gr_device_enter and leave. GR_ERR_BOUNDS as above. */
   int32_t (*locate)(gr_device *device, const gr_arg *arg, gr_pages pages, uint8_t **at);
   /* (with locate) Counts parts of pages that such a copy has moved into (1) or out of (0) the device. */
   void (*count)(gr_device *device, const gr_arg *arg, gr_pages pages, int32_t into);
@@ -63,7 +63,7 @@ typedef struct gr_device_ops {
 typedef struct gr_device_memory {
   gr_memory_desc desc;
   gr_ledger ledger;
-  gr_circular circular;        /* what no allocation takes, at the end where the base is */
+  gr_circular circular;        /* bytes from the base on that no allocation takes */
   /* relaxed: they are only counts, read for a report */
   _Atomic uint64_t bytes_in, bytes_out, pages_read, pages_written;
   /* [2 * (banks + 1)] bytes out of and into each bank, by copies and kernels; the last two: of all banks, each */
@@ -78,7 +78,7 @@ struct gr_device {
   char name[32];
   gr_device_memory memories[GR_MAX_MEMORIES];
   int32_t num_memories;
-  struct gr_moved *moved;      /* what copies moved, under this name; outlives the device */
+  struct gr_moved *moved;      /* counts of copies, by this name; outlives the device */
   gr_shard_table shards;       /* read without the lock */
   pthread_mutex_t lock;        /* ledgers, shards added, guard, inside, and what the slots say */
   int32_t guard;               /* gr_device_set_guard */
@@ -115,8 +115,8 @@ static inline gr_device_memory *gr_device_memory_of(gr_device *device, int32_t k
   return NULL;
 }
 
-/* gr_device_destroy calls hook(device) first, under no lock: what is queued on the device ends then. There is one
- * hook, registered while the library is loaded. */
+/* gr_device_destroy first calls hook(device), under no lock, which ends queued work of the device. There is one hook,
+ * registered while the library is loaded. */
 void gr_device_on_close(void (*hook)(gr_device *device));
 
 /* Locks (1) or unlocks (0) all devices and their list: around fork. */

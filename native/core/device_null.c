@@ -1,5 +1,5 @@
-/* device_null.c: a host whose kernels do nothing (gr_null_kernel_fn): measures the runtime's own overhead.
- * Refused in files.
+/* device_null.c: a host whose kernels do nothing (gr_null_kernel_fn), to measure the runtime's own overhead. Refused in
+ * files.
  *
  * defines: the device kind "null"
  */

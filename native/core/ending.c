@@ -1,8 +1,9 @@
-/* ending.c: how asynchronous execution ends: of a device when it is closed, of the process at its exit, and in a
- * child of fork, which has none of its parent's threads.
+/* ending.c: the end of asynchronous execution: on a device that is closed, in a process that exits, and in a child of
+ * fork, which has none of its parent's threads.
  *
  * Called by device.c through its hook, by graph_runtime/run/queues/buffer.py, and by fork; any thread.
- * defines: gr_async_drain, gr_async_marks, gr_async_reached, gr_async_within, gr_async_shutdown. Registers the hook of device.c and the handlers of fork.
+ * defines: gr_async_drain, gr_async_marks, gr_async_reached, gr_async_within, gr_async_shutdown. Registers the hook of
+ * device.c and the handlers of fork.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static int drain(const gr_device *device, int64_t deadline_ns) {
   for (gr_queue *queue = atomic_load_explicit(&gr_queues, memory_order_acquire); queue; queue = queue->next)
     while ((!device || queue->device == device) && gr_queue_depth(queue)) {
       if (gr_now_ns() >= deadline_ns) return 0;
-      gr_queue_poke(queue);                  /* an end must not depend on what wakes it elsewhere */
+      gr_queue_poke(queue);                  /* an end must not depend on being woken */
       gr_runs_ended(gr_runs_ended(0, 0), 1000000);
     }
   return 1;
@@ -54,7 +55,7 @@ static uint64_t pushed_to(const gr_queue *queue) {
 /* Waits until the lanes of a queue up to number `mark` are over; 0 when the deadline has passed. */
 static int reached(gr_queue *queue, uint64_t mark, int64_t deadline_ns) {
   for (;;) {
-    uint64_t ended = gr_runs_ended(0, 0);    /* before the look: an end after it wakes us */
+    uint64_t ended = gr_runs_ended(0, 0);    /* before the check: an end after it wakes this thread */
     if (atomic_load_explicit(&queue->passed, memory_order_seq_cst) >= mark) return 1;
     if (gr_now_ns() >= deadline_ns) return 0;
     gr_queue_poke(queue);
@@ -85,7 +86,7 @@ int32_t gr_async_within(const gr_device *device, uint64_t most, int64_t budget_n
 
 /* ---------------------------------------------------------------- the end of a device */
 
-/* Leaves out what is queued on a device and joins its threads. */
+/* Skips work that is queued on a device and joins its threads. */
 static void close_queues(gr_device *device) {
   if (is_child()) return;
   for (int32_t role = 0; role < 3; ++role)
@@ -117,7 +118,7 @@ int32_t gr_async_shutdown(int64_t budget_ns) {
 
 /* ---------------------------------------------------------------- fork */
 
-/* No worker is inside of what these locks guard while the process is copied, so the child can use it. */
+/* While the process is copied no worker is in a section that these locks guard, so the child can use it. */
 static void before_fork(void) {
   pthread_mutex_lock(&gr_async_lock);
   gr_devices_lock(1);

@@ -38,7 +38,7 @@ struct gr_program {
   } *rooms;                  /* [num_rooms] what runs need */
   int32_t num_rooms;
   int64_t opening;           /* instructions from this one on open none */
-  char holder[64];           /* what needs it */
+  char holder[64];           /* its holder */
 };
 
 static _Thread_local char this_thread;   /* its address tells threads apart */
@@ -157,7 +157,7 @@ static void open_args(const gr_call *call, int on) {
     if (call->args[a].memory == GR_HOST) (on ? gr_guard_open : gr_guard_close)(call->args[a].addr);
 }
 
-/* The same with every device's memory closed but while its instruction runs. */
+/* The same, with every device's memory open only while one of its instructions runs. */
 static int32_t run_some_guarded(const gr_instr *instrs, int64_t first, int64_t last, int64_t *at) {
   for (int64_t i = first; i < last; ++i) {
     gr_device *device = gr_env_device(instrs[i].call.env);

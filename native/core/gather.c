@@ -1,5 +1,5 @@
-/* gather.c: many tensors to the host in one call, in the thread that wants them: for small ones the way to a
- * queue and back would take longer than all the copies.
+/* gather.c: copies many tensors to the host in one call, in the calling thread: for small ones going through a queue
+ * would take longer than all the copies.
  *
  * Called by graph_runtime/run/tensors/batches.py, any thread.
  * defines: gr_gather

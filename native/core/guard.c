@@ -97,7 +97,7 @@ static void report(int signal_number, siginfo_t *info, void *context) {
     }
     pthread_mutex_unlock(&guard.lock);
   }
-  sigaction(SIGSEGV, &guard.before, NULL);      /* the instruction is run again, and the handler of before is called */
+  sigaction(SIGSEGV, &guard.before, NULL);      /* the instruction runs again and calls the earlier handler */
 }
 
 static void handle_faults(void) {

@@ -1,11 +1,10 @@
 /* guard.h: host memory of devices in guard mode.
  *
  * A block lies in pages of its own and counts the openings: it can be written while there is one, else the host's
- * instructions may only read it. A write that did not come through an opening ends the process, with a text on
- * stderr that names the block. Addresses in no such block mean nothing here: opening and closing them is allowed.
+ * instructions may only read it. A write without an opening ends the process, with a text on stderr that names the
+ * block. Addresses in no such block mean nothing here: opening and closing them is allowed.
  *
- * defines: gr_guard_map, gr_guard_unmap, gr_guard_open, gr_guard_close,
- * gr_guard_blocks
+ * defines: gr_guard_map, gr_guard_unmap, gr_guard_open, gr_guard_close, gr_guard_blocks
  */
 #ifndef GR_GUARD_H
 #define GR_GUARD_H

@@ -132,7 +132,7 @@ int32_t gr_handles_collect(uint64_t *addresses, int32_t most) {
 
 /* ---------------------------------------------------------------- making */
 
-/* Bytes from the first element to behind the last; -1 where that is no number. */
+/* Bytes from the first element to the end of the last; -1 if that overflows. */
 static int64_t extent_of(int32_t bits, int32_t ndim, const int64_t *dims) {
   int64_t last = 0;
   for (int32_t i = 0; i < ndim; ++i) {

@@ -13,7 +13,7 @@
 typedef struct gr_holding {
   uint64_t addr;         /* host pointer or bank address */
   uint64_t extent;       /* bytes, per bank */
-  char holder[64];       /* what asked for it, cut to fit */
+  char holder[64];       /* its holder's name, cut to fit */
 } gr_holding;
 
 typedef struct gr_ledger {

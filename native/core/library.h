@@ -5,7 +5,7 @@
 #ifndef GR_LIBRARY_H
 #define GR_LIBRARY_H
 
-/* dlopen, but the file that is at path now, also where another file of that path is open already. */
+/* dlopen of the file that is at path now, even if another file of that path is already open. */
 void *gr_dlopen(const char *path, int flags);
 
 /* Why gr_dlopen(path) failed, for people; valid until this thread's next call of the linker. */

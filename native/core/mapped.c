@@ -1,8 +1,7 @@
-/* mapped.c: files that are mapped into memory, so that an access to one that was cut short is explained before it
- * ends the process.
+/* mapped.c: mapped files, so that an access to one that was truncated is explained before it ends the process.
  *
- * Called by graph_runtime/binding/core.py, any thread; the handler runs in the thread that faults, and calls nothing that a
- * signal handler may not.
+ * Called by graph_runtime/binding/core.py, any thread; the handler runs in the thread that faults, and calls nothing
+ * that a signal handler may not.
  * defines: gr_mapped_watch, gr_mapped_forget
  */
 #include <errno.h>
@@ -99,7 +98,7 @@ static void take_turn(void) {
 static void on_fault(int number, siginfo_t *info, void *context) {
   int kept = errno;
   if (info->si_code <= 0) {
-    /* No access, but a signal that was sent. faulthandler puts back the handler before its own, this one, and raises
+    /* A signal that was sent, not an access. faulthandler puts back the handler before its own, this one, and raises
      * the signal anew: to return leads back to the access, whose fault has an address. */
     if (info->si_code == SI_TKILL && info->si_pid == getpid() && !atomic_exchange(&raised, true)) return;
   } else {

@@ -1,5 +1,5 @@
-/* moved.c: what copies moved, counted for each device: inline copies when they are done (copy.c), those of a
- * submission when it is queued (submit.c), so that what a caller asked for is counted when the call returns.
+/* moved.c: counts of copies for each device: inline copies when they are done (copy.c), those of a submission when it
+ * is queued (submit.c), so that a caller's copies are counted when the call returns.
  *
  * Called by the copy engine, by templates and submissions, and by graph_runtime/binding/core.py; any thread.
  * defines: gr_moved_of, gr_move_of, gr_moved_add, gr_moved_read

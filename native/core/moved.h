@@ -1,4 +1,4 @@
-/* moved.h: what copies moved, counted for each device: the numbers behind gr.stats().
+/* moved.h: counts of copies for each device: the numbers behind gr.stats().
  *
  * Used by the copy engine and by templates of submissions.
  * defines: gr_moved, gr_moving, gr_moved_of, gr_move_of, gr_moved_add, gr_copy_queued
@@ -19,7 +19,7 @@ typedef struct gr_moved {
   _Atomic uint64_t count[GR_MOVEMENTS], bytes[GR_MOVEMENTS];
 } gr_moved;
 
-/* What one copy, or several alike, add to the counters. */
+/* Counts that one copy, or several alike, add. */
 typedef struct gr_moving {
   gr_moved *moved;           /* NULL: nothing, as where host memory is copied to host memory */
   int32_t kind;              /* gr_movement */
@@ -29,8 +29,8 @@ typedef struct gr_moving {
 
 /* The counters of a name, made at its first use; NULL where there is no memory for them. */
 gr_moved *gr_moved_of(const char *device);
-/* What a copy between these arguments adds. Bytes are those of the values, whatever formats and pages make of them.
- * A copy of no elements moves nothing. */
+/* The counts of a copy between these arguments. Bytes are those of the values, whatever their formats and pages. A copy
+ * of no elements moves nothing. */
 gr_moving gr_move_of(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env, const gr_arg *dst);
 void gr_moved_add(const gr_moving *move);
 /* gr_copy_kernel that counts nothing: the copies of a submission were counted as a whole (copy.c). */

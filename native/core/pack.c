@@ -1,12 +1,12 @@
-/* pack.c: buffers of which some share no byte, into a capacity: a portfolio of searches in several orders.
+/* pack.c: packs buffers, some of which may share no byte, into a capacity: a portfolio of searches in several orders.
  *
  * Called by graph_runtime/binding/core.py with the GIL released, on any thread; no state is kept.
  * defines: gr_pack, gr_pack_stop
  *
- * How long one search takes depends on its order of values, wildly; so many are tried, each with a few more nodes
- * than the one before. They run in two lanes, whose attempts learn from the ones before in the same lane where
- * branches die. Of two lanes that end, the attempt that comes first in the list of attempts counts, and the other
- * lane goes on up to that number, so that the result is the same on one thread and on two.
+ * The time of one search varies wildly with its order of values; so many are tried, each with a few more nodes than the
+ * one before. They run in two lanes, whose attempts learn from the ones before in the same lane where branches die. Of
+ * two lanes that end, the attempt that comes first in the list of attempts counts, and the other lane goes on up to
+ * that number, so that the result is the same on one thread and on two.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -29,7 +29,7 @@ enum {
 
 static const int64_t LARGEST = (int64_t)1 << 50;   /* so that no sum of sizes overflows */
 
-/* What buffers are sorted by, largest first: W lifetime, A lifetime x size, T the most that lives beside it. */
+/* Sort keys of buffers, largest first: W lifetime, A lifetime x size, T the most bytes alive beside it. */
 typedef struct keys { int64_t width, area, total; int32_t at; } keys;
 
 typedef struct lane {
@@ -213,7 +213,7 @@ static void *run_lane(void *argument) {
   return NULL;
 }
 
-/* Both lanes to their ends: each in a thread, or in turn. */
+/* Runs both lanes to their ends: each in a thread, or in turn. */
 static void run_lanes(lane *lanes, int32_t threads) {
   pthread_t helper;
   if (threads > 1 && gr_thread_start(&helper, run_lane, &lanes[1]) == 0) {

@@ -59,7 +59,7 @@ static int64_t lowest_top(const search *s, int32_t at) {
   return top;
 }
 
-/* Adds what lowest_top(at) relies on: the bounds of the unplaced, and that the placed lie where they do. */
+/* Adds the decisions behind lowest_top(at): the bounds of unplaced buffers and the places of placed ones. */
 static void explain_top(const search *s, int32_t at, int64_t top, uint64_t *set) {
   for (int32_t k = s->in->near_ptr[at]; k < s->in->near_ptr[at + 1]; ++k) {
     int32_t other = s->in->near[k];
@@ -68,7 +68,8 @@ static void explain_top(const search *s, int32_t at, int64_t top, uint64_t *set)
   }
 }
 
-/* None of the answers of the open level lies on the floor: each lies on something unplaced. Returns as place. */
+/* Decides that none of the open level's answers lies on the floor: each lies on an unplaced buffer. Returns as
+ * place. */
 static int32_t place_none(search *s, const level *l) {
   uint64_t *relied = s->lifted + (int64_t)s->depth * s->words;
   int32_t fits = 1;
@@ -148,7 +149,7 @@ static void open_level(search *s, int32_t t) {
   memset(s->conflicts + (int64_t)s->depth * s->words, 0, (size_t)s->words * sizeof *s->conflicts);
 }
 
-/* Adds what says that one of a level's answers is right where the section has no slack: what lives there must fill it
+/* Adds the decisions that make one of a level's answers right in a section without slack, whose buffers must fill it
  * from the floor on. */
 static void explain_answers(search *s, const level *l) {
   const gr_pack_instance *in = s->in;

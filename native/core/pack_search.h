@@ -11,8 +11,8 @@
 
 #include "gr_core.h"
 
-/* What is to be packed; attempts only read it. No two buffers of a section may share a byte: sections are spans of
- * time, or whatever sets of buffers the caller's groups are. */
+/* The packing problem; attempts only read it. No two buffers of a section may share a byte: sections are spans of time,
+ * or whatever sets of buffers the caller's groups are. */
 typedef struct gr_pack_instance {
   int32_t count;            /* buffers */
   int32_t sections;

@@ -1,4 +1,4 @@
-/* pack_state.h: what an attempt of the packer knows: bounds of offsets, and the decisions that they follow from.
+/* pack_state.h: the knowledge of an attempt of the packer: bounds of offsets, and the decisions that they follow from.
  *
  * Used by pack_search.c, which decides; an attempt is one thread's.
  * defines: cause, level, search, and the functions on them
@@ -62,8 +62,7 @@ void gr_pack_drop(search *s);
 static inline void gr_pack_add(uint64_t *set, int32_t decision) { set[decision / 64] |= 1ull << decision % 64; }
 void gr_pack_add_all(const search *s, uint64_t *set, const uint64_t *more);
 void gr_pack_explain(const search *s, int32_t at, int64_t bound, uint64_t *set);
-/* The cause before which is needed to say that an unplaced buffer cannot lie below offset: the earliest that is
- * enough. */
+/* The earliest cause that is enough to show that an unplaced buffer cannot lie below offset. */
 int32_t gr_pack_enough(const search *s, int32_t at, int64_t offset);
 /* Lifts an unplaced buffer, because of decision, given the cause before. 0 if memory is out. */
 int gr_pack_lift(search *s, int32_t at, int64_t bound, int32_t decision, int32_t before);

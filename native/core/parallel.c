@@ -70,7 +70,7 @@ static void close_gate(gr_place *at) {
   pthread_mutex_unlock(&gr_pool.sleep);
 }
 
-/* Under the place's owner; threads: that it has, the owner counted. */
+/* Under the place's owner. threads: its number of threads, the owner included. */
 static int32_t run_job(gr_place *at, int64_t threads, int64_t n, gr_task task, void *ctx) {
   at->task = task;
   at->ctx = ctx;
@@ -108,7 +108,7 @@ static gr_place *take_place(int32_t places) {
   return NULL;
 }
 
-/* Of `wanted` threads, the caller counted, those that there are. */
+/* The number of available threads, at most `wanted`, the caller included. */
 static int32_t with_workers(int32_t wanted) {
   gr_start_workers();
   int32_t threads = gr_pool.num_workers + 1;

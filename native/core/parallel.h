@@ -26,8 +26,7 @@ int32_t gr_pool_run(int64_t n, gr_task task, void *ctx);
  * before the first begins: at most `most` (0: as many as the pool has), 1 if the pool is busy. */
 int32_t gr_pool_run_team(int32_t most, int32_t *team, gr_task task, void *ctx);
 
-/* Around the run of a program: programs that run at the same time have as many of the pool's threads each, so that there
- * are no more of them at work than the pool has. */
+/* Around the run of a program: programs that run at the same time share the pool's threads equally. */
 void gr_pool_enter(void);
 void gr_pool_leave(void);
 

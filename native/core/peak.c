@@ -1,5 +1,5 @@
-/* peak.c: what the machine can do at its best, all threads of the pool together: products in registers, and reads and
- * copies. The caller has the clock. It is what a profile compares kernels with.
+/* peak.c: peak rates of the machine on all threads of the pool: products in registers, reads and copies. The caller has
+ * the clock; profiles compare kernels with these rates.
  *
  * Called by graph_runtime/binding/core.py.
  * defines: gr_peak_products, gr_peak_moves

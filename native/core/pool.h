@@ -56,7 +56,7 @@ typedef struct gr_pool_state {
   /* sleeping: flags are set under the lock, and read without it by a thread that might have to wake others */
   pthread_mutex_t sleep;
   pthread_cond_t wake;           /* workers that serve a place */
-  pthread_cond_t spare;          /* those that serve none as long as so many programs run */
+  pthread_cond_t spare;          /* workers that serve none while so many programs run */
   _Atomic int32_t sleepers;
   _Atomic int32_t spares;
   _Atomic bool quit;
@@ -75,8 +75,7 @@ gr_split gr_split_now(void);
 /* This thread's part of a place's job. number: 0 the owner, from 1 the workers. */
 void gr_run_share(gr_place *at, int32_t number);
 
-/* Under an owner, so that none are stopped meanwhile. Where the system refuses a thread, the job runs with those
- * there are. */
+/* Under an owner, so that none are stopped meanwhile. If the system refuses a thread, the job runs with fewer. */
 void gr_start_workers(void);
 
 /* Under size and all owners. */

@@ -1,5 +1,5 @@
-/* public.h: what libraries that are opened later may use of this shared object, as undefined symbols of theirs,
- * once gr_publish (library.h) has made it visible.
+/* public.h: the symbols of this shared object that libraries opened later may use as undefined symbols, once gr_publish
+ * (library.h) has made them visible.
  *
  * defines: GR_PUBLIC
  */

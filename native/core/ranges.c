@@ -70,7 +70,7 @@ static uint64_t claim_in(uint64_t zone, uint64_t end, uint64_t bytes, range *mad
   return 0;
 }
 
-/* One above the addresses that a process has: the power of two above its stacks. */
+/* The end of a process's addresses: the power of two above its stacks. */
 static uint64_t address_space(void) {
   char here;
   uint64_t top = UINT64_C(1) << 32;
@@ -78,9 +78,9 @@ static uint64_t address_space(void) {
   return top;
 }
 
-/* Where ranges are cut from: zones[i] = {begin, end}. x86-64's ThreadSanitizer leaves a program these two places
- * beside its libraries and its heap. It changes any other address to 0, even of MAP_FIXED_NOREPLACE, and ends the
- * process where the system then maps page 0, as it does for root. */
+/* The zones that ranges are cut from: zones[i] = {begin, end}. x86-64's ThreadSanitizer leaves a program these two
+ * places beside its libraries and its heap. It changes any other address to 0, even of MAP_FIXED_NOREPLACE, and ends
+ * the process where the system then maps page 0, as it does for root. */
 #if defined(__SANITIZE_THREAD__) && defined(__x86_64__)
 #define ZONES {{UINT64_C(1) << 36, UINT64_C(1) << 39}, {UINT64_C(0x5580) << 32, UINT64_C(0x5680) << 32}}
 #else

@@ -1,5 +1,5 @@
-/* run.c: what is known of a submission while it is queued and after: causes of failures, ends, and the threads that
- * wait for them.
+/* run.c: the state of a submission while it is queued and after: causes of failures, ends, and the threads that wait
+ * for them.
  *
  * Called by graph_runtime/run/queues/run.py, access.c and ending.c (any thread), and by the queues' workers.
  * defines: gr_run_*, gr_runs_ended, gr_event_wait, gr_watch_*, gr_cause_*
@@ -22,7 +22,7 @@ static struct {
 
 /* ---------------------------------------------------------------- causes */
 
-/* For failures that there is no memory to tell apart. Its first reference is never dropped. */
+/* The cause of failures for which there is no memory to describe them. Its first reference is never dropped. */
 static gr_cause no_memory = {.refs = 1,
                              .failure = {.status = GR_ERR_OUT_OF_MEMORY,
                                          .op = "queued work",

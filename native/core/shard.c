@@ -1,4 +1,4 @@
-/* shard.c: the cuts of sharded tensors that a device knows, and what a tensor takes in each bank.
+/* shard.c: the cuts of sharded tensors that a device knows, and a tensor's bytes in each bank.
  *
  * Called by device.c (under the device's lock) to add, by copies and page transfers on any thread to look up.
  * defines: gr_shard_add, gr_shard_of, gr_shard_table_clear, gr_bank_extent

@@ -1,5 +1,5 @@
-/* shard.h: where the pages of a device tensor stand in its banks. Interleaved pages go round over the banks; a
- * sharded tensor has in its address, above its bank address, the number of a gr_shard in its device's table.
+/* shard.h: the places of a device tensor's pages in its banks. Interleaved pages go round over the banks; a sharded
+ * tensor has in its address, above its bank address, the number of a gr_shard in its device's table.
  *
  * Used by the copy engine and the device kinds; lookups from any thread.
  * defines: gr_shard_table, gr_shard_add, gr_shard_of, gr_shard_table_clear, gr_bank_address, gr_page_stride,
@@ -32,14 +32,13 @@ static inline uint64_t gr_bank_address(const gr_arg *arg) {
   return arg->memory == GR_HOST ? arg->addr : arg->addr & (((uint64_t)1 << GR_SHARD_SHIFT) - 1);
 }
 
-/* Bytes from one page (of a shard: unit) of `bytes` to the next in a bank: its tile header and the alignment's
- * padding counted. */
+/* Bytes from one page (of a shard: unit) of `bytes` to the next in a bank, with its tile header and the padding. */
 static inline uint64_t gr_page_stride(const gr_memory_desc *memory, const gr_arg *arg, uint64_t bytes) {
   uint64_t header = arg->layout == GR_TILE ? memory->tile_header : 0;
   return (bytes + header + memory->alignment - 1) / memory->alignment * memory->alignment;
 }
 
-/* Bytes that a tensor takes in each bank; returns 0 where they overflow. */
+/* Bytes of a tensor in each bank; returns 0 if they overflow. */
 int gr_bank_extent(const gr_memory_desc *memory, const gr_arg *arg, const gr_shard *shard, uint64_t *extent);
 
 #endif

@@ -18,8 +18,8 @@ GR_PUBLIC int32_t gr_fail(int32_t status, const char *format, ...) __attribute__
 /* Forgets the text, so that a later failure without a text of its own does not show an older one. */
 void gr_error_clear(void);
 
-/* What a kernel's non-zero result means to our caller: what kernels return is their own business, only
- * GR_ERR_BOUNDS, _OUT_OF_MEMORY and _ARGUMENT mean what they mean to us. Gives it a text if it has none. */
+/* The status of a kernel's non-zero result, for the caller: GR_ERR_BOUNDS, _OUT_OF_MEMORY and _ARGUMENT keep their
+ * meaning, any other value is the kernel's own. Gives it a text if it has none. */
 int32_t gr_kernel_status(int32_t status);
 
 /* This thread's text, "" if there is none. */

@@ -10,8 +10,8 @@
 #include "stream.h"
 #include "tile.h"
 
-/* Tiles of a strip. Written around the cache, a longer run of a row is faster to read; else, half a kilobyte
- * of a row is long enough, and more pages at a time fall out of the first-level cache. */
+/* Tiles of a strip. For writes around the cache a longer run of a row is faster to read; otherwise half a kilobyte of a
+ * row is long enough, and more pages at a time fall out of the first-level cache. */
 #define STREAMED 32
 #define CACHED 4
 

@@ -70,7 +70,7 @@ static int32_t find_wait(const gr_event *event, int32_t lane, int32_t step, int3
   return GR_OK;
 }
 
-/* What a lane's use of a slot waits for. */
+/* Adds the events that a lane's use of a slot waits for. */
 static int32_t find_waits(const gr_buffer *buffer, const gr_usage *use, int reads_first) {
   int32_t status = GR_OK;
   int reads = use->first_read >= 0 && (use->first_write < 0 || use->first_read <= use->first_write);
@@ -163,8 +163,8 @@ static gr_run *enqueue(gr_template *t, gr_buffer **buffers) {
   return run;
 }
 
-/* Drops what was taken. After a failure that is all of it, and it is freed, so that gr_reclaim does not find it again
- * and again. Else it is what the caller does not keep. */
+/* Drops buffers that were taken: those that the caller does not keep, or after a failure all, which are then freed, so
+ * that gr_reclaim does not find them again and again. */
 static void drop_taken(const gr_template *t, gr_buffer **buffers, const uint8_t *taken, int all) {
   for (int32_t s = 0; s < t->num_slots; ++s)
     if (taken[s] && (all || !t->slots[s].keep)) {
@@ -173,7 +173,7 @@ static void drop_taken(const gr_template *t, gr_buffer **buffers, const uint8_t 
     }
 }
 
-/* Keeps room for the circular buffers of all lanes, or on failure of none. */
+/* Keeps room for the circular buffers of all lanes, or on failure for none. */
 static int32_t hold_circular(const gr_template *t) {
   for (int32_t l = 0; l < t->num_lanes; ++l)
     if (t->circular[l] && gr_circular_hold(t->queues[l]->device, t->circular[l], t->holder)) {

@@ -1,5 +1,5 @@
-/* template.c: what a submission does, worked out once: each lane's steps, and what each lane does with each
- * slot, which is all that gr_submit needs to order it after the work that is queued already.
+/* template.c: the steps of a submission, worked out once: each lane's steps, and each lane's uses of each slot, which
+ * is all that gr_submit needs to order it after the work that is queued already.
  *
  * Called by graph_runtime/run/queues/template.py, any thread.
  * defines: gr_template_create, gr_template_busy, gr_template_clock, gr_template_destroy
@@ -78,7 +78,7 @@ static void note(gr_usage *usage, int32_t place, int write) {
   *(write ? &usage->last_write : &usage->last_read) = place;
 }
 
-/* What each lane does with each slot. */
+/* Each lane's uses of each slot. */
 static int32_t survey(gr_template *t, const gr_template_desc *desc) {
   int64_t cells = (int64_t)desc->num_slots * desc->num_lanes;
   gr_usage *table = malloc(((size_t)cells + 1) * sizeof *table);

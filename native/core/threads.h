@@ -8,8 +8,8 @@
 
 #include <pthread.h>
 
-/* Starts work(arg) in a thread whose signals are blocked, but for those that tell of a fault. Returns 0, or what
- * pthread_create says. */
+/* Starts work(arg) in a thread that blocks all signals except those of a fault. Returns 0, or pthread_create's
+ * error. */
 int gr_thread_start(pthread_t *thread, void *(*work)(void *), void *arg);
 
 /* Between two looks at a word that another thread writes: leaves the core to its other hardware thread for a moment. On

@@ -1,4 +1,4 @@
-/* tiles.c: what the wheel's kernels may do with AMX in this process, for those that ask from outside.
+/* tiles.c: the wheel's use of AMX in this process, for callers outside.
  *
  * defines: gr_host_amx
  */

@@ -1,9 +1,9 @@
-/* worker.c: the queues' threads. A worker runs steps of the oldest lane in its queue that is not waiting.
- * With nothing to run it spins for a while, then sleeps; before that it leaves its name with the lanes that
- * its own lanes wait for, so that only what is waited for wakes it.
+/* worker.c: the queues' threads. A worker runs steps of the oldest lane in its queue that is not waiting. With nothing
+ * to run it spins for a while, then sleeps; before that it leaves its name with the lanes that its own lanes wait for,
+ * so that only those lanes wake it.
  *
- * Waking a sleeping thread costs about 25 us, a spinning one 0.1 us: so workers spin 50 us, as the pool's
- * do, but no more of them at once than there are cores besides one.
+ * Waking a sleeping thread costs about 25 us, a spinning one 0.1 us: so workers spin 50 us, as the pool's do, but no
+ * more of them at once than there are cores besides one.
  *
  * Kernels run under no lock.
  * defines: gr_queue_poke, gr_queue_work
@@ -91,7 +91,7 @@ static void poison(gr_lane_run *lane, gr_cause *cause, int32_t at, int64_t step,
   atomic_store_explicit(&lane->failed_at, at, memory_order_release);
 }
 
-/* NULL where the lane's next step may run, else the lane that it waits for, until so many steps are over. */
+/* NULL if the lane's next step may run, else the lane that it waits for, and the number of its steps to be over. */
 static gr_lane_run *blocked_by(gr_lane_run *lane, int32_t *steps) {
   int32_t place = atomic_load_explicit(&lane->done, memory_order_relaxed);
   const gr_lane_step *step = step_of(lane);
@@ -115,7 +115,7 @@ static gr_lane_run *blocked_by(gr_lane_run *lane, int32_t *steps) {
   return NULL;
 }
 
-/* Appends what was submitted since the last look. */
+/* Appends the lanes submitted since the last call. */
 static void take_inbox(gr_queue *queue) {
   if (!atomic_load_explicit(&queue->inbox, memory_order_relaxed)) return;
   gr_lane_run *newest = atomic_exchange_explicit(&queue->inbox, NULL, memory_order_acquire), *oldest = NULL;

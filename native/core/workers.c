@@ -1,4 +1,4 @@
-/* workers.c: the intra-op pool's workers: which place each serves, how they wait, and what they do of its job.
+/* workers.c: the intra-op pool's workers: the place that each serves, waiting, and their share of its job.
  *
  * Called by parallel.c, on any thread.
  * defines: gr_pool, gr_in_task, gr_split_now, gr_run_share, gr_start_workers, gr_stop_workers, gr_wake_spares
@@ -73,7 +73,7 @@ void gr_run_share(gr_place *at, int32_t number) {
 
 /* ---------------------------------------------------------------- workers */
 
-/* What a worker finds, and what it has seen: the number of the last job of each place. */
+/* A job that a worker finds, and the number of the last job of each place that it has seen. */
 typedef struct found {
   gr_place *at;
   uint64_t gate;
@@ -89,7 +89,7 @@ static bool find_job(int32_t thread, found *f) {
   return f->gate / GATE_JOB != f->seen[f->at - gr_pool.places];
 }
 
-/* Until there is one, or the end. */
+/* Waits until there is one, or the pool ends. */
 static void wait_for_job(int32_t thread, found *f) {
   int64_t until = gr_now_ns() + SPIN_NS;
   do {

@@ -44,7 +44,7 @@ enum gr_format {
   GR_BFP8_B = 32,  /* 16 elements share an 8-bit exponent; sign + 7 bits each; tile layout only */
   GR_BFP4_B = 33,  /* the same with sign + 3 bits */
   GR_BFP2_B = 34,  /* the same with sign + 1 bit */
-  GR_OPAQUE = 255  /* a dtype that no kernel of ours computes with; copied as bytes */
+  GR_OPAQUE = 255  /* a dtype that no built-in kernel computes with; copied as bytes */
 };
 
 enum gr_layout {
@@ -52,7 +52,7 @@ enum gr_layout {
   GR_TILE = 1       /* page = one 32x32 tile of four 16x16 faces; the last two dimensions are padded to 32 */
 };
 
-/* What an address means; the index into the memories of a device's descriptor is another number. */
+/* The meaning of an address; the index into the memories of a device's descriptor is another number. */
 enum gr_memory {
   GR_HOST = 0,      /* addr is a pointer */
   GR_DRAM = 1,      /* addr is a bank address, pages interleaved over the device's DRAM banks, or sharded */
@@ -62,7 +62,7 @@ enum gr_memory {
 enum gr_status {
   GR_OK = 0,
   GR_ERR_KERNEL = 1,      /* a kernel failed; gr_last_error has its text */
-  GR_ERR_ARGUMENT = 2,    /* the caller passed something that cannot be */
+  GR_ERR_ARGUMENT = 2,    /* the caller passed an invalid argument */
   GR_ERR_OUT_OF_MEMORY = 3,
   GR_ERR_BUSY = 4,        /* another thread is running this program */
   GR_ERR_BOUNDS = 5,      /* a page outside of its tensor or bank */

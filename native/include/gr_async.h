@@ -55,11 +55,11 @@ void gr_buffer_return(gr_buffer *buffer);
 uint64_t gr_buffer_addr(const gr_buffer *buffer);
 uint64_t gr_buffer_id(const gr_buffer *buffer);       /* never used twice */
 uint64_t gr_buffer_version(gr_buffer *buffer);        /* submissions that write it, so far */
-/* Whether queued work still writes it; with `readers` set, or reads it. */
+/* Whether queued work still writes it, or with `readers` set, reads it. */
 int32_t gr_buffer_pending(gr_buffer *buffer, int32_t readers);
 /* Waits for that: GR_OK when it is over, GR_INTERRUPTED after about budget_ns. */
 int32_t gr_buffer_wait(gr_buffer *buffer, int32_t readers, int64_t budget_ns);
-/* The first cause why what should be in the buffer is not; 0: nothing failed (yet). out may be NULL. */
+/* The first cause of a failure to write the buffer; 0: nothing failed (yet). out may be NULL. */
 int32_t gr_buffer_failure(gr_buffer *buffer, gr_failure *out);
 /* Before the caller's own instructions write a buffer: waits until queued work neither writes nor reads it, and
  * opens its memory in guard mode; what failed before is forgotten. GR_INTERRUPTED after about budget_ns; GR_OK is
@@ -70,16 +70,15 @@ int32_t gr_buffer_write(gr_buffer *buffer, int64_t budget_ns);
  * so that other work was to write it; then it stays as it is. */
 gr_buffer *gr_buffer_renew(gr_buffer *buffer, uint64_t version);
 void gr_buffer_written(gr_buffer *buffer);
-/* Gives the system back what idle buffers of a memory hold. 1: something was freed; 2: nothing, but work that holds
- * idle buffers, or keeps room for circular buffers, ended meanwhile or still goes on after budget_ns; 0: there is
- * nothing to hope for. */
+/* Gives the memory of idle buffers back to the system. 1: some was freed; 2: none, but work that holds idle buffers, or
+ * keeps room for circular buffers, ended meanwhile or still goes on after budget_ns; 0: none will come. */
 int32_t gr_reclaim(gr_device *device, int32_t memory, int64_t budget_ns);
 /* Bytes (per bank) that idle buffers hold: counted as allocated by gr_device_stats. */
 uint64_t gr_buffers_idle(gr_device *device, int32_t memory);
 /* The most bytes (per bank) of a memory since the device was made or this was last reset (reset = 1: from now on):
  * out[0] in use at once, idle buffers not counted, out[1] with them. */
 int32_t gr_buffers_most(gr_device *device, int32_t memory, int32_t reset, uint64_t *out);
-/* What idle buffers of a device hold goes back: at once, or as soon as no queued work needs it. */
+/* Gives the memory of a device's idle buffers back, as soon as no queued work needs it. */
 void gr_buffers_let_go(gr_device *device);
 
 enum gr_block_state {
@@ -92,7 +91,7 @@ typedef struct gr_block {
   uint64_t addr;
   uint64_t extent;         /* bytes, per bank */
   int32_t state;           /* gr_block_state */
-  char holder[64];         /* what asked for it first, cut to fit */
+  char holder[64];         /* its first holder's name, cut to fit */
 } gr_block;
 /* All blocks of a memory at one time, by address: their extents are what gr_device_stats counts as allocated.
  * Writes the first `most`; returns how many there are. */
@@ -167,9 +166,8 @@ int32_t gr_run_done(const gr_run *run);
 int32_t gr_run_wait(gr_run *run, int64_t budget_ns);       /* GR_OK or GR_INTERRUPTED */
 /* The failure of the run's earliest step that failed, with its first cause; 0: none. out may be NULL. */
 int32_t gr_run_failure(const gr_run *run, gr_failure *out);
-/* What a run left in the buffer of a slot, by what it did to it: the value; nothing new, because one of its own steps
- * failed, or because earlier work that it needs did; something of which nothing is known; it may write there yet.
- * tmpl: the run's. */
+/* State of a slot's buffer after a run: the value; unchanged, because one of its own steps failed, or because earlier
+ * work that it needs did; undefined; or the run may still write there. tmpl: the run's. */
 enum gr_left {
   GR_LEFT_WRITTEN = 0, GR_LEFT_UNCHANGED = 1, GR_LEFT_UNREACHED = 2, GR_LEFT_UNDEFINED = 3, GR_LEFT_PENDING = 4
 };
@@ -192,10 +190,10 @@ uint64_t gr_runs_ended(uint64_t seen, int64_t budget_ns);
 /* Waits until nothing is queued on a device, and what runs kept is given back: a waiter for values may come before that.
  * GR_INTERRUPTED after about budget_ns. */
 int32_t gr_async_drain(const gr_device *device, int64_t budget_ns);
-/* What came to a device's queues so far, a number a role: marks [3]. */
+/* Number of lanes that came to a device's queues so far, one a role: marks [3]. */
 void gr_async_marks(const gr_device *device, uint64_t *marks);
-/* Waits until all that came up to there is over, also work of which no buffer is held any more: GR_OK, or
- * GR_INTERRUPTED after about budget_ns. Never waits for what comes later. */
+/* Waits until all work up to these marks is over, even if none of its buffers is held any more: GR_OK, or
+ * GR_INTERRUPTED after about budget_ns. Never waits for later work. */
 int32_t gr_async_reached(const gr_device *device, const uint64_t *marks, int64_t budget_ns);
 /* The same for all but the newest `most` in each queue. */
 int32_t gr_async_within(const gr_device *device, uint64_t most, int64_t budget_ns);

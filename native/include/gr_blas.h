@@ -1,7 +1,7 @@
-/* gr_blas.h: the one function that kernels take from a BLAS which the machine may have.
+/* gr_blas.h: the one function that kernels use of a BLAS that may be installed.
  *
- * Included by: native/core/blas.c, which finds it, and native/kernels/cpu/sgemm.h, which calls it. A
- * library of kernels compiled by itself sees no such symbol: the reference is weak, and its kernels say so.
+ * Included by: native/core/blas.c, which finds it, and native/kernels/cpu/sgemm.h, which calls it. A library of kernels
+ * compiled by itself sees no such symbol: the reference is weak, and its kernels say so.
  *
  * defines: gr_sgemm_fn, gr_blas_sgemm
  */

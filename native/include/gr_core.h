@@ -21,7 +21,7 @@ int32_t gr_pool_set_threads(int32_t n);     /* n >= 1, the caller counted */
 int32_t gr_pool_threads(void);
 /* Worker w (from 1; the caller is 0) stays on cores[w % n]; n = 0: the system places it. */
 int32_t gr_pool_set_cores(int32_t n, const int32_t *cores);
-/* Which products AMX's tiles make in this process: 1 of bf16, 2 of bytes, 3 both; 0 none. Asks the system for them. */
+/* Products that AMX's tiles make in this process: 1 of bf16, 2 of bytes, 3 both; 0 none. Asks the system for them. */
 int32_t gr_host_amx(void);
 
 /* ---------------------------------------------------------------- devices */
@@ -35,9 +35,9 @@ typedef struct gr_memory_desc {
   uint32_t tile_header;  /* bytes before each tile in a bank (Buda: 16), within its alignment */
 } gr_memory_desc;
 
-/* How a tensor is cut over banks. Its units, row by row, are tiles, or the parts of rows that shards have. Unit u is
- * in row u / across and column u % across; shard (i, j) = (row / rows, column / cols) is number k = i * split + j
- * and lies in bank first + k / line * outer + k % line * inner, its units row by row. */
+/* The cut of a tensor over banks. Its units, row by row, are tiles, or the parts of rows that shards have. Unit u is in
+ * row u / across and column u % across; shard (i, j) = (row / rows, column / cols) is number k = i * split + j and lies
+ * in bank first + k / line * outer + k % line * inner, its units row by row. */
 typedef struct gr_shard {
   int64_t across;        /* units of a row of the tensor */
   int64_t rows, cols;    /* units of a shard, down and across */
@@ -50,7 +50,7 @@ typedef struct gr_shard {
   int64_t listed, slots;
 } gr_shard;
 
-/* The kind of another package, of a shared object that registers it; nothing where it is registered. */
+/* Loads the kind of another package from a shared object that registers it; does nothing if it is registered. */
 int32_t gr_device_load(const char *kind, const char *path);
 int32_t gr_device_create(const char *kind, const char *name, int32_t num_cores, const gr_memory_desc *memories,
                          int32_t num_memories, gr_device **out);
@@ -60,26 +60,26 @@ const gr_env *gr_device_env(const gr_device *device);
  * out-of-memory texts. */
 int32_t gr_device_alloc(gr_device *device, int32_t memory, uint64_t extent, const char *holder, uint64_t *addr);
 int32_t gr_device_free(gr_device *device, int32_t memory, uint64_t addr);
-/* The contents of these bytes of an allocation are not needed any more: whole pages of host memory among them
- * go back to the system until they are written again. The allocation stays as it is. */
+/* Drops the contents of these bytes of an allocation: whole pages of host memory among them go back to the system until
+ * they are written again. The allocation stays as it is. */
 int32_t gr_device_discard(gr_device *device, int32_t memory, uint64_t addr, uint64_t bytes);
 /* out[0] bytes allocated per bank, [1] free per bank, [2] largest free block per bank, [3] allocations,
  * [4] bytes copied in, [5] bytes copied out, [6] pages read, [7] pages written */
 int32_t gr_device_stats(const gr_device *device, int32_t memory, uint64_t *out);
-/* What kernels took of a device's cores since it was made or last reset (reset = 1: from now on). out[0] cores
- * opened, [1] different cores among them, [2] most bytes of circular buffers on one, [3] host threads that
- * were cores. All 0 where a device has no cores of its own. Between two runs. */
+/* Cores of a device that kernels used since it was made or last reset (reset = 1: from now on). out[0] cores opened,
+ * [1] different cores among them, [2] most bytes of circular buffers on one, [3] host threads that were cores. All 0
+ * where a device has no cores of its own. Between two runs. */
 int32_t gr_device_cores(gr_device *device, int32_t reset, uint64_t *out);
 /* out[2 * b] bytes out of bank b, [2 * b + 1] into it, by copies and by kernels' page transfers; payload only */
 int32_t gr_device_traffic(const gr_device *device, int32_t memory, uint64_t *out);
-/* Keeps `bytes` from the base of a device's L1 on free of tensors until gr_circular_drop, for circular buffers;
- * where tensors are there already GR_ERR_OUT_OF_MEMORY, which names them. holder is what needs it. Nothing happens
+/* Keeps `bytes` from the base of a device's L1 on free of tensors until gr_circular_drop, for circular buffers; where
+ * tensors are there already GR_ERR_OUT_OF_MEMORY, which names them. holder names the user of that room. Nothing happens
  * on a device without L1. */
 int32_t gr_circular_hold(gr_device *device, uint64_t bytes, const char *holder);
 void gr_circular_drop(gr_device *device, uint64_t bytes);
 /* out[0] bytes that are kept free of tensors now, [1] the most that were so far, [2] holds that ended. */
 void gr_circular_stats(gr_device *device, int32_t memory, uint64_t *out);
-/* *tag is what the address of a tensor that is cut so has above its bank address: addr | tag. */
+/* *tag: the bits above the bank address in the address of a tensor cut so: addr | tag. */
 int32_t gr_device_shard(gr_device *device, const gr_shard *shard, uint64_t *tag);
 /* on = 1: the device's memory is PROT_NONE but while a kernel or copy of this device runs, fresh memory is
  * NaN-filled. */
@@ -91,7 +91,7 @@ int32_t gr_device_set_guard(gr_device *device, int32_t on);
 int32_t gr_copy(const gr_env *src_env, const gr_arg *src, const gr_env *dst_env, const gr_arg *dst);
 int32_t gr_copy_kernel(const gr_call *call);      /* args: source, destination; attrs: a gr_copy_envs */
 gr_kernel_fn gr_copy_kernel_fn(void);
-/* What a copy is; one between two places of host memory is none of these. */
+/* Kinds of copies; one between two places of host memory is none of these. */
 enum gr_movement {
   GR_MOVE_H2D = 0,
   GR_MOVE_D2H = 1,
@@ -100,7 +100,7 @@ enum gr_movement {
   GR_MOVE_COPY = 4,        /* on one device, and nothing changes */
   GR_MOVEMENTS = 5
 };
-/* What was moved since the process began, by the name of the device: copies, and bytes of their values. Copies of a
+/* Movements since the process began, by the name of the device: copies, and bytes of their values. Copies of a
  * submission count when it is queued, all others when they are done. */
 typedef struct gr_moved_counts {
   char device[32];
@@ -141,12 +141,12 @@ typedef enum gr_pack_result { GR_PACK_FITS = 32, GR_PACK_IMPOSSIBLE, GR_PACK_UNK
 typedef struct gr_pack_problem {
   int64_t count;             /* buffers; beyond 2048 the result is GR_PACK_UNKNOWN */
   const int64_t *size;       /* [count] bytes, 1 to 2^50; all offsets are sums of sizes */
-  const int64_t *width;      /* [count] how long each lives: one of the things that they are tried in the order of */
+  const int64_t *width;      /* [count] how long each lives: one of the sort keys of orders */
   int64_t groups;            /* at most 4096 */
   const int64_t *group_ptr;  /* [groups + 1] into member */
   const int32_t *member;     /* buffers, each once in a group and in one at least */
   int64_t capacity;
-  int64_t max_nodes;         /* placements to try; what comes out depends on it, but not on the number of threads */
+  int64_t max_nodes;         /* placements to try; the result depends on it, but not on the number of threads */
   int64_t budget_ns;         /* a guard: beyond it the result is GR_PACK_UNKNOWN */
   const int32_t *stop;       /* 0, until another thread calls gr_pack_stop to have GR_PACK_UNKNOWN soon; or NULL */
   int32_t threads;           /* 1 or 2 */
@@ -159,7 +159,7 @@ void gr_pack_stop(int32_t *stop);
 /* ---------------------------------------------------------------- programs */
 int32_t gr_program_create(const gr_instr *instrs, int64_t count, gr_program **out);
 void gr_program_destroy(gr_program *program);
-/* What to run, and where it stopped. One argument, because each costs a caller in Python more than a node. */
+/* A span to run, and where it stopped. One argument, because each costs a caller in Python more than a node. */
 typedef struct gr_span {
   int64_t first, last;   /* instructions first .. last-1 */
   int64_t budget_ns;     /* 0: run on to the end */
@@ -185,8 +185,8 @@ void gr_program_release(gr_program *program);
 int32_t gr_library_open(const char *path, void **handle);
 void *gr_library_symbol(void *handle, const char *name);
 void gr_library_close(void *handle);
-/* Opens the OpenBLAS at path for the kernels of native/kernels/cpu/sgemm.h, once a process; prefix is what
- * its symbols begin with. GR_ERR_ARGUMENT where it cannot be opened or is none. */
+/* Opens the OpenBLAS at path for the kernels of native/kernels/cpu/sgemm.h, once a process; prefix: the beginning of
+ * its symbols. GR_ERR_ARGUMENT where it cannot be opened or is none. */
 int32_t gr_blas_open(const char *path, const char *prefix);
 /* cdef-end */
 

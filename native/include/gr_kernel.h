@@ -1,12 +1,12 @@
-/* gr_kernel.h: what a kernel written by hand begins with: its entry, and its arguments.
+/* gr_kernel.h: the beginning of a handwritten kernel: its entry, and its arguments.
  *
  *     #include "gr_kernel.h"
  *
  *     // gr-kernel: addone : f32[n] -> f32[n]
  *     GR_KERNEL(addone) { ... return GR_OK; }
  *
- * Included by: kernel sources that `graph-runtime kernel` compiles (docs/kernels.md), and by kernels/cpu/common.h.
- * C11, and C++11 or later. Runs on: whichever thread executes the kernel.
+ * Included by: kernel sources that `graph-runtime kernel` compiles (docs/kernels.md), and by kernels/cpu/common.h. C11,
+ * and C++11 or later. Runs on: whichever thread executes the kernel.
  *
  * defines: GR_EXPORT, GR_KERNEL, GR_KERNEL_ON, GR_INLINE, gr_ptr, gr_word, gr_span, gr_size, gr_refuse
  */
@@ -51,7 +51,7 @@ GR_INLINE int64_t gr_span(const gr_arg *arg, int32_t first, int32_t last) {
 /* The number of elements. */
 GR_INLINE int64_t gr_size(const gr_arg *arg) { return gr_span(arg, 0, arg->ndim); }
 
-/* Before the first write to an output: that it kept its contents is what the result says. */
+/* For a refusal before the first write to an output: the result says that it kept its contents. */
 static inline int32_t gr_refuse(const gr_call *call, const char *text) {
   call->env->set_error(call->env, text);
   return GR_ERR_REFUSED;

@@ -1,9 +1,9 @@
-/* gr_oracle.h: the exact numerics of a simulated core, one stage at a time, for graph_runtime/run/oracle.py:
- * what tests hold to recorded bits, and what users ask to know what the machine does to a value.
+/* gr_oracle.h: the exact numerics of a simulated core, one stage at a time, for graph_runtime/run/oracle.py: tests
+ * compare it with recorded bits, users learn from it what the machine does to a value.
  *
- * Arrays are row-major and hold the bits of float32, uint32 each: source registers with their low 13 bits 0,
- * Dst of 16 bits with its low 16 bits 0. A gr_status is returned; GR_ERR_ARGUMENT for a format, phase or mode
- * that does not exist.
+ * Arrays are row-major and hold the bits of float32, uint32 each: source registers with their low 13 bits 0, Dst of 16
+ * bits with its low 16 bits 0. A gr_status is returned; GR_ERR_ARGUMENT for a format, phase or mode that does not
+ * exist.
  *
  * defines: gr_oracle_*
  */

@@ -1,6 +1,5 @@
-/* gr_tvm.h: loading of libraries that TVM 0.5 to 0.20 compiled. Which records an import blob holds is read
- * in Python (graph_runtime/compat/tvm_files/blob.py); here is what needs addresses: context pointers, functions,
- * imports.
+/* gr_tvm.h: loading of libraries that TVM 0.5 to 0.20 compiled. Python reads the records of an import blob
+ * (graph_runtime/compat/tvm_files/blob.py); this part needs addresses: context pointers, functions, imports.
  *
  * defines: the gr_tvm_* functions of graph_runtime._core
  */
@@ -24,13 +23,13 @@ gr_tvm_module *gr_tvm_system(void);
 int32_t gr_tvm_import(gr_tvm_module *parent, gr_tvm_module *child);
 /* The packed function of that name, NULL if there is none; with_imports: also in imports, recursively. */
 void *gr_tvm_function(gr_tvm_module *module, const char *name, int32_t with_imports);
-/* How many of the seven context pointers the library has, bit i for the i-th of gr_tvm_context_name. */
+/* Bits of the seven context pointers that the library has, bit i for the i-th of gr_tvm_context_name. */
 int32_t gr_tvm_contexts(const gr_tvm_module *module);
 const char *gr_tvm_context_name(int32_t i);       /* NULL after the last */
 /* Calls a packed function with prepared arguments; its error text is gr_last_error(). */
 int32_t gr_tvm_call(void *fn, void *values, int32_t *codes, int32_t num_args, void *ret, int32_t *ret_code);
-/* A packed function by name for all libraries: the user's. Handles that were given out call the new one. fn NULL: it is
- * taken away. GR_ERR_ARGUMENT where there is one and override is 0. */
+/* A packed function by name for all libraries: the user's. Handles that were given out call the new one. fn NULL:
+ * removes it. GR_ERR_ARGUMENT if there is one and override is 0. */
 int32_t gr_tvm_register(const char *name, void *fn, int32_t override);
 /* The function of that name, NULL if there is none; the name of the i-th, NULL after the last. */
 void *gr_tvm_global(const char *name);

@@ -19,7 +19,7 @@
  */
 
 #ifndef GR_OWN_LOGISTIC
-/* By exp of a negative number only: nothing overflows. */
+/* Uses exp of negative numbers only: nothing overflows. */
 GR_INLINE GR_E GR_OF(logistic)(GR_E a) {
   GR_E e = GR_OWN(exp)(-GR_LIB(fabs)(a));
   return (a >= 0 ? 1 : e) / (1 + e);
@@ -52,7 +52,7 @@ GR_INLINE GR_E GR_OF(limited)(GR_E a, GR_E most) { return GR_SELECT(a < 0, 0, GR
 /* slope a below 0, else a */
 GR_INLINE GR_E GR_OF(sloped)(GR_E a, GR_E slope) { return a * GR_SELECT(a < 0, slope, 1); }
 
-/* By the complement, and tanh by the logistic function that it is: 1 + erf and 1 + tanh would cancel far below 0. */
+/* Uses erf's complement, and for tanh the logistic function: 1 + erf and 1 + tanh would cancel far below 0. */
 #ifndef GR_GELU
 #define GR_GELU(a) ((GR_E)0.5 * (a) * GR_OWN(erfc)((a) * (GR_E)-0.70710678118654752440))
 #endif

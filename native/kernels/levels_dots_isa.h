@@ -61,7 +61,7 @@ static __attribute__((noinline)) GR_ISA_TARGET int gr_digits_serve(const gr_pane
   return 1;
 }
 
-/* Of how many digits each element of A is: 0, and floats are multiplied. */
+/* Number of digits of each element of A; 0: floats are multiplied. */
 static inline int gr_digits_of(const gr_panels *p) {
   int digits = p->narrow ? 1 : p->rows <= GR_DIGIT_FEW ? 4 : p->rounded ? 2 : 0;
   return p->bits && digits && !p->gather && gr_digits_serve(p) ? digits : 0;

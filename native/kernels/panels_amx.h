@@ -52,7 +52,7 @@ GR_ALWAYS void gr_amx_take(const float *from, int64_t depth, uint8_t *to, int ha
   memcpy(to, at, (size_t)depth * 2);
 }
 
-/* By way of floats. */
+/* Converts by way of floats. */
 GR_ALWAYS void gr_amx_staged(const gr_panels *p, int64_t row, int64_t rows, int64_t from, int64_t to, uint8_t *tiles) {
   _Alignas(64) float some[16 * GR_A_ROW];
   for (; from < to; from += GR_DEPTH, tiles += GR_DEPTH / GR_AMX_DEPTH * GR_AMX_TILE) {

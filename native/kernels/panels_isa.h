@@ -114,7 +114,7 @@ GR_ALWAYS GR_V GR_OF(gr_panels_clamp)(GR_V x, float least, float most) {
   return GR_ISA_MIN(high, GR_ISA_MAX(low, x));
 }
 
-/* Where a tile's results go is long in coming from memory: it is asked for before the sums are made. */
+/* The target of a tile's results takes long to come from memory: it is prefetched before the sums are made. */
 GR_ALWAYS void GR_OF(gr_panels_ask)(const gr_tile *t, int rows) {
   for (int64_t i = 0; i < rows; ++i) {
     __builtin_prefetch(gr_element(t->c, i * t->c_row, t->halves), 1);
@@ -239,6 +239,12 @@ GR_ALWAYS void GR_OF(gr_panels_tile)(const gr_tile *t, int rows, int vectors, in
 /* Not inlined: it holds the loop for every number of rows. */
 static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_rows)(const gr_tile *t, int64_t rows,
                                                                            int vectors) {
+#ifdef GR_TILES_ONCE                   /* under sanitizers: build_native.py */
+  if (vectors == 2)
+    GR_OF(gr_panels_tile)(t, (int)rows, 2, 1);
+  else
+    GR_OF(gr_panels_tile)(t, (int)rows, 1, 1);
+#else
   switch (rows) {
     GR_TILE_ROWS(1)
     GR_TILE_ROWS(2)
@@ -261,6 +267,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_rows)(const 
     GR_TILE_ROWS(14)
 #endif
   }
+#endif
 }
 #undef GR_TILE_ROWS
 
@@ -428,7 +435,7 @@ GR_ALWAYS int64_t GR_OF(gr_panels_deep)(const gr_panels *p) {
   return GR_B_FORM == GR_B_DOTS && (p->halves || !p->gather) ? 2 * GR_DEPTH : GR_DEPTH;
 }
 
-/* Which elements of a depth are not zero in these rows. */
+/* Elements of a depth that are not zero in these rows. */
 GR_ALWAYS GR_OF(gr_depth) GR_OF(gr_panels_depth)(const gr_panels *p, int64_t row, int64_t rows, int64_t first) {
   int64_t last = gr_min(p->k, first + GR_OF(gr_panels_deep)(p)), from = first, to = last;
   if (p->extent) {
@@ -527,8 +534,8 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_OF(gr_panels_block)(const
   _Alignas(64) float sums[GR_ISA_ROWS * GR_SUMS_ROW], *kept = NULL;
   if (p->halves && (p->after || p->k > GR_OF(gr_panels_deep)(p))) kept = sums;
 #endif
-  /* Where enough panels of all of k fit into the second cache, k runs inside of the rows, and C is written
-   * once; else a depth of k passes all rows before the next. */
+  /* If enough panels of all of k fit into the second cache, k is the inner loop and C is written once; else a depth of
+   * k passes all rows before the next. */
   int64_t bytes = gr_group_bytes();
   int64_t group = gr_max(1, bytes / (4 * GR_PANEL * gr_max(gr_ceil_div(p->k, GR_UNIT), 1)));
   int inside = group >= gr_min(4, panel_end - panel);

@@ -63,7 +63,7 @@ typedef struct gr_steps {
 /* The word behind a program. */
 GR_INLINE const int64_t *gr_steps_end(const int64_t *words) { return words + 2 + GR_STEPS_WORDS * words[0]; }
 
-/* How many inputs of a call with this program are the op's own. */
+/* Number of the op's own inputs in a call with this program. */
 GR_INLINE int32_t gr_steps_own(const gr_call *call, const int64_t *words) {
   return call->nargs - 1 - (int32_t)words[1];
 }
@@ -98,7 +98,7 @@ static inline void gr_steps_open(gr_steps *s, const gr_call *call, const int64_t
   }
 }
 
-/* Where an input's element for (plane, row, column) of the output lies. */
+/* Offset of an input's element for (plane, row, column) of the output. */
 GR_INLINE int64_t gr_steps_offset(const gr_steps *s, const gr_steps_input *input, int64_t plane, int64_t row,
                                   int64_t column) {
   int64_t at = row * input->row + column * input->column;

@@ -33,7 +33,7 @@ class Pinned final : public c10::Allocator {
   py::object allocate_;
 };
 
-// What torch asks of an accelerator.
+// Functions that torch asks of an accelerator.
 struct Hooks final : public at::PrivateUse1HooksInterface {
   explicit Hooks(c10::Allocator* pinned) : pinned(pinned) {}
   bool isBuilt() const override { return true; }

@@ -28,7 +28,7 @@ using Words = c10::SmallVector<uint64_t, 64>;
 enum Tag : uint64_t {
   kDevice = 1, kNumber, kUndefined, kNone, kBool, kInt, kDouble, kComplex, kText, kInts, kList, kPlace
 };
-// Which of a Store's tensors a signature is of, as signatures.py numbers them.
+// The Store's tensor that a signature is of, by the numbers of signatures.py.
 enum Which : uint64_t { kBase = 0, kImage, kNarrowed };
 
 // What is done with an argument: as signatures.py's Call is told.
@@ -207,7 +207,7 @@ struct Input {
   py::object spec;        // as which the chain takes it
 };
 
-// What Python's Ready said of a signature.
+// Answer of Python's Ready for a signature.
 struct Entry {
   Words words;
   std::vector<py::object> specs;  // the signature has their addresses

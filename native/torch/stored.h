@@ -35,7 +35,7 @@ constexpr int32_t kMostCollected = 256;
 
 // **************** what Python hands over once ****************
 
-// Where objects of a class with __slots__ have one of them.
+// Offset of a slot in objects of a class with __slots__.
 class Slot {
  public:
   Slot() = default;
@@ -97,7 +97,7 @@ class Locked {
   }
 };
 
-// What gives an address back when nothing took it over.
+// Gives an address back unless it was taken over.
 struct Exported {
   explicit Exported(uint64_t managed = 0) : managed(managed) {}
   Exported(Exported&& other) noexcept : managed(std::exchange(other.managed, 0)) {}

@@ -77,8 +77,8 @@ static inline void gr_exact_elementwise(int32_t op, uint32_t *dst, const uint32_
 
 /* ---------------------------------------------------------------- pack */
 
-/* What the packer makes of one Dst value before a block's exponent is found, as float32 bits: for a caller
- * that packs by gr_tile_pack or gr_tt_store, which do the rest. */
+/* Value that the packer makes of one Dst value before a block's exponent is found, as float32 bits: for a caller that
+ * packs by gr_tile_pack or gr_tt_store, which do the rest. */
 static inline uint32_t gr_exact_packed(uint32_t dst, int32_t dst_bits) {
   return dst_bits == 16 ? (uint32_t)gr_bf16_pack(gr_float_of(dst)) << 16 : dst;
 }

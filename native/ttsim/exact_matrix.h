@@ -44,7 +44,7 @@ static inline gr_exact_part gr_exact_split_b(uint32_t reg, int32_t phase) {
   return gr_exact_part_of(reg, phase & 2 ? (mantissa & 0xFu) << 3 : 0x40u | mantissa >> 4);
 }
 
-/* What a phase adds to the exponent of its products. */
+/* Exponent that a phase adds to its products. */
 static inline int32_t gr_exact_adjust(int32_t phase) {
   return (phase & 1 ? -5 : 0) + (phase & 2 ? -7 : 0);
 }

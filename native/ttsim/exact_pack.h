@@ -52,8 +52,8 @@ static inline void gr_exact_pack_via(uint8_t format, uint8_t intermediate, int32
 
 static inline uint32_t gr_exact_flush(uint32_t x) { return x & 0x7F800000u ? x : x & 0x80000000u; }
 
-/* What L1 holds after the packer added x to float32 `l1`: IEEE, to nearest even; denormals count and come out
- * as zero of their sign, every NaN is 0x7FC00000. */
+/* L1 after the packer has added x to float32 `l1`: IEEE, to nearest even; denormals count and come out as zero of their
+ * sign, every NaN is 0x7FC00000. */
 static inline uint32_t gr_exact_accumulate_f32(uint32_t l1, uint32_t x) {
   uint32_t sum = gr_bits_of(gr_float_of(gr_exact_flush(l1)) + gr_float_of(gr_exact_flush(x)));
   return (sum & 0x7FFFFFFFu) > 0x7F800000u ? 0x7FC00000u : gr_exact_flush(sum);

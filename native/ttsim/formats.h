@@ -86,8 +86,8 @@ static inline uint16_t gr_bf16_pack(float x) {
   return (uint16_t)(rounded < 0x00800000u ? 0u : (sign | rounded) >> 16);
 }
 
-/* What the packer makes of a 32-bit Dst value before it finds a shared exponent: cut to bf16, denormals to
- * +0, NaN and Inf patterns kept. */
+/* Value that the packer makes of a 32-bit Dst value before it finds a shared exponent: cut to bf16, denormals to +0,
+ * NaN and Inf patterns kept. */
 static inline uint16_t gr_bf16_cut(float x) {
   uint32_t bits = gr_bits_of(x);
   return (uint16_t)((bits & 0x7F800000u) ? bits >> 16 : 0u);

@@ -180,9 +180,9 @@ static inline void gr_tile_pack_block(uint8_t format, const uint16_t *values, ui
   gr_tile_put_data(bits, tile + GR_TILE_EXPONENTS, at, data);
 }
 
-/* What the packer writes of in[1024] (row-major) in a 32-bit Dst: f32 as it is, bf16 by gr_bf16_pack,
- * block floats by gr_bf16_cut and gr_block_pack. A block's exponent is that of its largest element,
- * padding included: clear the padding of ragged tiles first (gr_tile_clear_padding). */
+/* Writes in[1024] (row-major) of a 32-bit Dst as the packer does: f32 as it is, bf16 by gr_bf16_pack, block floats by
+ * gr_bf16_cut and gr_block_pack. A block's exponent is that of its largest element, padding included: clear the padding
+ * of ragged tiles first (gr_tile_clear_padding). */
 static inline void gr_tile_pack(uint8_t format, const float *in, void *tile) {
   if (format == GR_F32) {
     gr_tile_tilize(4, in, 128, 32, 32, tile);
@@ -209,7 +209,7 @@ static inline void gr_tile_pack_dst16(uint8_t format, const float *in, void *til
   gr_tile_pack(format, rounded, tile);
 }
 
-/* What a copy writes of 32x32 floats whose rows are row_bytes apart, at any address: f32 as it is, bf16 by
+/* Writes 32x32 floats whose rows are row_bytes apart, at any address, as a copy does: f32 as it is, bf16 by
  * gr_bf16_encode, block floats by gr_block_encode. */
 static inline void gr_tile_encode(uint8_t format, const void *in, uint64_t row_bytes, void *tile) {
   if (format == GR_F32) {

@@ -62,7 +62,7 @@ typedef struct gr_tt_cut {
   _Atomic uint64_t *traffic; /* as gr_device_memory's */
 } gr_tt_cut;
 
-/* Where a unit lies; NULL where its core is none of the device's. */
+/* Address of a unit; NULL if its core is not the device's. */
 uint8_t *gr_tt_cut_at(const gr_tt_cut *cut, int64_t unit);
 /* Moves and counts parts of pages `stride` apart at host: to `to`, or where that is NULL from `from`. 0 where a page lies
  * on no core. */

@@ -28,7 +28,7 @@
 
 #define MODULE_CTX "__tvm_module_ctx"      /* a variable for our own use: the asking module in GetFuncFromEnv */
 
-/* What a name stands for: the handle that TVMBackendGetFuncFromEnv gives out. */
+/* The function of a name: the handle that TVMBackendGetFuncFromEnv gives out. */
 typedef struct function {
   struct function *next;
   _Atomic(tvm_packed_fn) fn;   /* NULL: taken away */

@@ -50,7 +50,7 @@ GR_INLINE GR_C GR_FN(floor_mod)(GR_C a, GR_C b) {
   return (GR_C)(rest != 0 && GR_BELOW_ZERO(rest) != GR_BELOW_ZERO(b) ? rest + b : rest);
 }
 
-/* By squaring; wraps. b is not negative. */
+/* Power by squaring; wraps. b is not negative. */
 GR_INLINE GR_C GR_FN(power_of)(GR_C a, GR_C b) {
   GR_U result = 1, square = (GR_U)a;
   for (GR_U left = (GR_U)b; left; left >>= 1) {

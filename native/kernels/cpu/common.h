@@ -51,7 +51,7 @@ typedef uint64_t __attribute__((may_alias, aligned(1))) gr_eight_bytes;
 typedef uint64_t __attribute__((vector_size(16), may_alias, aligned(1))) gr_sixteen_bytes;
 
 #define GR_FEW_BYTES 256
-/* As memcpy, whose call takes longer than the copy of a short row does: the last part overlaps the one before. */
+/* A memcpy for short rows, whose copy takes less time than a call: the last part overlaps the one before. */
 GR_INLINE void gr_copy_row(void *to, const void *from, int64_t n) {
   char *out = to;
   const char *in = from;

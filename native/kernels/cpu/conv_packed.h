@@ -98,7 +98,7 @@ static void gr_windows_extent(const gr_panels *p, int64_t first_row, int64_t row
   *to = last_tap * length;
 }
 
-/* How many windows from the first on lie in one row of output pixels, inside of the image: a line is a kernel row. */
+/* Number of windows from the first on in one row of output pixels, inside the image: a line is a kernel row. */
 static int64_t gr_windows_inside(const gr_panels *p, int64_t first_row, int64_t rows, gr_a_rows *found) {
   const gr_windows *s = p->image;
   int64_t column = first_row % s->ow, line = first_row / s->ow, length = s->run * s->channels;
@@ -121,7 +121,7 @@ static void gr_after_conv(const gr_panels *p, int64_t row, int64_t rows, int64_t
     gr_finish_block(p->steps, row, rows, s->column + column, columns, sums, sums_row);
 }
 
-/* Of bf16 the sums are rounded before the steps, too. */
+/* Sums of bf16 are also rounded before the steps. */
 static void gr_after_depthwise(const gr_image *s, int64_t row, void *out) {
   const gr_finish *finish = s->steps;
   if (finish->steps.count && s->halves) gr_finish_rounded(&finish->steps, row * s->ow, s->ow, s->c, out);

@@ -133,7 +133,7 @@ GR_INLINE float GR_FLOATS(tanh)(float x) {
   return copysignf(gr_select(fabsf(x) < 0.625f, small, large), x); /* -0, too */
 }
 
-/* For |x| < 0.85: x P(x^2). */
+/* Formula for |x| < 0.85: x P(x^2). */
 GR_INLINE float GR_FLOATS(erf_near)(float x) {
   float z = x * x;
   float p = 8.83625471e-05f;

@@ -21,7 +21,7 @@ static inline int32_t GR_BODY(broadcast_to)(const gr_call *call) {
 
 /* ---------------------------------------------------------------- tile */
 
-/* Where the outer position `index` of out, over dimensions 0 .. last-1, lies in x, in elements of x. */
+/* Offset in x, in elements, of the outer position `index` of out, over dimensions 0 .. last-1. */
 GR_INLINE int64_t GR_FN(tile_source)(const gr_arg *x, const gr_arg *out, int32_t last, int64_t index) {
   int64_t at = 0, step = gr_span(x, last, x->ndim);
   for (int32_t d = last - 1; d >= 0; d--) {
@@ -69,7 +69,7 @@ static inline int32_t GR_BODY(tile)(const gr_call *call) {
 #define GR_PAD_REFLECT 2
 #define GR_PAD_WRAP 3
 
-/* Which of n elements lies `at` elements behind the first one; -1: none, but the value. */
+/* Index of the element, of n, that lies `at` elements behind the first one; -1: the fill value. */
 GR_INLINE int64_t GR_FN(pad_source)(int64_t at, int64_t n, int64_t mode) {
   if (at >= 0 && at < n) return at;
   if (mode == GR_PAD_CONSTANT) return -1;

@@ -76,7 +76,7 @@ GR_INLINE void gr_finish_block(const gr_steps *s, int64_t row, int64_t rows, int
 
 #undef GR_STEPS
 
-/* The same where the output, and what the steps read, is bf16: of a block of float32 sums. */
+/* The same for a bf16 output, and bf16 operands of the steps, from a block of float32 sums. */
 #include "cpu/end.h"
 #include "cpu/begin_bf16.h"
 #define GR_STEPS(name) GR_FN(GR_CAT(finish_steps_, name))

@@ -14,9 +14,9 @@ typedef struct gr_grid {
   int is_signed;
 } gr_grid;
 
-/* What numbers are brought to a grid by. x / scale is made of products, which take a fourth of a division's time: x is
- * kept where the grid's ends are, so that nothing overflows and a NaN is the least, and two steps of Newton's bring
- * x * (1 / scale), which may be two units off, to the quotient that a division rounds to (Markstein, IBM J. Res. Dev. 34,
+/* Factors that bring numbers to a grid. x / scale is made of products, which take a fourth of a division's time: x is
+ * kept where the grid's ends are, so that nothing overflows and a NaN is the least, and two steps of Newton's bring x *
+ * (1 / scale), which may be two units off, to the quotient that a division rounds to (Markstein, IBM J. Res. Dev. 34,
  * 1990). Where 1 / scale or the ends are no normal numbers, or the machine does not fuse, it divides. */
 typedef struct gr_to_grid_by {
   float scale, inverse, least, most;   /* least, most: of x */

@@ -16,7 +16,7 @@ static inline void gr_plane_steps(const gr_arg *arg, int32_t batch, int64_t *ste
   gr_strides(&planes, batch, steps);
 }
 
-/* Where the plane lies, by those strides, that plane ``index`` of the output wants. */
+/* Offset, by those strides, of the plane that plane ``index`` of the output reads. */
 GR_INLINE int64_t gr_plane_at(int64_t index, int32_t batch, const int64_t *shape, const int64_t *steps) {
   int64_t at = 0;
   for (int32_t d = batch - 1; d >= 0; --d) {
@@ -40,8 +40,8 @@ typedef struct gr_heads {
   int64_t bias_step[GR_MAX_DIMS + 2];                                    /* in elements */
 } gr_heads;
 
-/* Of one head: the elements with which its queries, keys, values and results begin, and the bias's element for its
- * first query and key. */
+/* First elements of one head's queries, keys, values and results, and the bias's element for its first query and
+ * key. */
 typedef struct gr_head {
   int64_t q, k, v, out, bias;
 } gr_head;

@@ -354,7 +354,7 @@ GR_ALWAYS GR_V GR_OF(gr_pool_greater)(GR_V x, GR_V y) {
   return (GR_V)((GR_VI)GR_ISA_MAX(x, y) | nan);      /* of two numbers or where y is a NaN: GR_ISA_MAX */
 }
 
-/* What gr_pool_run reads and writes: elements of an image, or (lined) floats of a line. */
+/* Operands of gr_pool_run: elements of an image, or (lined) floats of a line. */
 GR_ALWAYS GR_V GR_OF(gr_pool_load)(const void *from, int64_t at, int lined) {
   return lined ? *(const GR_V *)((const float *)from + at) : GR_E_LOAD((const GR_E *)from + at);
 }

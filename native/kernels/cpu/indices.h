@@ -49,7 +49,7 @@ GR_INLINE int gr_along_fit(const gr_along *p) {
   return 1;
 }
 
-/* Where the i-th index points to; -1 where it is out of range (after gr_along_fit: changed by another thread). */
+/* Position of the i-th index; -1 if it is out of range (after gr_along_fit: changed by another thread). */
 GR_INLINE int64_t gr_along_at(const gr_along *p, int64_t i) {
   int64_t index = gr_index(p->indices, i, p->data->shape[p->axis]), at = index * p->stride[p->axis], left = i;
   if (index < 0) return -1;
@@ -61,7 +61,7 @@ GR_INLINE int64_t gr_along_at(const gr_along *p, int64_t i) {
   return at;
 }
 
-/* Where the row of indices begins whose first is the i-th, were all of them 0. */
+/* Start of the row of indices whose first is the i-th, as if all of them were 0. */
 GR_INLINE int64_t gr_along_row(const gr_along *p, int64_t i) {
   int64_t at = 0, left = i / p->indices->shape[p->data->ndim - 1];
   for (int32_t d = p->data->ndim - 2; d >= 0; d--) {
@@ -99,7 +99,7 @@ GR_INLINE int gr_tuples_fit(const gr_tuples *p) {
   return 1;
 }
 
-/* Where the slice of the i-th tuple begins; -1 where an index is out of range (as gr_along_at). */
+/* Start of the slice of the i-th tuple; -1 if an index is out of range (as gr_along_at). */
 GR_INLINE int64_t gr_tuple_at(const gr_tuples *p, int64_t i) {
   int64_t at = i / p->each;
   for (int64_t j = 0; j < p->k; j++) {

@@ -44,7 +44,7 @@ GR_INLINE double gr_max_of(double a, double b) { return a > b ? a : b; }
 #include "norm_isa.h"
 #endif
 
-/* What this machine runs fastest: rows first .. last-1. */
+/* The fastest form on this machine, for rows first .. last-1. */
 static void (*gr_norm_rows_chosen(void))(const gr_norm *, int64_t, int64_t) {
 #if defined(__x86_64__)
   if (GR_HAS_AVX512) return gr_norm_rows_avx512;

@@ -13,7 +13,7 @@ typedef struct GR_FN(resampling) {
   int64_t n, m, k, inner;      /* x is [outer, n, inner], out [outer, m, inner] */
 } GR_FN(resampling);
 
-/* Where element ``i`` of the indices points to. */
+/* Position of element ``i`` of the indices. */
 GR_INLINE int64_t GR_FN(resample_at)(const GR_FN(resampling) *p, const int32_t *i) { return *i < 0 ? *i + p->n : *i; }
 
 /* Results of one place of the axis: rows of ``inner`` elements. */

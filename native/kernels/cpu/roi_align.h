@@ -6,7 +6,7 @@
  */
 #include "cpu/indices.h"
 
-/* Where samples lie along one axis: cells of a box, `count` samples in each. */
+/* Samples along one axis: cells of a box, `count` samples in each. */
 typedef struct GR_FN(roi_axis) {
   double start, cell;
   int64_t count, size;

@@ -153,7 +153,7 @@ static __attribute__((noinline)) GR_ISA_TARGET void GR_ISA(gr_softmax_rows)(cons
 
 /* ---------------------------------------------------------------- columns */
 
-/* What a pass makes of a vector of elements, whose columns have these tops and sums. */
+/* Result of a pass for a vector of elements, whose columns have these tops and sums. */
 GR_ALWAYS GR_V GR_ISA(gr_softmax_step)(GR_V x, float *top, float *sums, int pass) {
   GR_V t = GR_READ(top, 0), s = GR_READ(sums, 0);
   if (pass == GR_LINE_GREATEST) return GR_AT(top, 0) = GR_ISA_MAX(x, t);

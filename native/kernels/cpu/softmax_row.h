@@ -121,7 +121,7 @@ GR_SOFTMAX_PART(neon, 1, (noinline))
 #endif
 #undef GR_SOFTMAX_PART
 
-/* What this machine runs fastest. */
+/* The fastest form on this machine. */
 typedef void (*gr_softmax_part_fn)(float *, int64_t, int, int, int, float *, double *);
 static gr_softmax_part_fn gr_softmax_part_chosen(void) {
 #if defined(__x86_64__)

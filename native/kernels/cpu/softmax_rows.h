@@ -28,12 +28,12 @@ typedef struct gr_softmax {
 
 GR_INLINE int64_t gr_softmax_seen(const gr_softmax *s, int64_t row) { return gr_min(s->n, s->seen + row * s->more); }
 
-/* What is walked down columns: `lines` lines of `width` elements, `step` apart, and one of `rest`. */
+/* Columns to walk down: `lines` lines of `width` elements, `step` apart, and one of `rest`. */
 typedef struct gr_lines {
   int64_t lines, step, width, rest;
 } gr_lines;
 
-/* What a line's elements become: the greatest above them, exponentials, results. */
+/* Passes over a line's elements: the greatest above them, exponentials, results. */
 enum { GR_LINE_GREATEST, GR_LINE_RAISE, GR_LINE_SHRINK, GR_LINE_LOGS };
 
 #include "isa/any.h"
@@ -48,7 +48,7 @@ enum { GR_LINE_GREATEST, GR_LINE_RAISE, GR_LINE_SHRINK, GR_LINE_LOGS };
 #include "softmax_isa.h"
 #endif
 
-/* What this machine runs fastest. */
+/* The fastest form on this machine. */
 static void (*gr_softmax_rows_chosen(void))(const gr_softmax *) {
 #if defined(__x86_64__)
   if (GR_HAS_AVX512) return gr_softmax_rows_avx512;

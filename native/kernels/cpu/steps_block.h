@@ -17,7 +17,7 @@ typedef struct GR_STEPS(register) {
   int step;
 } GR_STEPS(register);
 
-/* What a strip is of: rows x columns elements, at most GR_STEPS_STRIP. */
+/* Size of a strip: rows x columns elements, at most GR_STEPS_STRIP. */
 typedef struct GR_STEPS(place) {
   int64_t plane, row, column, rows, columns;
 } GR_STEPS(place);

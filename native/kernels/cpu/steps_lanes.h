@@ -36,7 +36,7 @@
   GR_STEP(T, GR_STEP_MINIMUM, a <= b || IS_NAN(a) ? a : b)
 
 #define GR_STEPS_IS_NAN(x) ((x) != (x))
-/* What functions.h has not. */
+/* Functions that functions.h lacks. */
 #define GR_STEPS_OTHERS(T, F)                       \
   GR_STEPS_ARITHMETIC(T, T, GR_STEPS_IS_NAN)        \
   GR_STEP(T, GR_STEP_DIVIDE, a / b)                 \

@@ -20,7 +20,7 @@ typedef struct GR_FN(volume) {
   int64_t planes;
 } GR_FN(volume);
 
-/* Which taps lie inside: in dimension d of output position i, those from *first to before *last. */
+/* Taps that lie inside: in dimension d of output position i, those from *first to before *last. */
 GR_INLINE int64_t GR_FN(window_taps)(const GR_FN(volume) *v, int d, int64_t i, int64_t *first, int64_t *last) {
   const int64_t *words = v->call->attrs;
   int64_t kernel = words[d], dilation = words[12 + d], start = i * words[3 + d] - words[6 + d];
@@ -29,7 +29,7 @@ GR_INLINE int64_t GR_FN(window_taps)(const GR_FN(volume) *v, int d, int64_t i, i
   return start;
 }
 
-/* How many taps lie inside the padded volume. */
+/* Number of taps inside the padded volume. */
 GR_INLINE int64_t GR_FN(window_padded)(const GR_FN(volume) *v, int d, int64_t start) {
   const int64_t *words = v->call->attrs;
   return gr_min(words[d], gr_ceil_div(v->in[d] + words[9 + d] - start, words[12 + d]));

@@ -47,7 +47,7 @@ typedef struct gr_winograd {
   int64_t place, column;               /* floats of weights from place to place; of the result, the first column */
 } gr_winograd;
 
-/* Where a tile lies: its image, and the pixel of the result that is its upper left one. */
+/* Place of a tile: its image, and the upper left pixel of its result. */
 typedef struct gr_winograd_tile {
   int64_t n, y, x;
 } gr_winograd_tile;
@@ -91,8 +91,8 @@ GR_INLINE int gr_winograd_doubtful(const gr_winograd *s, const float *squares) {
   return !(all <= (float)GR_TILE_RANGE * (float)s->c) || !(most <= GR_TILE_DOUBT * least);
 }
 
-/* Whether it is. Each window of 3 x 3 holds one of nine blocks of 2 x 2 pixels, so that the least of these says what a
- * result may be as small as. Zeros are no size: beside them a block's numbers may be up to 256. */
+/* Whether its range is wide. Each window of 3 x 3 holds one of nine blocks of 2 x 2 pixels, so that the least of these
+ * says what a result may be as small as. Zeros are no size: beside them a block's numbers may be up to 256. */
 static __attribute__((noinline)) int gr_winograd_is_wide(const gr_winograd *s, const gr_winograd_tile *at,
                                                          float *patch) {
   double blocks[3][3] = {{0}}, least = HUGE_VAL, most = 0, all = 0;
@@ -254,7 +254,7 @@ static void gr_winograd_multiply(const gr_winograd *s, int64_t tiles, const floa
   }
 }
 
-/* What follows on the pixels of tiles first .. last-1, as far as they lie side by side. */
+/* The steps on the pixels of tiles first .. last-1, as far as they lie side by side. */
 static void gr_winograd_follow(const gr_winograd *s, int64_t first, int64_t last) {
   while (first < last) {
     gr_winograd_tile at = gr_winograd_at(s, first);

@@ -36,7 +36,7 @@ static _Thread_local uint8_t gr_amx_tiles[8][16][64];
 
 static inline int gr_amx(void) { return GR_AMX_BF16 | GR_AMX_BYTES; }
 GR_AMX_PLAYED void gr_amx_open(void) { memset(gr_amx_tiles, 0, sizeof gr_amx_tiles); }
-/* What lies in a tile that is not open is no number. */
+/* A tile that is not open holds no number. */
 GR_AMX_PLAYED void gr_amx_close(void) { memset(gr_amx_tiles, 0xff, sizeof gr_amx_tiles); }
 
 GR_AMX_PLAYED void gr_amx_load(int t, const void *from, int64_t step) {
@@ -102,7 +102,7 @@ GR_AMX_PLAYED void gr_amx_dot_bytes(int c, int a, int b) {
 /* glibc's syscall, which unistd.h hides from strict C */
 extern long syscall(long number, ...);
 
-/* Which products this process may make. The first call asks the kernel for the whole process, all its threads. */
+/* Products that this process may make. The first call asks the kernel for the whole process, all its threads. */
 static int gr_amx(void) {
   static int known;                    /* each thread would find the same; 4: it is known */
   int found = __atomic_load_n(&known, __ATOMIC_RELAXED);

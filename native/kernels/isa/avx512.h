@@ -11,7 +11,7 @@ typedef int32_t gr_ints_avx512 __attribute__((vector_size(64), aligned(4), may_a
 
 GR_ISA_HALVES(avx512, 16, __attribute__((target("avx512f"))))
 
-/* What the mask leaves out is not touched, which no builtin says of memory. */
+/* Elements outside the mask are not touched, which no builtin guarantees for memory. */
 static inline __attribute__((always_inline, target("avx512f"))) gr_floats_avx512 gr_wide_some_avx512(
     const void *from, unsigned short mask) {
   gr_ints_avx512 made;

@@ -27,8 +27,8 @@ typedef struct gr_tt_conv_l1 {
 
 /* ---------------------------------------------------------------- a window's image */
 
-/* What a part of a window looks at in a plane, the part beginning at output pixel (r0, c0), and where in the part's
- * image it goes. */
+/* Input rectangle in a plane for a part of a window, the part beginning at output pixel (r0, c0), and its place in the
+ * part's image. */
 static inline gr_tt_rect gr_tt_conv_seen(const gr_tt_conv_job *job, int64_t r0, int64_t c0, int64_t *to) {
   const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
   int64_t top = r0 * h->stride - h->pad, left = c0 * w->stride - w->pad;
@@ -51,7 +51,8 @@ static inline void gr_tt_conv_split(const gr_tt_conv_job *job, const float *imag
     }
 }
 
-/* What a part sees of one plane, seen[nr][nc], to its image, zeros around it. image: [in][in] for what is split. */
+/* Copies a part's input of one plane, seen[nr][nc], into its image, zeros around it. image: [in][in] for what is
+ * split. */
 static inline void gr_tt_conv_put(const gr_tt_conv_job *job, gr_tt_rect at, int64_t first, const float *seen,
                                   float *image, float *to) {
   const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];

@@ -51,7 +51,7 @@ static inline void gr_tt_conv3d_multiply(gr_tt_conv3d_window *t) {
   t->k = 0;
 }
 
-/* What the window's pixels see by each tap of the plane in L1, and the taps' weights. */
+/* Inputs of the window's pixels for each tap of the plane in L1, and the taps' weights. */
 static inline void gr_tt_conv3d_taps(gr_tt_conv3d_window *t) {
   const gr_tt_gradient_job *job = &t->job->of;
   const gr_tt_gradient_side *h = &job->side[0], *w = &job->side[1];

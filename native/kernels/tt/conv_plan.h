@@ -74,8 +74,8 @@ static inline int64_t gr_tt_conv_stage_floats(const gr_tt_conv_job *job) {
   return gr_tt_conv_parts(job) > 1 ? plane : gr_tt_greater(GR_TT_CONV_STAGE, plane);
 }
 
-/* Of what is read before it is put in its place: planes and an image, or a row of weights; or of a window whose parts
- * are put together. */
+/* Floats read before they are put in place: planes and an image, or a row of weights; or of a window whose parts are put
+ * together. */
 static inline int64_t gr_tt_conv_rows_floats(const gr_tt_conv_job *job) {
   const gr_tt_conv_side *h = &job->side[0], *w = &job->side[1];
   int64_t weights = gr_tt_greater(job->depth + 2 * w->taps, h->taps * w->taps);
@@ -122,7 +122,7 @@ static inline void gr_tt_conv_images(gr_tt_conv_job *job, int several) {
   job->rounds = gr_tt_ceil_div(images, job->images);
 }
 
-/* How the sums of an output channel lie. Taps are copied where that leaves less than two thirds of the sums, and each
+/* Layout of the sums of an output channel. Taps are copied where that leaves less than two thirds of the sums, and each
  * window is a plane in one part. */
 static inline void gr_tt_conv_lines(gr_tt_conv_job *job) {
   int64_t height = job->side[0].out, width = job->side[1].out;

@@ -124,7 +124,8 @@ static inline int32_t gr_tt_transposed_load(const gr_tt_transposed *t, int64_t c
   return GR_OK;
 }
 
-/* Of pixels 0 .. count-1, which see input pixels from `first` on, those that see one of 0 .. size-1: *begin .. *end-1. */
+/* The pixels, of 0 .. count-1 which read input pixels from `first` on, that read one of 0 .. size-1: *begin ..
+ * *end-1. */
 static inline void gr_tt_within(int64_t first, int64_t step, int64_t count, int64_t size, int64_t *begin,
                                 int64_t *end) {
   *begin = first < 0 ? gr_tt_lesser(count, gr_tt_ceil_div(-first, step)) : 0;
@@ -361,7 +362,7 @@ typedef struct gr_tt_weight {
   float *sums, *b, *a, *stage;
 } gr_tt_weight;
 
-/* What one image's pixels see of a channel by each tap: the channel's columns of the product, from row `first` on.
+/* Inputs of one image's pixels from a channel for each tap: the channel's columns of the product, from row `first` on.
  * top, left: the input pixel that the first of them sees by the first tap, counted from x[nr][nc] of `seen`. */
 static inline void gr_tt_weight_columns(const gr_tt_weight *t, gr_tt_rect at, gr_tt_rect seen, const float *x,
                                         int64_t channel, int64_t first, int64_t top, int64_t left) {

@@ -29,7 +29,7 @@ typedef struct gr_tt_exact_conv_l1 {
   uint32_t *dst, *acts, *weights, *spare, *panels, *strip;
 } gr_tt_exact_conv_l1;
 
-/* What a core works on: image and group, its first output channel, and the corner of a 32x32 tile of y. */
+/* Work of a core: image and group, its first output channel, and the corner of a 32x32 tile of y. */
 typedef struct gr_tt_exact_spot {
   int64_t image, group, first, count, r0, nr, c0, nc;
 } gr_tt_exact_spot;

@@ -34,7 +34,7 @@ static inline int32_t gr_tt_index(const gr_tt_core *c, const char *op, gr_tt_row
   return *out >= 0 && *out < size ? GR_OK : gr_tt_bad_index(c, op, index, size);
 }
 
-/* What indices are counted in: column j of them in sizes[j * step] elements. */
+/* Units of indices: column j of them counts sizes[j * step] elements. */
 typedef struct gr_tt_indices {
   const char *op;
   const int64_t *sizes;
@@ -84,7 +84,7 @@ static inline int32_t gr_tt_tuple(const gr_tt_core *c, const char *op, gr_tt_row
 
 typedef struct gr_tt_gather_job gr_tt_gather_job;
 
-/* Where output element `to` comes from, and how many from there on follow it. */
+/* Source of output element `to`, and the number of elements that follow it from there on. */
 typedef int32_t (*gr_tt_locate)(const gr_tt_core *c, const gr_tt_gather_job *job, gr_tt_rows *indices, int64_t to,
                                 int64_t *from, int64_t *run);
 

@@ -24,7 +24,7 @@ typedef struct gr_tt_transpose_job {
   int32_t ndim, keep;
 } gr_tt_transpose_job;
 
-/* How far one step along input dimension d goes: in columns, rows or planes of the input. */
+/* Stride of one step along input dimension d: in columns, rows or planes of the input. */
 typedef struct gr_tt_step {
   int64_t plane, row, col;
 } gr_tt_step;

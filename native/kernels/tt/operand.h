@@ -94,7 +94,7 @@ GR_TT_APART void gr_tt_parts_take(const gr_passes *passes, int side, float *x, i
     for (int64_t i = 0; i < n; ++i) x[i] = gr_part_take(first, side, x[i]);
 }
 
-/* How a product is computed: what the words say. */
+/* The computation of a product, as the words say. */
 typedef struct gr_tt_arithmetic {
   gr_tt_words words;
   int32_t phases;            /* 0: operands are not cut */

@@ -17,8 +17,8 @@
 #include "gr_abi.h"
 #include "tile.h"
 
-/* Of a function that converts pages or walks over panels: a copy in every caller would more than double
- * what a kernel costs to compile. */
+/* For functions that convert pages or walk over panels: a copy in every caller would more than double a kernel's time
+ * to compile. */
 #define GR_TT_APART static __attribute__((noinline))
 
 #define GR_TT_PLANE_VALUES 512    /* of an argument with one element a plane, that are read at a time */

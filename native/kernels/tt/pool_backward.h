@@ -33,7 +33,7 @@ static inline int64_t gr_tt_unpool_seen(const gr_tt_unpool_job *job, int d, int6
   return first;
 }
 
-/* Where the window's first greatest element is in x[.., cols], which begins at element (r0, c0), or its last NaN. */
+/* Place of the window's first greatest element, or its last NaN, in x[.., cols], which begins at element (r0, c0). */
 static inline int64_t gr_tt_unpool_winner(const gr_tt_unpool_job *job, const float *x, int64_t r0, int64_t c0,
                                           int64_t row, int64_t column) {
   int64_t found = -1;

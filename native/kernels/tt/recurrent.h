@@ -112,7 +112,7 @@ static inline int32_t gr_tt_recurrence_load(const gr_tt_core *c, const gr_tt_rec
   return GR_OK;
 }
 
-/* What is multiplied: `rows` of x, ld apart. */
+/* Factor of a product: `rows` of x, ld apart. */
 static inline void gr_tt_recurrence_take(const gr_tt_recurrence *job, const float *x, int64_t rows, int64_t ld,
                                          const gr_tt_recurrence_l1 *l1) {
   for (int64_t r = 0; r < rows; ++r) memcpy(l1->a + r * job->depth, x + r * ld, (size_t)job->hidden * 4);

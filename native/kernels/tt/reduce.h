@@ -15,7 +15,7 @@
 
 #define GR_TT_WINDOW 512    /* columns of a reduced last axis that are in L1 at a time */
 
-/* What has been made of the elements of one target up to now. */
+/* Result of the elements of one target up to now. */
 typedef union gr_tt_total {
   double real;
   int64_t integer;
@@ -28,7 +28,7 @@ typedef struct gr_tt_reduce_job gr_tt_reduce_job;
 typedef void (*gr_tt_bring)(const gr_tt_reduce_job *job, gr_tt_total *all, uint32_t *found, const uint32_t *x,
                             int64_t n, int64_t at);
 
-/* What is made of the elements. */
+/* A kind of reduction. */
 typedef struct gr_tt_fold {
   gr_tt_total start;        /* what nothing is reduced to */
   gr_tt_bring bring;

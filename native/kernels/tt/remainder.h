@@ -26,7 +26,7 @@ struct gr_tt_remainder_job {
 
 /* ---------------------------------------------------------------- rows */
 
-/* With the divisor's sign, as Python: -0.0 and infinities included. */
+/* The remainder with the divisor's sign, as in Python, also for -0.0 and infinities. */
 static inline float gr_tt_floor_mod(float a, float b) {
   float rest = fmodf(a, b);
   if (rest == 0.0f) return copysignf(0.0f, b);

@@ -16,7 +16,7 @@
 
 #include "exact_sfpu.h"
 
-/* What a kernel was built for: whether Dst has 32 bits, or 16. */
+/* The width of Dst that a kernel was built for: 32 bits, or 16. */
 typedef struct gr_sfpu {
   int wide;
 } gr_sfpu;
@@ -126,7 +126,7 @@ static inline uint32_t gr_sfpu_rounded(float x, uint32_t most) {
 
 /* ---------------------------------------------------------------- stores */
 
-/* To the nearest bf16, ties away from 0; NaN becomes infinite, what has no exponent +0. */
+/* Rounded to the nearest bf16, ties away from 0; NaN becomes infinite, denormals +0. */
 static inline float gr_sfpu_bf16(float x) {
   uint32_t bits = gr_bits_of(x);
   if (gr_exact_is_zero(bits)) return 0.0f;
@@ -143,7 +143,7 @@ static inline float gr_sfpu_even(float x, gr_sfpu m) {
   return m.wide ? x : gr_float_of((bits + 0x7FFFu + (bits >> 16 & 1u)) & 0xFFFF0000u);
 }
 
-/* What Dst holds of a register: in 16 bits cut. */
+/* Value of a register in Dst: truncated in 16 bits. */
 static inline float gr_sfpu_stored(float x, gr_sfpu m) {
   uint32_t bits = gr_bits_of(x);
   if (gr_exact_is_zero(bits)) return gr_float_of(bits & 0x80000000u);
@@ -151,7 +151,7 @@ static inline float gr_sfpu_stored(float x, gr_sfpu m) {
   return gr_float_of(gr_exact_is_nan(bits) ? bits & 0xFF800000u : bits & 0xFFFF0000u);
 }
 
-/* What comes back of a register, after Dst and the packer: 0 has no sign, and of 16 bits a NaN is infinite. */
+/* Value of a register after Dst and the packer: 0 has no sign, and in 16 bits a NaN is infinite. */
 static inline float gr_sfpu_result(float x, gr_sfpu m) {
   x = gr_sfpu_stored(x, m);
   return gr_exact_is_zero(gr_bits_of(x)) ? 0.0f : x;

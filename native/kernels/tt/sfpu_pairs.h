@@ -71,7 +71,7 @@ static inline float gr_sfpu_remainder(float a, float b, gr_sfpu m) {
   return gr_sfpu_is_zero(b) ? NAN : gr_sfpu_round(r, m);
 }
 
-/* What an operand is after a kernel's first step: packed. */
+/* An operand after a kernel's first step: packed. */
 static inline float gr_sfpu_packed(float x, gr_sfpu m) { return gr_sfpu_result(x, m); }
 
 static inline float gr_sfpu_hypot(float a, float b, gr_sfpu m) {

@@ -81,7 +81,7 @@ typedef struct gr_tt_update_job {
   int32_t keep, in_place;
 } gr_tt_update_job;
 
-/* Which of count updates falls on element i of x; -1 if none. */
+/* Index of the update, of count, that falls on element i of x; -1 if none does. */
 static inline int64_t gr_tt_update_at(gr_tt_stride s, int64_t count, int64_t i) {
   int64_t k = (i - s.start) / s.step;
   return k >= 0 && k < count && s.start + k * s.step == i ? k : -1;

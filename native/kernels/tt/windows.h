@@ -41,7 +41,7 @@ static inline gr_tt_taps gr_tt_volume_taps(const gr_tt_volume_job *job, int d, i
   return t;
 }
 
-/* What n windows from the first-th on look at along dimension d: *count elements. */
+/* Input of n windows from the first-th on along dimension d: *count elements. */
 static inline int64_t gr_tt_volume_seen(const gr_tt_volume_job *job, int d, int64_t first, int64_t n, int64_t *count) {
   int64_t lo = first * job->words[3 + d] - job->words[6 + d];
   int64_t end = lo + (n - 1) * job->words[3 + d] + (job->words[d] - 1) * job->words[12 + d] + 1;
