@@ -1,12 +1,13 @@
-"""Kernels that a source written by hand announces, a comment line each, in C, C++ or Rust.
+"""Kernels announced by a handwritten source in C, C++ or Rust, one comment line each.
 
     // gr-kernel: addone : f32[n] -> f32[n]
     /* gr-kernel: tt/scale, tt/scale_wide : bf16[...] -> bf16[...] : inplace 0, scratch 4096 */
 
-NAME of the function that a graph calls, or several for one body; KIND/NAME for devices other than cpu. Types
-of inputs and outputs: a dimension is a size, or a name that stands for one size in a call; ``[...]`` is any
-shape, the same wherever a line says so, ``[...a]`` another one. Behind them the kernel's needs: ``inplace I``
-(output 0 may overwrite input I), ``scratch N`` (bytes of the host's memory).
+First comes the NAME of the function that a graph calls, or several names for one body; on devices other than
+cpu a name is written KIND/NAME. Then come the types of inputs and outputs. A dimension is a number, or a name
+that stands for one size in all types of a call; ``[...]`` is any shape, the same in all types of the line,
+and ``[...a]`` a second such shape. The kernel's needs come last: ``inplace I`` (output 0 may overwrite input
+I), ``scratch N`` (bytes of host memory).
 """
 
 from __future__ import annotations
@@ -21,8 +22,6 @@ from ..base.formats import FORMATS
 from ..base.machine import devices
 from ..base.machine.descriptors import HOST_KERNELS
 
-__all__ = ["announced_kernels"]
-
 _MARK = re.compile(r"(?://+|/\*)\s*gr-kernel\s*:(?P<said>.*)")
 _NAME = re.compile(r"(?:([a-z][a-z0-9_]*)/)?([A-Za-z_]\w*)")
 _TYPE = re.compile(r"(\w+)\s*\[([^\]]*)\]\s*")
@@ -31,14 +30,15 @@ _BEGUN = re.compile(r"^[ \t]*GR_KERNEL(?:_ON)?\([ \t]*(?:(\w+)[ \t]*,[ \t]*)?(\w
 _EXAMPLE = "as in `// gr-kernel: addone : f32[n] -> f32[n]`"
 
 Arg = tuple[str, tuple[int | str, ...] | str]
-# of enum gr_format, beside f32 f64 f16 bf16
+# formats of enum gr_format beyond f32, f64, f16 and bf16
 _SHORT = {f"{kind[0]}{bits}": f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)}
 
 
 def announced_kernels(path: Path) -> list[KernelEntry]:
-    """Kernels that a source announces, in its order; names of one line share the symbol of the first.
+    """Kernels that a source announces, in order. All names of a line share the symbol of its first name.
 
-    Raises CompileError, with file and line, for a line that is none, and for a GR_KERNEL without one."""
+    Raises CompileError, with file and line, for a malformed line and for a GR_KERNEL that no line
+    announces."""
     found: list[KernelEntry] = []
     try:
         text = path.read_text(errors="replace")
@@ -51,14 +51,13 @@ def announced_kernels(path: Path) -> list[KernelEntry]:
     for kind, name in _BEGUN.findall(text):
         if direct_symbol(name, kind or HOST_KERNELS) not in symbols:
             said = f"{kind}/{name}" if kind else name
-            raise CompileError(
-                f"{path}: no line announces the kernel {said!r}: write one above it, {_EXAMPLE}", got=said
-            )
+            text = f"{path}: no line announces the kernel {said!r}: write one above it, {_EXAMPLE}"
+            raise CompileError(text, got=said)
     return found
 
 
 class _Line:
-    """An announcing line; ``place``: its file and number."""
+    """A line that announces kernels; ``place``: its file and line number."""
 
     def __init__(self, place: str, said: str):
         self.place, self.said = place, said.strip()
@@ -67,7 +66,7 @@ class _Line:
         return CompileError(f"{self.place}: {text}, {_EXAMPLE}", got=self.said)
 
     def kernels(self) -> list[KernelEntry]:
-        """An entry for each name."""
+        """One entry for each name of the line."""
         names, types, needs = [part.strip() for part in (*self.said.split(":", 2), "", "")[:3]]
         sides = types.split("->")
         if len(sides) != 2:
@@ -92,9 +91,8 @@ class _Line:
         kind = match[1] or HOST_KERNELS
         kinds = sorted({board.kernels or board.kind for board in devices.boards().values()})
         if kind not in kinds:
-            raise self.wrong(
-                f"no device runs kernels of {kind!r}{did_you_mean(kind, kinds)}: {', '.join(kinds)} do"
-            )
+            text = f"no device runs kernels of {kind!r}{did_you_mean(kind, kinds)}: {', '.join(kinds)} do"
+            raise self.wrong(text)
         return kind, match[2]
 
     def _args(self, text: str) -> tuple[Arg, ...]:
@@ -124,9 +122,8 @@ class _Line:
             return text
         dims = [dim.strip() for dim in text.split(",")] if text else []
         if bad := [dim for dim in dims if not _DIM.fullmatch(dim)]:
-            raise self.wrong(
-                f"{bad[0]!r} is no dimension: give a size, a name, or, alone, `...` for any shape"
-            )
+            text = f"{bad[0]!r} is no dimension: give a size, a name, or, alone, `...` for any shape"
+            raise self.wrong(text)
         return tuple(int(dim) if dim.isdigit() else dim for dim in dims)
 
     def _needs(self, text: str, inputs: int) -> tuple[int, tuple[int, ...]]:
@@ -134,9 +131,8 @@ class _Line:
         for need in filter(None, map(str.strip, text.split(","))):
             match = re.fullmatch(r"(inplace|scratch)\s+(\d{1,12})", need)
             if match is None:
-                raise self.wrong(
-                    f"{need!r} is no need of a kernel: give `inplace I` or `scratch BYTES` (below 10^12)"
-                )
+                text = f"{need!r} is no need of a kernel: give `inplace I` or `scratch BYTES` (below 10^12)"
+                raise self.wrong(text)
             if match[1] == "scratch":
                 scratch = int(match[2])
             elif int(match[2]) >= inputs:

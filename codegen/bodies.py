@@ -1,12 +1,13 @@
-"""Which kernel bodies stand in native/kernels, read from their announcing lines.
+"""Kernel bodies in native/kernels, found by their announcing lines.
 
     /* gr-kernel: cpu/softmax : f32 f64 bf16 */   generic entries cpu/softmax/f32, ..., gr_cpu_softmax__f32
     /* gr-kernel: tt/softmax */                   generic entry tt/softmax; function gr_tt_softmax
     /* gr-functions: cpu : f32 f64 */             as gr-kernel, for each function of kernels/functions.h
     /* gr-functions: tt */
-    /* gr-pairs: tt */  /* gr-triples: tt */      likewise for those of two, and of three floats
-    /* gr-folds: tt */                            likewise for each reduction of kernels/folds.h, by
-    /* gr-number-folds: tt */  /* gr-float-folds: tt */      which of them take what
+    /* gr-pairs: tt */  /* gr-triples: tt */      for each of its functions of two, and of three floats
+    /* gr-folds: tt */                            for each reduction of kernels/folds.h that takes
+    /* gr-number-folds: tt */                     numbers and bools, numbers, or floats
+    /* gr-float-folds: tt */
 
 Standard library only: the wheel's build uses it too.
 """
@@ -18,12 +19,10 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-__all__ = ["Instance", "find_bodies", "generic_table", "includes"]
-
-# Large code once for each instruction set, which is compiled once a unit.
+# Headers with large code: their bodies are in separate units, compiled once for each instruction set.
 INNER_LOOPS = ("byte_panels.h", "panels.h", "gemm.h")
-# Headers whose loops are plain C, and gain from the vectors of AVX2 and the conversions of F16C: their
-# bodies of these suffixes ("": all) are compiled a second time for such machines.
+# Headers whose loops in plain C are faster with AVX2 and F16C. Their bodies with these suffixes ("": with any
+# suffix) are compiled a second time, for machines that have both.
 FOR_AVX2 = {
     "arithmetic": "f32 f16 bf16",
     "attention": "f32 f16 bf16",
@@ -41,7 +40,7 @@ FOR_AVX2 = {
     "where": "",
 }
 _INCLUDE = re.compile(r'^#include "([\w/]+\.h)"', re.M)
-# {what announces bodies: (the list of their names, its lines of those)}
+# {word after "gr-": (header with the list of names, form of the lines of the list)}
 _LISTED = {
     "functions": (
         "functions.h",
@@ -53,7 +52,7 @@ _LISTED = {
     "number-folds": ("folds.h", re.compile(r"GR_NUMBER_FOLD\((\w+), .+, .+, .+, .+\)")),
     "float-folds": ("folds.h", re.compile(r"GR_FLOAT_FOLD\((\w+), .+, .+, .+, .+\)")),
 }
-# lines that bodies by hand read
+# lines of functions.h whose functions have handwritten bodies
 _BY_HAND = re.compile(r"GR_(?:NUMBER\(\w+|STEP_NUMBER\(\w+, \d+), [0-2], .+\)")
 _ANNOUNCES = re.compile(rf"\bgr-(?:kernel|{'|'.join(_LISTED)})\b")
 _LINE = re.compile(rf"/\* gr-(?:kernel: (\w+)/(\w+)|({'|'.join(_LISTED)}): (\w+))\s*(?::\s*([\w ]+?))?\s*\*/")
@@ -62,8 +61,8 @@ _COMMENT = re.compile(r"/\*.*?\*/", re.S)
 
 @dataclass(frozen=True, slots=True, order=True)
 class Instance:
-    """One instantiation of a body: ``header`` is relative to native/kernels, ``suffix`` "" for bodies
-    that are no templates."""
+    """One instantiation of a body. ``header``: path relative to native/kernels; ``suffix``: "" for a body
+    that is no template."""
 
     kind: str
     header: str
@@ -83,7 +82,7 @@ class Instance:
 
 def find_bodies(kernels: Path) -> list[Instance]:
     """Every announced instance below native/kernels, sorted by kind, header, suffix, name. Raises ValueError,
-    with file and line, for a malformed line and for a name that is announced twice."""
+    with file and line, for a malformed line and for a name announced twice."""
     places: dict[str, str] = {}
     found = []
     for header in sorted(kernels.glob("*/*.h")):
@@ -107,7 +106,7 @@ def find_bodies(kernels: Path) -> list[Instance]:
 
 
 def _listed(kernels: Path, made: str) -> dict[str, str]:
-    """The names in a list that are announced so, and where each is."""
+    """{name: place of its line} for the list that the announcing word ``made`` stands for."""
     name = _LISTED[made][0]
     found: dict[str, dict[str, str]] = {m: {} for m, (of, _) in _LISTED.items() if of == name}
     places: dict[str, str] = {}
@@ -131,7 +130,7 @@ def _listed(kernels: Path, made: str) -> dict[str, str]:
 
 
 def includes(kind: str, header: str, suffix: str) -> list[str]:
-    """The lines that bring one family's bodies of one suffix into a translation unit."""
+    """The #include lines that bring the bodies of ``header`` with one suffix into a translation unit."""
     if not suffix:
         return [f'#include "{header}"']
     return [f'#include "{kind}/begin_{suffix}.h"', f'#include "{header}"', f'#include "{kind}/end.h"']
@@ -140,8 +139,8 @@ def includes(kind: str, header: str, suffix: str) -> list[str]:
 def generic_table(kernels: Path, avx2: bool = False) -> dict[str, str]:
     """C sources, by file name, of the generic entries: units that compile in parallel, and the table.
 
-    A header is a unit; those of a kind that read one of INNER_LOOPS are one together. ``avx2``: the bodies of
-    FOR_AVX2 have a second unit each, whose name ends so."""
+    Each header is a unit; all headers of a kind that include the same header of INNER_LOOPS share a unit.
+    ``avx2``: units with bodies of FOR_AVX2 get a second unit for these, with ``_avx2`` in its name."""
     by_unit: dict[str, list[Instance]] = {}
     for body in find_bodies(kernels):
         by_unit.setdefault(_unit(kernels, body), []).append(body)
@@ -164,7 +163,7 @@ def generic_table(kernels: Path, avx2: bool = False) -> dict[str, str]:
 
 
 def _entries(bodies: list[Instance], form: str = "") -> str:
-    """A unit of generic entries."""
+    """The text of a unit of generic entries."""
     lines = ['#include "gr_abi.h"']
     for header, suffix in dict.fromkeys((b.header, b.suffix) for b in bodies):
         lines += includes(bodies[0].kind, header, suffix)
@@ -185,7 +184,8 @@ def _gains_by_avx2(body: Instance) -> bool:
 
 
 def _unit(kernels: Path, body: Instance) -> str:
-    """The unit of a body's header: "cpu_softmax", "cpu_panels"."""
+    """The name of the unit to which a body belongs, after its header or the header of INNER_LOOPS:
+    "cpu_softmax", "cpu_panels"."""
     read = _closure(kernels, body.header)
     inner = next((loop for loop in INNER_LOOPS if loop in read), body.header.partition("/")[2])
     return f"{body.kind}_{inner.removesuffix('.h')}"
@@ -193,6 +193,6 @@ def _unit(kernels: Path, body: Instance) -> str:
 
 @cache
 def _closure(kernels: Path, header: str) -> frozenset[str]:
-    """The headers of native/kernels that a header reads, itself too."""
+    """A header, and all headers of native/kernels that it includes, directly or not."""
     read = [name for name in _INCLUDE.findall((kernels / header).read_text()) if (kernels / name).exists()]
     return frozenset([header]).union(*(_closure(kernels, name) for name in read))

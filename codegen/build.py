@@ -1,4 +1,4 @@
-"""Plans -> module library; graph -> bundle: the two things ``graph-runtime compile`` does."""
+"""Plans -> module library; graph -> bundle: the two tasks of ``graph-runtime compile``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ..ir.documents.write import graph_to_json
 from ..ir.graph import COPY, NOP, NodeView
 from ..ir.model import Constant
 from ..ir.ops import registry
-from ..ir.ops.select import Selected, select
+from ..ir.ops.rules import Selected, select
 from ..plan.record import record
 from ..plan.snapshot import write_snapshot
 from ..plan.types import Plan
@@ -39,31 +39,23 @@ from .shared_library import compile_library, every_body
 
 if TYPE_CHECKING:
     from ..base.options import Words
-    from ..rewrite.host.choose_kernels import Measure
-
-__all__ = [
-    "build_bundle",
-    "build_library",
-    "cached_library",
-    "kernels_of",
-    "prepare_programs",
-    "write_prepared",
-]
+    from ..rewrite.target import Measure
 
 
 def kernels_of(plans: Iterable[Plan]) -> tuple[list[KernelSpec], list[tuple[str, str, str]]]:
-    """What plans call: the distinct kernels to generate, and the functions that only a library can have.
+    """Functions that plans call: the distinct kernels to generate, and functions without gr.op, which only a
+    library can have.
 
     Returns (kernels, foreign): one KernelSpec for each func_name and device kind of a node with gr.op, and
-    (func_name, device kind, node name) for each function without. Raises CompileError where two plans use
-    one func_name for different things.
+    (func_name, device kind, name of the first node that calls it) for each function without gr.op. Raises
+    CompileError if two plans use one func_name for different functions.
     """
     kernels: dict[tuple[str, str], KernelSpec] = {}
     foreign: dict[tuple[str, str], str] = {}
     for plan in plans:
         for view, kind in _calls(plan):
             func = view.func
-            assert func is not None  # what calls a function has one
+            assert func is not None  # a node with a kernel has a function
             key = (func.name, kind)
             if func.op is None:
                 foreign.setdefault(key, view.name)
@@ -73,18 +65,17 @@ def kernels_of(plans: Iterable[Plan]) -> tuple[list[KernelSpec], list[tuple[str,
             )
             other = kernels.setdefault(key, kernel)
             if other != kernel:
-                raise CompileError(
-                    f"func_name {key[0]!r} stands for two things, [{other}] and [{kernel}]: rename one",
-                    got=key[0],
-                    node=view.name,
-                )
+                text = f"func_name {key[0]!r} names two kernels, [{other}] and [{kernel}]: rename one"
+                raise CompileError(text, got=key[0], node=view.name)
     return list(kernels.values()), [(*key, node) for key, node in foreign.items()]
 
 
 def _calls(plan: Plan) -> Iterable[tuple[NodeView, str]]:
-    """The first node of each function and kind of kernels, with that kind; not copies and reshapes."""
+    """(node, kind of its kernels): the first node of each pair of function and kind, except copies and
+    reshapes."""
     graph = plan.graph
-    without_code = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [True])  # -1, an input: the last
+    # the last element is for func_id -1, an input
+    without_code = np.array([f.name in (COPY, NOP) for f in graph.funcs] + [True])
     calls = np.flatnonzero(~without_code[graph.func_id])
     kinds = sorted({device.kernels for device in plan.devices})
     kind_id = np.array([kinds.index(device.kernels) for device in plan.devices])[plan.did[calls]]
@@ -103,11 +94,12 @@ def build_library(
     tell: Tell = silent,
     **unknown: Never,
 ) -> Path:
-    """Generate and compile every kernel of ``plans`` into the module library ``out``, but those that call a
-    library of the machine's; arguments as compile_library's; ``tell`` hears of kernels compiled.
+    """Generate and compile every kernel of ``plans`` into the module library ``out``, except kernels that
+    call a library of the machine. The arguments are those of compile_library; ``tell`` reports the kernels
+    compiled.
 
-    Raises UnsupportedOpError, which names them, if a node's function has no gr.op; CompileError as
-    compile_library does; InputError for keywords that there are not.
+    Raises UnsupportedOpError, which names the functions, if plans call functions without gr.op; CompileError
+    as compile_library does; InputError for unknown keywords.
     """
     refuse_words(unknown, build_library)
     kernels, foreign = kernels_of(plans)
@@ -124,8 +116,10 @@ def cached_library(
     tell: Tell = silent,
     built_in: Collection[str] | None = None,
 ) -> Path | None:
-    """As build_library, for what ``libraries`` (files, or opened ones) do not have; the library stays in the
-    cache. None where nothing is missing. ``built_in``: kernels of this installation; None: all announced."""
+    """A library in the cache, as build_library makes it, with the kernels that ``libraries`` (files, or
+    opened libraries) lack; None if no kernel is missing. ``built_in``: names of the kernels in this
+    installation; None: this installation has all announced kernels.
+    """
     given = _given(libraries)
     kernels = _missing(dict(enumerate(plans)), given, built_in=built_in)
     return _compile(kernels, None, march, jobs, tell) if kernels else None
@@ -169,19 +163,21 @@ def build_bundle(
     measure: Measure | None = None,
     **words: Unpack[Words],
 ) -> Path:
-    """Plan a graph, compile what it calls, and write graph, kernels and parameters as one bundle.
+    """Plan a graph, compile its kernels, and write graph, kernels and parameters as one bundle.
 
-    ``graph``: what prepare takes, or a mapping of names to such, its programs, in order. ``out``:
-    a zip if it ends in .zip, else a folder; written whole or not at all. ``words``: fields of ``options``,
-    which come first; ``compile`` False leaves ops to the kernels built into the runtime: no compiler is
-    needed. ``params``: what read_params takes, more constants than the source has. ``name``: the program's,
-    if it is one. ``libraries``: files, or opened libraries, whose files go into the bundle as they are;
-    functions they have are not generated. ``march`` and ``jobs`` as compile_library's, ``tell`` and
-    ``measure`` as prepare's. ``const``: names of programs whose results may be kept for equal inputs. Equal
+    ``graph``: a source as in prepare, or an ordered mapping {program name: source}. ``out``: a zip if it ends
+    in .zip, else a folder; it is written whole or not at all. ``words``: keywords that replace fields of
+    ``options``; with ``compile=False`` ops use the runtime's built-in kernels, and no compiler is needed.
+    ``params``: further constants, as read_params takes them. ``name``: name of the program if ``graph`` is a
+    single source. ``libraries``: files, or opened libraries. Their files go into the bundle unchanged, and
+    their functions are not generated. ``march`` and ``jobs`` are as in compile_library, ``tell`` and
+    ``measure`` as in prepare. ``const``: names of programs whose results may be kept for equal inputs. Equal
     inputs give equal bytes. Raises what prepare and compile_library raise."""
     options = Options.of(options, **words)
     graphs = dict(graph) if isinstance(graph, Mapping) else {name: graph}
-    _require_names(const, graphs)
+    if unknown := sorted(set(const) - set(graphs)):
+        text = f"const names {unknown[0]!r}, which is no program{did_you_mean(unknown[0], graphs)}"
+        raise CompileError(text, got=unknown)
     given = _given(libraries)
     prepared = prepare_programs(
         graphs, devices, options, params=params, libraries=given, measure=measure, tell=tell
@@ -201,7 +197,7 @@ def prepare_programs(
     measure: Measure | None = None,
     tell: Tell = silent,
 ) -> dict[str, Prepared]:
-    """What build_bundle prepares: each program, planned to be kept."""
+    """The programs for build_bundle: each one prepared, with a plan that the bundle stores."""
     words: dict[str, Any] = {"params": params, "libraries": _given(libraries), "measure": measure}
     return {n: prepare(g, devices, options, kept=True, tell=tell, **words) for n, g in graphs.items()}
 
@@ -221,14 +217,14 @@ def write_prepared(
     devices: Any = (),
     built_in: Collection[str] | None = None,
 ) -> Path:
-    """What build_bundle does with programs that are prepared already, with ``options`` and ``libraries``.
-    ``flow``: what runs of them do, as flow.json has it. ``source``: files of the model that they were made
-    of, the model first, so that sessions can make others; ``devices`` of these, where there are no programs.
-    ``built_in`` as cached_library's.
+    """Compile and write prepared programs as build_bundle does, with ``options`` and ``libraries``. ``flow``:
+    the steps of a run, as in flow.json. ``source``: files of the model from which the programs were made, the
+    model first, so that sessions can make further programs; ``devices``: the bundle's devices if there are no
+    programs. ``built_in``: as in cached_library.
     """
     given = _given(libraries)
     plans = {key: item.plan for key, item in prepared.items()}
-    written = [key for key, item in prepared.items() if not item.options.fuse]  # exported as they are
+    written = [key for key, item in prepared.items() if not item.options.fuse]  # programs exported unchanged
     kernels = [] if options.compile is False else _missing(plans, given, written, built_in)
     files_of = {f"libraries/{i}_{library.path.name}": library for i, library in enumerate(given)}
     programs, files, params = _programs(prepared, const)
@@ -255,8 +251,8 @@ def write_prepared(
 
 
 def _trusted(libraries: Mapping[str, _Given], out: Path) -> list[BundleLibrary]:
-    """What a bundle says of its libraries. Those that were compiled now, or named by their path, may run;
-    what may run is signed where there is a key."""
+    """The bundle's entries for its libraries. Libraries compiled now, or given by path, become trusted;
+    trusted libraries are signed if there is a key."""
     hashes = {file: library.sha256() for file, library in libraries.items()}
     named = {file for file, library in libraries.items() if library.named}
     remember([(hashes[file], f"{out.name}/{file}") for file in sorted(named)])
@@ -277,8 +273,13 @@ def _missing(
     whole: Collection[Any] = (),
     built_in: Collection[str] | None = None,
 ) -> list[KernelSpec]:
-    """The kernels that no library has, nor the wheel as fast; of plans whose key is in ``whole`` those of the
-    wheel, too, for runtimes that have none. Raises UnsupportedOpError for one that cannot be generated."""
+    """The kernels to compile: those that no library has, and for which the wheel has no equally fast kernel.
+    For plans whose key is in ``whole`` the wheel's kernels do not count, because the bundle may run without
+    the wheel. Raises UnsupportedOpError for a function that cannot be generated."""
+
+    def as_fast(selected: Selected) -> bool:
+        return selected.prebuilt and (built_in is None or selected.generic in built_in)
+
     kernels, foreign = kernels_of(plans.values())
     named = {(k.name, k.kind) for k in kernels_of(plans[key] for key in whole)[0]}
     _refuse_foreign([f for f in foreign if not any(library.has(f[0], f[1]) for library in given)])
@@ -286,24 +287,12 @@ def _missing(
         k
         for k in kernels
         if not any(library.has(k.name, k.kind) for library in given)
-        and not (_selected(k).library if (k.name, k.kind) in named else _as_fast(_selected(k), built_in))
+        and not (_selected(k).library if (k.name, k.kind) in named else as_fast(_selected(k)))
     ]
-
-
-def _as_fast(selected: Selected, built_in: Collection[str] | None) -> bool:
-    return selected.prebuilt and (built_in is None or selected.generic in built_in)
 
 
 def _selected(kernel: KernelSpec) -> Selected:
     return select(kernel.op, kernel.attrs, kernel.kind, kernel.inputs, kernel.outputs)
-
-
-def _require_names(const: Collection[str], programs: Mapping[str, Any]) -> None:
-    if unknown := sorted(set(const) - set(programs)):
-        raise CompileError(
-            f"const names {unknown[0]!r}, which is no program{did_you_mean(unknown[0], programs)}",
-            got=unknown,
-        )
 
 
 def _programs(
@@ -337,17 +326,17 @@ def _programs(
 
 
 def _place(stored: dict[str, Constant], program: str, name: str, value: Constant) -> str:
-    """Store a parameter, and return its key: its name, after the program's where that is another's."""
+    """Store a parameter, and return its key: its name, or PROGRAM/NAME if another program's parameter has the
+    name."""
     for key in (name, f"{program}/{name}"):
         if _are_equal(stored.setdefault(key, value), value):
             return key
-    raise CompileError(
-        f"parameter {name!r} of program {program!r} has a name that another program uses", got=name
-    )
+    text = f"parameter {name!r} of program {program!r} has a name that another program uses"
+    raise CompileError(text, got=name)
 
 
 def _are_equal(a: Constant, b: Constant) -> bool:
-    """Whether two constants are bit for bit equal; both are read where their types agree."""
+    """Whether two constants are equal bit for bit; their values are read only if the types agree."""
     if a is b or a.type != b.type:
         return a is b
     left, right = (np.ascontiguousarray(c.read()).reshape(-1).view(np.uint8) for c in (a, b))
@@ -355,13 +344,13 @@ def _are_equal(a: Constant, b: Constant) -> bool:
 
 
 def _given(libraries: Sequence[Any]) -> list[_Given]:
-    """Libraries that the caller brings: files, or opened ones."""
+    """The caller's libraries, each a file or an opened library."""
     return [library if isinstance(library, _Given) else _Given(library) for library in libraries]
 
 
 class _Given:
-    """A library file, judged by its bytes: nothing of it runs here. ``named``: by its path, and not out of
-    another bundle, whose libraries are no more trusted in this one."""
+    """A library file. Only its bytes are examined; none of its code runs here. ``named``: whether the caller
+    gave its path; libraries taken from another bundle do not become trusted."""
 
     def __init__(self, library: Any):
         judged = library if isinstance(library, LibraryFile) else None
@@ -384,7 +373,7 @@ class _Given:
         return (name, kind) in self.kernels
 
     def sha256(self) -> str:
-        """In hex."""
+        """sha256 of the file, in hex."""
         if isinstance(self.contents, Path):
             return file_sha256(self.contents)
         return hashlib.sha256(self.contents).hexdigest()

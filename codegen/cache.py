@@ -1,19 +1,19 @@
-"""What was compiled once is kept: whole libraries and the objects of their units, each under the hash of all
-that shapes its bytes, and beside it the sha256 of the bytes themselves.
+"""Cache of compiled files: whole libraries and the objects of their units, each under the hash of all inputs
+that determine its bytes, with the sha256 of the bytes next to it.
 
     GR_CACHE_DIR/libraries/<key>.so         a library as compile_library makes it
-    GR_CACHE_DIR/objects/<key>.o            one unit of it, shared by all libraries that have that unit
+    GR_CACHE_DIR/objects/<key>.o            one unit, shared by all libraries that contain it
     .../<file>.sha256                       "<sha256>  <file>", as sha256sum writes it
-    GR_CACHE_DIR/locks/<few files>          held while a unit compiles, so that one process does it
+    GR_CACHE_DIR/locks/<few files>          locked while a unit compiles, so that one process does it
     GR_CACHE_DIR/kernels.json               times of kernels that ``compile --tune`` measured
 
-``find`` reads a file once, and what it hashed is what it returns: callers link and copy those bytes, never
-the file. A file that is damaged, was swapped for another or belongs to another user is not found, so it is
-compiled anew and replaced. Folders are the user's alone (base/files/folders.py); where they are not,
-a warning says so and the process has a temporary cache of its own.
+``find`` reads a file once and returns the bytes that it hashed: callers link and copy these bytes, never the
+file. A file that is damaged, was exchanged or belongs to another user counts as missing, so it is compiled
+again and replaced. The folders must belong to the user alone (base/files/folders.py); otherwise the process
+warns and uses a temporary cache.
 
-Files appear by rename; a file and its sha256 that are of two writers do not fit and are not found. What was
-not used for longest goes when there is more than GR_CACHE_MB, or when it was not used for GR_CACHE_DAYS.
+Files appear by rename; a file and a sha256 from different writers do not match, so the file counts as
+missing. Files unused for GR_CACHE_DAYS are deleted, and above GR_CACHE_MB the least recently used ones.
 """
 
 from __future__ import annotations
@@ -38,18 +38,16 @@ from ..base.files.folders import make_private, why_not_private
 from ..base.files.temporary import temporary_folder
 from ..base.files.writing import told, write_whole
 
-__all__ = ["HINT", "KINDS", "Cache", "Entry", "hash_of", "open_cache"]
-
-KINDS = {"libraries": ".so", "objects": ".o"}  # folder, and how its files end
+KINDS = {"libraries": ".so", "objects": ".o"}  # {folder: extension of its files}
 HINT = "GR_CACHE_DIR chooses another folder for the cache"
 _SUM, _TIMES = ".sha256", "kernels.json"
-_TICK = 0.02  # seconds between looks at a lock
-_ABANDONED = 24 * 3600  # seconds after which a file that no build finished is garbage
+_TICK = 0.02  # seconds between attempts to take a lock
+_ABANDONED = 24 * 3600  # seconds after which an unfinished file is garbage
 _warned: set[str] = set()
 
 
 def hash_of(parts: Iterable[str]) -> str:
-    """sha256 in hex of a list of texts; no two lists have one text."""
+    """sha256 in hex of a list of texts, encoded so that different lists differ."""
     digest = hashlib.sha256()
     for part in parts:
         digest.update(f"{len(part)}:{part}".encode())
@@ -64,14 +62,14 @@ def _wait_for(lock: int, stopped: Callable[[], bool]) -> None:
             return
         except BlockingIOError:
             time.sleep(_TICK)
-        except OSError:  # a file system without locks
+        except OSError:  # the file system has no locks
             return
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of the cache: ``kind`` "libraries", "objects", "times", or "unfinished" (of a build that goes
-    on, or that was killed), its ``bytes``, and ``used``, the time of its last use."""
+    """A file of the cache. ``kind``: "libraries", "objects", "times", or "unfinished" (of a running or killed
+    build); ``bytes``: its size; ``used``: the time of its last use."""
 
     kind: str
     path: Path
@@ -81,25 +79,25 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """The cache in a folder that only the user can write to, or that is not there yet. ``also``: one that is
-    looked into after it, and never written."""
+    """A cache in a folder that only the user can write to, or that does not exist yet. ``also``: a second
+    cache, searched if this one lacks a file and never written."""
 
     folder: Path
     also: Path | None = None
 
     @property
     def times(self) -> Path:
-        """Where measured times of kernels are kept (graph_runtime/run/tuning.py)."""
+        """The file of measured kernel times (graph_runtime/run/tuning.py)."""
         return self.folder / _TIMES
 
     def find(self, kind: str, key: str) -> bytes | None:
-        """The bytes that were kept, None where there are none that are whole and the user's."""
+        """The cached bytes; None if the file is missing, damaged, or not the user's."""
         for folder in filter(None, (self.folder, self.also)):
             path = self._path(kind, key, folder)
             wanted, data = _read(_sum_of(path)), _read(path)
             if wanted is None or data is None or wanted != _line(path.name, data):
                 continue
-            with contextlib.suppress(OSError):  # a cache that may only be read works too
+            with contextlib.suppress(OSError):  # finding works in a read-only cache, too
                 os.utime(path)
             return data
         return None
@@ -110,12 +108,22 @@ class Cache:
         write_whole(path, data, 0o600, hint=HINT)
         write_whole(_sum_of(path), _line(path.name, data), 0o600, hint=HINT)
 
+    def made(self, key: str, build: Callable[[Path], bytes]) -> bytes:
+        """The library with this key, from the cache or else made by ``build`` in a temporary folder. Raises
+        WriteError, and what ``build`` raises."""
+        data = self.find("libraries", key)
+        if data is None:
+            with told(self.folder, HINT), self._build_folder() as folder:
+                data = build(Path(folder))
+            self.keep("libraries", key, data)
+        return data
+
     @contextlib.contextmanager
     def alone(self, kind: str, key: str, stopped: Callable[[], bool]) -> Iterator[None]:
-        """A block that one thread of all processes is in at a time for a key: what several want is made by
-        one. Where no lock can be had, or its holder keeps it for longer than a compiler may take, and once
-        ``stopped`` says so, it begins all the same."""
-        path = self.folder / "locks" / f"{kind}-{key[:3]}"  # few files; two keys of one name take turns
+        """A block that only one thread of all processes runs at a time for a key, so that a file is made
+        once. The block begins even without the lock if no lock can be had, if the holder keeps the lock
+        longer than a compiler may run, or once ``stopped`` returns True."""
+        path = self.folder / "locks" / f"{kind}-{key[:3]}"  # few lock files: keys with one file take turns
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
             lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -127,18 +135,17 @@ class Cache:
             yield
         finally:
             with contextlib.suppress(OSError):
-                fcntl.flock(lock, fcntl.LOCK_UN)  # a child of fork has the file, too
+                fcntl.flock(lock, fcntl.LOCK_UN)  # unlocked here, as a child made by fork holds the file, too
             os.close(lock)
 
-    def build_folder(self) -> tempfile.TemporaryDirectory[Any]:
-        """A folder to build in, which goes when its block ends."""
+    def _build_folder(self) -> tempfile.TemporaryDirectory[Any]:
         return tempfile.TemporaryDirectory(
             dir=self.folder / "libraries", prefix=".build-", ignore_cleanup_errors=True
         )
 
     def entries(self) -> Iterator[Entry]:
-        """All that is there; the bytes of a file are with its sha256's. Files that others delete meanwhile
-        are skipped."""
+        """All entries; the size of a file includes that of its .sha256. Files that other processes delete
+        meanwhile are skipped."""
         for kind, ends in KINDS.items():
             folder = self.folder / kind
             for path in folder.glob("*") if folder.is_dir() else ():
@@ -155,9 +162,9 @@ class Cache:
             yield Entry("times", self.times, state.st_size, state.st_mtime)
 
     def prune(self, megabytes: float | None = None, days: float | None = None) -> list[Entry]:
-        """Delete what was not used for ``days`` (default GR_CACHE_DAYS; 0: as long as it likes), what builds
-        that were killed left behind, and, where there are more than ``megabytes`` (GR_CACHE_MB), what was
-        not used for longest, until there are four fifths. What was deleted."""
+        """Delete entries not used for ``days`` (default GR_CACHE_DAYS; 0: no limit), files left by killed
+        builds, and, above ``megabytes`` (GR_CACHE_MB), the least recently used entries until four fifths
+        remain. Returns the deleted entries."""
         limit = int(float(setting("CACHE_MB") if megabytes is None else megabytes) * (1 << 20))
         days = float(setting("CACHE_DAYS") if days is None else days)
         now = time.time()
@@ -178,7 +185,7 @@ class Cache:
         return _deleted(gone)
 
     def clear(self) -> list[Entry]:
-        """Delete all but what a build may be writing now. What was deleted."""
+        """Delete all entries but those that a build may be writing now. Returns the deleted entries."""
         now = time.time()
         return _deleted(
             [entry for entry in self.entries() if entry.kind != "unfinished" or now - entry.used > _ABANDONED]
@@ -188,15 +195,15 @@ class Cache:
         return (folder or self.folder) / kind / f"{key}{KINDS[kind]}"
 
 
-# ------------------------------------------------------------------------------------------------ where it is
+# ------------------------------------------------------------------------------------------------ folder
 def open_cache(make: bool = True) -> Cache:
-    """The cache in GR_CACHE_DIR, else in graph_runtime of the user's cache folder; a temporary one, with a
-    warning, where others could put files there, or the user's folder cannot be written. ``make``: its
-    folders, too. Raises WriteError for a GR_CACHE_DIR that cannot be written."""
+    """The cache in GR_CACHE_DIR, else in ``graph_runtime`` of the user's cache folder. If other users could
+    put files there, or the user's folder cannot be written, the result is a temporary cache, and the process
+    warns. ``make``: create the folders. Raises WriteError for a GR_CACHE_DIR that cannot be written."""
     asked = str(setting("CACHE_DIR"))
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     named = Path(asked or Path(base) / "graph_runtime").expanduser().absolute()
-    folder = Path(os.path.realpath(named))  # what is checked is what is used, wherever a link leads later
+    folder = Path(os.path.realpath(named))  # the real path, so that no link is exchanged later
     also = None
     try:
         with told(named, HINT):
@@ -225,7 +232,7 @@ def _warn_once(text: str) -> None:
 
 
 def _unsafe(folder: Path, make: bool) -> str:
-    """Why a folder cannot be the cache, "" where it can; its folders are made. Raises OSError."""
+    """The reason why a folder cannot be the cache, "" if it can. ``make``: create it. Raises OSError."""
     for part in (folder, *(folder / kind for kind in KINDS)):
         if make:
             reason = make_private(part)
@@ -234,22 +241,24 @@ def _unsafe(folder: Path, make: bool) -> str:
         if reason:
             return reason if part == folder else f"its folder {part.name} {reason.removeprefix('it ')}"
         if make and part != folder and stat.S_IMODE(part.stat().st_mode) != 0o700:
-            part.chmod(0o700)  # of an earlier version, which others may read
+            part.chmod(0o700)  # made by an earlier version, which let others read it
     return ""
 
 
-# ------------------------------------------------------------------------------------------------ its files
+# ------------------------------------------------------------------------------------------------ files
 def _sum_of(path: Path) -> Path:
     return path.with_name(path.name + _SUM)
 
 
 def _line(name: str, data: bytes) -> bytes:
-    """The name is in it: a file and its sha256 that were both put in the place of others do not fit."""
+    """The line of a .sha256 file. The line contains the name, so that another file put in this place with its
+    .sha256 does not match."""
     return f"{hashlib.sha256(data).hexdigest()}  {name}\n".encode()
 
 
 def _read(path: Path) -> bytes | None:
-    """The bytes of a file that only the user can have written; None where there is none. A link is none."""
+    """The bytes of a regular file that only the user can have written; None for any other file, and for a
+    link."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb") as file:
@@ -261,7 +270,7 @@ def _read(path: Path) -> bytes | None:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file, or of all files in a folder."""
+    """Size in bytes of a file, or of all files in a folder."""
     if path.is_dir() and not path.is_symlink():
         return sum(_size(item) for item in path.iterdir())
     try:
@@ -271,10 +280,10 @@ def _size(path: Path) -> int:
 
 
 def _deleted(entries: Iterable[Entry]) -> list[Entry]:
-    """Delete files with their sha256, and folders of builds; those that are gone now."""
+    """Delete files with their .sha256, and the folders of builds; return the entries deleted."""
     gone = []
     for entry in entries:
-        with contextlib.suppress(OSError):  # another process was first, or it is a cache to read only
+        with contextlib.suppress(OSError):  # deleted by another process, or the cache is read-only
             if entry.path.is_dir() and not entry.path.is_symlink():
                 shutil.rmtree(entry.path, ignore_errors=True)
             else:

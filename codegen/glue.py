@@ -1,5 +1,5 @@
-"""What makes a module library importable by Python: cffi's API-mode glue, with weak Python symbols so that C
-can open it too."""
+"""Glue that makes a module library importable by Python: cffi's API mode, with Python's symbols weak so that
+C programs can open the library, too."""
 
 from __future__ import annotations
 
@@ -10,26 +10,25 @@ from pathlib import Path
 
 import cffi
 
-__all__ = ["glue_source", "module_name", "python_include", "weaken"]
-
 _CALLS = re.compile(r"\b_?Py\w+\b")
 _LABELS = re.compile(r"^(\w+):", re.MULTILINE)
 
 
-def module_name(stem: str) -> str:
-    """The name under which Python imports a library whose file is called ``stem``.so."""
-    return re.sub(r"\W|^(?=\d)", "_", stem, flags=re.ASCII)
+def identifier(name: str) -> str:
+    """The name with _ for characters that C and Python do not allow. A library's file name gives its Python
+    module's name in this way."""
+    return re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII)
 
 
 def python_include() -> Path | None:
-    """The folder of Python.h, None where Python's headers are not installed."""
+    """The folder of Python.h, None if Python's headers are not installed."""
     folder = Path(sysconfig.get_path("include"))
     return folder if (folder / "Python.h").is_file() else None
 
 
 def glue_source(module: str, symbols: Sequence[str], scratch: Path) -> str:
-    """C of the cffi module ``module`` with one function ``int32_t SYMBOL(const void *call)`` a symbol;
-    ``scratch`` is a folder to write in."""
+    """C of the cffi module ``module`` with one function ``int32_t SYMBOL(const void *call)`` per symbol;
+    ``scratch`` is a folder for temporary files."""
     ffi = cffi.FFI()
     declarations = "".join(f"int32_t {symbol}(const void *call);\n" for symbol in symbols)
     ffi.cdef(declarations)
@@ -40,10 +39,10 @@ def glue_source(module: str, symbols: Sequence[str], scratch: Path) -> str:
 
 
 def weaken(assembly: str) -> str:
-    """Assembly text in which every symbol of Python that it uses and does not define is weak.
+    """Assembly text in which every symbol of Python that the text uses and does not define is weak.
 
-    A weak symbol may stay undefined, so a C program opens the library with no Python around. Done on the
-    assembly because only there every use is visible: Python's headers hide calls in macros.
+    A weak symbol may stay undefined, so a C program can open the library without Python. The assembly is
+    changed, not the C, because Python's headers hide calls in macros and only the assembly shows every use.
     """
     wanted = set(_CALLS.findall(assembly)) - set(_LABELS.findall(assembly))
     return assembly + "".join(f"\t.weak {symbol}\n" for symbol in sorted(wanted))

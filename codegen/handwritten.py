@@ -1,4 +1,4 @@
-"""Sources written by hand in C, C++ or Rust -> module library: what ``graph-runtime kernel`` does."""
+"""Handwritten sources in C, C++ or Rust -> module library: for ``graph-runtime kernel``."""
 
 from __future__ import annotations
 
@@ -21,8 +21,6 @@ from .announced import announced_kernels
 from .shared_library import LINK, manifest_source, native_folder
 from .toolchain import FLAGS, Compiler, find_compiler, target
 
-__all__ = ["build_kernel_library", "include_folder"]
-
 _LANGUAGES = {".c": "C", ".cc": "C++", ".cpp": "C++", ".cxx": "C++", ".rs": "Rust"}
 _WARNINGS = ("-Wall", "-Wextra")
 
@@ -40,12 +38,13 @@ def build_kernel_library(
     flags: Sequence[str] = (),
     say: Callable[[str], None] = lambda text: None,
 ) -> Manifest:
-    """Compile sources into the module library ``out`` (written whole or not at all) with the kernels that
-    they announce (announced.py), and return its manifest. ``march`` as compile_library's; ``flags`` go to the
-    compilers of C and C++, and to the linker; ``say`` hears their warnings.
+    """Compile sources into the module library ``out`` (written whole or not at all) with the kernels that the
+    sources announce (announced.py), and return its manifest. ``march``: the instruction set, as in
+    compile_library; ``flags``: arguments for the C and C++ compilers and for the linker; ``say`` is called
+    with their warnings.
 
-    Raises CompileError for a file of another language, a line that announces nothing, a kernel that is
-    announced twice or not defined, and for code that a compiler refuses; WriteError.
+    Raises CompileError for a file of another language, a malformed announcement, a kernel announced twice or
+    not defined, and code that a compiler refuses; WriteError.
     """
     paths = [Path(source).absolute() for source in sources]
     languages = [_language(path) for path in paths]
@@ -74,18 +73,19 @@ def build_kernel_library(
 
 
 def _output(out: Path, sources: Sequence[Path]) -> Path:
-    """Where the library goes. Raises CompileError where that would replace a file that is no library."""
+    """The path of the library. Raises CompileError if a file that is no library has this path."""
     if out.is_file():
         with open(out, "rb") as file:
             is_library = file.read(4) == b"\x7fELF"
         if not is_library or any(out.samefile(source) for source in sources):
-            raise CompileError(f"{out} is there and no library: name another file", got=str(out))
+            raise CompileError(f"{out} exists and is no library: name another file", got=str(out))
     return out
 
 
 @dataclass(frozen=True)
 class _Build:
-    """A build in a folder of its own. Compilers run in the caller's folder, of which paths in flags are."""
+    """A build in a temporary folder. Compilers run in the caller's folder, so relative paths in flags refer
+    to it."""
 
     folder: Path
     flags: Sequence[str]
@@ -96,14 +96,14 @@ class _Build:
             self.say(warnings)
 
     def manifest(self, manifest: Manifest) -> str:
-        """The object file of the manifest."""
+        """Path of the manifest's object file, compiled now."""
         source, made = str(self.folder / "manifest.c"), str(self.folder / "manifest.o")
         Path(source).write_text(manifest_source(manifest))
         self.run(find_compiler(), *FLAGS, "-c", source, "-o", made)
         return made
 
     def object(self, path: Path, language: str, number: int) -> str:
-        """The source's object file, or Rust's archive."""
+        """Path of the source's object file, compiled now; for Rust, of an archive."""
         if language == "Rust":
             made = str(self.folder / f"lib{number}.a")
             kind = ["--crate-type=staticlib", f"--crate-name=kernels{number}", "--edition=2021"]
@@ -120,14 +120,15 @@ class _Build:
     def link(
         self, objects: Sequence[str], languages: Sequence[str], symbols: Sequence[str], flags: Sequence[str]
     ) -> Path:
-        """The library, with these symbols alone."""
+        """Path of the linked library, which exports only ``symbols`` and its manifest."""
         exports, made = self.folder / "exports", self.folder / "library.so"
         listed = "; ".join(["gr_manifest", *symbols])
         exports.write_text(f"{{ global: {listed}; local: *; }};\n")
         linker = find_compiler("C++" if "C++" in languages else "C")
-        wanted = [f"-Wl,--undefined={symbol}" for symbol in symbols]  # out of Rust's archive
+        wanted = [f"-Wl,--undefined={symbol}" for symbol in symbols]  # the linker keeps these of an archive
         rust = ["-lgcc_s", "-lpthread", "-ldl"] if "Rust" in languages else []
-        # nodelete: threads that a kernel started, as OpenMP's, outlive the library's last user
+        # nodelete: threads that a kernel starts, such as OpenMP's, still run after the library's last user
+        # closed it
         how = [*LINK, f"-Wl,--version-script={exports}", "-Wl,--gc-sections", "-Wl,-z,nodelete", *wanted]
         self.run(linker, *how, *objects, "-o", str(made), *rust, "-lm", *flags)
         return made
@@ -163,7 +164,7 @@ def _announced(paths: Sequence[Path]) -> tuple[KernelEntry, ...]:
 
 
 def _require_defined(library: Path, entries: Sequence[KernelEntry]) -> None:
-    """Raises CompileError for a kernel that is announced and not defined."""
+    """Raise CompileError for a kernel that is announced but not defined."""
     with open_file(library) as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         defined = read_elf(library, data).functions
     for entry in entries:

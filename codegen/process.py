@@ -1,5 +1,5 @@
-"""Compilers that run: each in a session of its own, which ends as a whole: when the compiler ends, when its
-time is over (GR_CC_TIMEOUT), or when what waits for it ends by an exception, as Ctrl-C is one."""
+"""Compiler processes, each in its own session. The whole session is killed when the compiler ends, when its
+time is over (GR_CC_TIMEOUT), or when the waiting caller gets an exception, such as Ctrl-C."""
 
 from __future__ import annotations
 
@@ -22,20 +22,18 @@ from typing import IO, Any
 from ..base.config import get as setting
 from ..base.errors import CompileError
 
-__all__ = ["CommandPool", "Done", "run_alone"]
-
-_MOST_SAID = 1 << 18  # bytes kept of what a compiler says; the rest is read and dropped
-_ROOM = 24 << 20  # bytes that a thread's stack, and what it does first, fit into
-_LAST_ROUNDS = 16  # reads of what a process said last
-# Seconds after which a wait for a thread begins anew: a signal that comes as it begins sets CPython's flag
-# and does not end it, so that Ctrl-C would be lost until the thread ends.
+_MOST_SAID = 1 << 18  # bytes of a compiler's output that are kept; the rest is dropped
+_ROOM = 24 << 20  # bytes that are enough for a thread's stack and its start
+_LAST_ROUNDS = 16  # most reads of output after a process has ended
+# Seconds after which waiting for a thread starts again. A signal that arrives as a wait begins sets CPython's
+# flag without ending the wait; without a timeout Ctrl-C would be noticed only when the thread ends.
 _ANEW = 0.1
-_TICK = 0.02  # seconds between looks at a process, where the kernel cannot tell of its end
+_TICK = 0.02  # seconds between polls of a process, on kernels that cannot report its end
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command ended: its status (negative: the signal), and what it said."""
+    """The result of a command: its exit status (negative: the signal that killed it), and its output."""
 
     status: int
     out: str
@@ -43,13 +41,14 @@ class Done:
 
 
 class CommandPool:
-    """Commands that run at the same time, on threads of their own: Ctrl-C interrupts the main thread, and
-    none of those in the midst of starting a process. Left by an exception, it kills them all first."""
+    """Commands that run at the same time, each on its own thread, so that Ctrl-C, which interrupts the main
+    thread, never interrupts the start of a process. If the block of a pool ends with an exception, all
+    commands are killed first."""
 
     def __init__(self, jobs: int = 1):
         self._pool = ThreadPoolExecutor(jobs)
         self._lock = threading.Lock()
-        self._alive: set[int] = set()  # not reaped yet, so their numbers are theirs
+        self._alive: set[int] = set()  # processes that are not reaped yet: no other process has their pids
         self._stopped = False
 
     def __enter__(self) -> CommandPool:
@@ -62,13 +61,14 @@ class CommandPool:
 
     @property
     def stopped(self) -> bool:
-        """Whether another step ended the build."""
+        """Whether an error in another step has ended the build."""
         return self._stopped
 
     def submit(self, function: Callable[..., Any], *args: Any) -> Future[Any]:
-        """Call a function, which may use ``run``, on a thread. Raises CompileError where there is none."""
+        """Run a function, which may call ``run``, on a thread. Raises CompileError if no thread can be
+        started."""
         try:
-            # a thread that gets no memory as it begins hangs its starter
+            # if a new thread gets no memory, the thread that starts it hangs
             mmap.mmap(-1, _ROOM, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
             return self._pool.submit(function, *args)
         except (OSError, MemoryError, RuntimeError) as error:
@@ -79,19 +79,19 @@ class CommandPool:
             ) from None
 
     def finished(self, steps: Iterable[Future[Any]]) -> Iterator[Future[Any]]:
-        """Each of ``steps`` when it has ended; Ctrl-C ends the wait."""
+        """Each of ``steps`` as it ends. Ctrl-C interrupts the wait."""
         left = set(steps)
         while left:
             done, left = wait(left, timeout=_ANEW, return_when=FIRST_COMPLETED)
             yield from done
 
     def result(self, step: Future[Any]) -> Any:
-        """What a step returned or raised, once it has ended."""
+        """The result of a step, once it has ended. Raises the step's exception."""
         return next(self.finished([step])).result()
 
     def run(self, command: Sequence[str], folder: Path | None = None) -> Done:
-        """Run a command to its end, in ``folder``, which has its temporary files too. Raises CompileError
-        where it cannot be started or its time is over."""
+        """Run a command to its end in ``folder``, where it also puts its temporary files. Raises CompileError
+        if the command cannot be started or its time is over."""
         with self._lock:
             if self._stopped:
                 raise CompileError("the compiler was not started, because another step ended the build")
@@ -103,7 +103,7 @@ class CommandPool:
             ended, out, err = _listen(process, seconds)
         finally:
             with self._lock:
-                _kill(process.pid)  # what it started and left behind, too
+                _kill(process.pid)  # kills also processes that the command left behind
                 self._alive.discard(process.pid)
             status = process.wait()
             for pipe in _pipes(process):
@@ -113,13 +113,13 @@ class CommandPool:
         if not ended:
             raise CompileError(
                 f"{shlex.join(command)} did not end within {seconds} s and was ended, with all that it "
-                "started; where it needs longer, GR_CC_TIMEOUT gives it more seconds",
+                "started; if it needs longer, set GR_CC_TIMEOUT to more seconds",
                 got=seconds,
             )
         return Done(status, out.decode(errors="replace"), err.decode(errors="replace"))
 
     def stop(self) -> None:
-        """Kill what runs; what waits for it raises."""
+        """Kill the running commands; the callers that wait for them raise CompileError."""
         with self._lock:
             self._stopped = True
             for pid in self._alive:
@@ -127,15 +127,15 @@ class CommandPool:
 
 
 def run_alone(command: Sequence[str], folder: Path | None = None) -> Done:
-    """Run one command, as CommandPool.run."""
+    """Run one command to its end, as CommandPool.run does."""
     with CommandPool() as running:
         done: Done = running.result(running.submit(running.run, command, folder))
         return done
 
 
 def _start(command: Sequence[str], folder: Path | None) -> subprocess.Popen[bytes]:
-    # LC_ALL: messages and --version must not depend on the user's language; SOURCE_DATE_EPOCH: nor __DATE__
-    # on the time
+    # LC_ALL: messages and the output of --version do not depend on the user's language. SOURCE_DATE_EPOCH:
+    # __DATE__ does not depend on the time.
     env = {**os.environ, "LC_ALL": "C", "SOURCE_DATE_EPOCH": "0"}
     if folder is not None:
         env["TMPDIR"] = str(folder)
@@ -150,10 +150,8 @@ def _start(command: Sequence[str], folder: Path | None) -> subprocess.Popen[byte
             start_new_session=True,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise CompileError(
-            f"cannot start the C compiler {shlex.join(command)}: {error}; GR_CC names another",
-            got=list(command),
-        ) from None
+        text = f"cannot start the C compiler {shlex.join(command)}: {error}; GR_CC names another"
+        raise CompileError(text, got=list(command)) from None
 
 
 def _kill(pid: int) -> None:
@@ -162,8 +160,8 @@ def _kill(pid: int) -> None:
 
 
 def _listen(process: subprocess.Popen[bytes], seconds: int) -> tuple[bool, bytes, bytes]:
-    """Read what a process says until it ends: (whether it did in time, stdout, stderr). Its pipes may stay
-    open beyond its end, in what it started: nothing waits for those."""
+    """Read the output of a process until it ends: (whether it ended in time, stdout, stderr). Children of the
+    process may keep its pipes open longer; they are not waited for."""
     said = {pipe.fileno(): bytearray() for pipe in _pipes(process)}
     deadline = time.monotonic() + seconds if seconds > 0 else float("inf")
     with selectors.DefaultSelector() as selector, ExitStack() as stack:
@@ -177,7 +175,7 @@ def _listen(process: subprocess.Popen[bytes], seconds: int) -> tuple[bool, bytes
         for pipe in said:
             os.set_blocking(pipe, False)
             selector.register(pipe, selectors.EVENT_READ)
-        rounds = 0  # since its end: what it left behind may go on writing
+        rounds = 0  # reads since the process ended: its children may go on writing
         while True:
             ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             left = deadline - time.monotonic()
@@ -193,13 +191,13 @@ def _listen(process: subprocess.Popen[bytes], seconds: int) -> tuple[bool, bytes
 
 
 def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
-    assert process.stdout is not None  # _start asks for both
+    assert process.stdout is not None  # _start makes both pipes
     assert process.stderr is not None
     return process.stdout, process.stderr
 
 
 def _take(pipe: int, said: bytearray) -> bool:
-    """Read what a pipe has; whether there may be more."""
+    """Append the available data of a pipe to ``said``; return whether more may come."""
     try:
         data = os.read(pipe, 1 << 16)
     except BlockingIOError:

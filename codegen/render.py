@@ -1,5 +1,5 @@
-"""Kernels of plans -> C translation units: short wrappers that give a hand-written body constant shapes and
-attributes.
+"""Kernels of plans -> C translation units: short wrappers that call a handwritten body with constant shapes
+and attributes.
 
 Per kernel and device kind: ``int32_t NAME__direct(const gr_call *)`` (``NAME__tt__direct`` on tt), and on
 cpu also NAME in TVM's packed convention. Everything else in a unit is static. Equal inputs give equal text.
@@ -18,18 +18,18 @@ from ..base import dtypes
 from ..base.errors import CompileError, UnsupportedOpError
 from ..ir.graph import TensorType
 from ..ir.ops.registry import Op
-from ..ir.ops.select import Selected, numeric_words, select
+from ..ir.ops.rules import Selected, numeric_words, select
 from ..ir.ops.steps import codes_of
 from .bodies import Instance, includes
+from .glue import identifier
 
-__all__ = ["KernelSpec", "Rendered", "render"]
-
-# Kernels of a unit, on average. Most of what a tt kernel costs to compile is the conversion of pages, which
+# Average number of kernels per unit. A tt kernel's compile time is mostly the conversion of pages, whose code
 # the kernels of a unit share.
 _KERNELS_PER_UNIT = {"cpu": 6, "tt": 18}
 _INT64_MIN = -(1 << 63)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# A packed entry of such a name would replace the C library's or Python's function for the whole library.
+# Names that a kernel in TVM's convention may not have: its function would replace that of the C library or of
+# Python in the whole library.
 _MATH = (
     "acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh erf erfc exp exp2 expm1 fabs fdim "
     "floor fma fmax fmin fmod frexp hypot ilogb ldexp lgamma llrint llround log log10 log1p log2 logb lrint "
@@ -46,7 +46,8 @@ _RESERVED_PREFIX = re.compile(r"_|gr_|Py|mem|str")
 
 @dataclass(frozen=True, slots=True)
 class KernelSpec:
-    """One func_name on one device kind: an op with decoded attributes and the types it is called with."""
+    """A kernel to generate: one func_name on one device kind, with its op, decoded attributes and the types
+    of its call."""
 
     name: str
     kind: str
@@ -57,7 +58,7 @@ class KernelSpec:
 
     @property
     def types(self) -> tuple[TensorType, ...]:
-        """Inputs, then outputs, as gr_call has its args."""
+        """The types of inputs, then outputs, in the order of gr_call's args."""
         return (*self.inputs, *self.outputs)
 
     def __str__(self) -> str:
@@ -67,7 +68,8 @@ class KernelSpec:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """C text by file name, and what the library's manifest says of its kernels (sorted by name and kind)."""
+    """``units``: {file name: C text}; ``entries``: the kernels' entries in the manifest, sorted by name and
+    kind."""
 
     units: dict[str, str]
     entries: tuple[KernelEntry, ...]
@@ -76,7 +78,7 @@ class Rendered:
 def render(kernels: Sequence[KernelSpec], bodies: Sequence[Instance]) -> Rendered:
     """C for ``kernels`` (distinct in name and kind) from the ``bodies`` that native/kernels announces.
 
-    Raises CompileError for a name that is no C identifier or gives a symbol twice, UnsupportedOpError for an
+    Raises CompileError for a name that is not a C identifier or repeats a symbol, UnsupportedOpError for an
     op without a body.
     """
     by_name = {body.generic: body for body in bodies}
@@ -84,11 +86,8 @@ def render(kernels: Sequence[KernelSpec], bodies: Sequence[Instance]) -> Rendere
     for kernel in sorted(kernels, key=lambda k: (k.name, k.kind)):
         selected = select(kernel.op, kernel.attrs, kernel.kind, kernel.inputs, kernel.outputs)
         if selected.generic not in by_name:
-            raise UnsupportedOpError(
-                f"op {kernel.op.name}: no body {selected.generic} is announced in native/kernels",
-                op=kernel.op.name,
-                got=selected.generic,
-            )
+            text = f"op {kernel.op.name}: no body {selected.generic} is announced in native/kernels"
+            raise UnsupportedOpError(text, op=kernel.op.name, got=selected.generic)
         chosen.append((kernel, selected, by_name[selected.generic]))
     entries = tuple(_entry(kernel, selected) for kernel, selected, _ in chosen)
     _check_symbols(entries)
@@ -99,7 +98,7 @@ def render(kernels: Sequence[KernelSpec], bodies: Sequence[Instance]) -> Rendere
 def _units(items: list[tuple[KernelSpec, Instance, KernelEntry]]) -> dict[str, str]:
     units = {}
     for kind in sorted({kernel.kind for kernel, _, _ in items}):
-        # kernels of one body side by side: a unit then includes few families
+        # sorted by body, so that a unit includes few families
         group = sorted((i for i in items if i[0].kind == kind), key=lambda i: (i[1], i[0].name))
         for part in _cut(group, _KERNELS_PER_UNIT.get(kind, 6)):
             text = _unit(part)
@@ -108,8 +107,8 @@ def _units(items: list[tuple[KernelSpec, Instance, KernelEntry]]) -> dict[str, s
 
 
 def _cut(group: list[tuple[KernelSpec, Instance, KernelEntry]], size: int) -> list[list[Any]]:
-    """Units of about ``size`` kernels, cut where a kernel's own hash says so: a kernel more or less changes
-    one unit or two, and all others are found in the cache."""
+    """Units of about ``size`` kernels. The hash of a kernel decides whether a unit ends at it, so adding or
+    removing a kernel changes one or two units, and the cache has all others."""
     parts: list[list[Any]] = [[]]
     least = (size + 1) // 2
     for item in group:
@@ -124,7 +123,7 @@ def _entry(kernel: KernelSpec, selected: Selected) -> KernelEntry:
     if not _IDENTIFIER.match(kernel.name):
         raise CompileError(
             f"func_name {kernel.name!r} is no C identifier: use letters, digits and _, as in "
-            f"{_suggest(kernel.name)!r}",
+            f"{identifier(kernel.name) or 'kernel'!r}",
             op=kernel.op.name,
             got=kernel.name,
         )
@@ -144,10 +143,6 @@ def _entry(kernel: KernelSpec, selected: Selected) -> KernelEntry:
         inplace=inplace,
         packed=packed,
     )
-
-
-def _suggest(name: str) -> str:
-    return re.sub(r"\W|^(?=\d)", "_", name, flags=re.ASCII) or "kernel"
 
 
 def _check_symbols(entries: Sequence[KernelEntry]) -> None:
@@ -172,10 +167,10 @@ def _unit(group: list[tuple[KernelSpec, Instance, KernelEntry]]) -> str:
 
 
 def _steps_used(kernels: Sequence[KernelSpec]) -> list[str]:
-    """Which steps the programs of a unit for tt run. All others are left out: most of what a product costs to
-    compile."""
-    programs = [kernel.attrs.get(kernel.op.program) or () for kernel in kernels]
-    codes = sorted({code for program in programs for code in codes_of(program)})
+    """The C line that names the steps that the kernels of a tt unit run. All other steps are left out,
+    because they would take most of a product's compile time."""
+    bodies = [kernel.attrs.get(kernel.op.program) or () for kernel in kernels]
+    codes = sorted({code for body in bodies for code in codes_of(body)})
     used = " || ".join(f"(code) == {code}" for code in codes) or "0"
     return [f"#define GR_STEP_USED(code) ({used})"] if kernels else []
 
@@ -188,17 +183,22 @@ def _wrapper(kernel: KernelSpec, body: Instance, entry: KernelEntry) -> str:
         f"static const int64_t {name}_shape{i}[] = {_numbers(t.shape)};" for i, t in enumerate(types)
     )
     args = ",\n".join(f"    {_arg(kernel.kind, name, i, t)}" for i, t in enumerate(types))
+    # the op's own words are constants; then come words of numerics and blocking, which the plan passes in the
+    # call
+    values = ", ".join([*map(_number, words), *(f"c->attrs[{i}]" for i in range(tail))])
+    words_of_call = f"  const int64_t {name}_attrs[] = {{{values}}};\n" if tail else ""
+    constant_words = "" if tail else f"static const int64_t {name}_attrs[] = {_numbers(words)};\n"
     text = f"""
 /* {kernel} */
 {shapes}
-{_constant_words(name, words, tail)}
+{constant_words}
 GR_DIRECT int32_t {name}(const gr_call *c);
 int32_t {name}(const gr_call *c)
 {{
   const gr_arg args[] = {{
 {args}
   }};
-{_words_of_call(name, words, tail)}  const gr_call call = {{
+{words_of_call}  const gr_call call = {{
     GR_ABI_VERSION, {len(types)}, args, {name}_attrs, c->scratch, c->env
   }};
   return {body.function}(&call);
@@ -207,22 +207,12 @@ int32_t {name}(const gr_call *c)
     return text + (_packed(kernel, entry) if entry.packed else "")
 
 
-def _constant_words(name: str, words: Sequence[int], tail: int) -> str:
-    return "" if tail else f"static const int64_t {name}_attrs[] = {_numbers(words)};\n"
-
-
-def _words_of_call(name: str, words: Sequence[int], tail: int) -> str:
-    """The op's own words are constants; numerics and blocking come after them, they are the plan's."""
-    values = ", ".join([*map(_number, words), *(f"c->attrs[{i}]" for i in range(tail))])
-    return f"  const int64_t {name}_attrs[] = {{{values}}};\n" if tail else ""
-
-
 def _arg(kind: str, name: str, i: int, t: TensorType) -> str:
     dtype = _format_code(t.dtype)
     a = f"c->args[{i}]"
     if kind == "cpu":
         where = f"{dtype}, GR_ROW_MAJOR, GR_HOST, 0, 0"
-    else:  # where and how a device tensor is stored is the plan's choice
+    else:  # place and format of a device tensor are decided by the plan
         where = f"{a}.format, {a}.layout, {a}.memory, {a}.page_bytes, {a}.num_pages"
     return f"{{{a}.addr, {name}_shape{i}, {len(t.shape)}, {dtype}, {where}}}"
 
@@ -258,7 +248,7 @@ def _format_code(dtype: str) -> str:
 
 
 def _numbers(values: Sequence[int]) -> str:
-    """A C initialiser; one zero where there are no values, as C has no empty arrays."""
+    """A C initialiser; {0} if there are no values, because C has no empty arrays."""
     return "{" + ", ".join([*map(_number, values)] or ["0"]) + "}"
 
 

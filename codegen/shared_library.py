@@ -1,5 +1,5 @@
-"""C translation units -> module library: compiled in parallel, linked, kept in a cache (cache.py) under the
-hash of all that shapes the bytes."""
+"""C translation units -> module library: compiled in parallel, linked, and kept in a cache (cache.py) under
+the hash of all inputs that determine the bytes."""
 
 from __future__ import annotations
 
@@ -12,20 +12,18 @@ import cffi
 
 from ..artifacts.libraries.manifest import ABI_VERSION, Manifest
 from ..base.errors import CompileError
+from ..base.files.mapped import data_folder
 from ..base.files.temporary import temporary_folder
-from ..base.files.writing import told, write_whole
+from ..base.files.writing import write_whole
 from ..base.machine import isa
-from ..base.packaged import data_folder
 from ..base.progress import Count, uncounted
 from ..ir.ops.registry import kernel_folders
 from . import glue
 from .bodies import Instance, find_bodies
-from .cache import HINT, Cache, hash_of, open_cache
+from .cache import Cache, hash_of, open_cache
 from .process import CommandPool
 from .render import Rendered
 from .toolchain import FLAGS, Compiler, find_compiler, target
-
-__all__ = ["LINK", "compile_library", "every_body", "manifest_source", "native_folder"]
 
 LINK = (
     "-shared",
@@ -46,8 +44,8 @@ def native_folder() -> Path:
 def every_body() -> list[Instance]:
     """The bodies of native/kernels, and those of other packages (registry.add_kernels).
 
-    Raises CompileError for an announcing line that is none, for a body that is announced twice, and for a
-    header that would hide one of this package's."""
+    Raises CompileError for a malformed announcing line, for a body announced twice, and for a header with the
+    name of one of this package's headers."""
     own = native_folder() / "kernels"
     found = {body.generic: body for body in find_bodies(own)}
     headers: dict[str, Path] = {}
@@ -69,8 +67,8 @@ def every_body() -> list[Instance]:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What all units of one library share. ``module``: the name under which Python imports it, "" where it
-    cannot: Python's headers are not there, or no import is wanted."""
+    """Settings shared by all units of a library. ``module``: its name as a Python module; "" if Python cannot
+    import it, because Python's headers are missing or no import is wanted."""
 
     compiler: Compiler
     isa: str
@@ -79,7 +77,7 @@ class _Target:
 
     @property
     def key(self) -> list[str]:
-        """What shapes the bytes of a unit, besides its text."""
+        """The settings that, together with a unit's text, determine the unit's bytes."""
         return [
             str(ABI_VERSION),
             isa.host_arch(),
@@ -99,33 +97,34 @@ def compile_library(
     jobs: int | None = None,
     tell: Count = uncounted,
 ) -> Path:
-    """Compile into the module library ``out`` (written whole or not at all) and return its path; None: a file
-    that goes with this process.
+    """Compile into the module library ``out`` (written whole or not at all) and return its path. If ``out``
+    is None, the library is a file that is deleted when this process ends.
 
-    ``march``: "auto", "native" or a level as "x86-64-v2". ``jobs``: compilers at a time, default the cores
-    this process may use.
-    ``tell`` is called with (steps done, steps in all) from this thread. Equal inputs give equal bytes,
-    in any folder, whatever the cache holds.
-    Raises CompileError where there is no compiler or it refuses the code, WriteError.
+    ``march``: "auto", "native" or a level such as "x86-64-v2". ``jobs``: number of compilers that run at a
+    time, by default the number of cores that this process may use. ``tell`` is called with (steps done, steps
+    in total) from this thread. Equal inputs give equal bytes, in any folder and with any contents of the
+    cache. Raises CompileError if there is no compiler or if it refuses the code; WriteError.
     """
     isa_name, march_flags = target(march)
-    module = ""  # of Python, too, where the file has a name and Python's headers are there
+    module = ""  # Python can import a library that has a file name, if Python's headers exist
     if out is not None and glue.python_include() is not None:
-        module = glue.module_name(Path(out).name.split(".")[0])
+        module = glue.identifier(Path(out).name.split(".")[0])
     made = _Target(find_compiler(), isa_name, (*FLAGS, *march_flags), module)
     key = _key(rendered, made)
     cache = open_cache()
-    data = cache.find("libraries", key)
-    if data is not None:
-        tell(1, 1)
-    else:
-        with told(cache.folder, HINT), cache.build_folder() as folder:
-            data = _build(
-                _Build(made, cache, Path(folder)), rendered, _manifest(rendered, made, key), jobs, tell
-            )
-        cache.keep("libraries", key, data)
+    built = False
+
+    def build(folder: Path) -> bytes:
+        nonlocal built
+        built = True
+        return _build(_Build(made, cache, folder), rendered, _manifest(rendered, made, key), jobs, tell)
+
+    data = cache.made(key, build)
+    if built:
         cache.prune()
-    # what was compiled or verified is what is opened: never the cache's file, which may change
+    else:
+        tell(1, 1)
+    # the file holds the compiled or verified bytes: the cache's own file may change
     path = temporary_folder() / f"{key}.so" if out is None else Path(out)
     write_whole(path, data, 0o777, parents=True)
     return path
@@ -160,7 +159,8 @@ def _include_folders() -> tuple[Path, ...]:
 
 
 def _headers_hash() -> str:
-    """sha256 over every header that a unit may include; other packages' may have changed since."""
+    """sha256 of every header that a unit may include. Headers of other packages are hashed anew in each call,
+    because they may have changed."""
     own = _hash_of_headers((native_folder(), data_folder(__package__) / "templates"))
     return hash_of([own, _hash_of_headers.__wrapped__(kernel_folders())]) if kernel_folders() else own
 
@@ -175,8 +175,8 @@ def _hash_of_headers(roots: tuple[Path, ...]) -> str:
 
 # ------------------------------------------------------------------------------------------------ build
 class _Build:
-    """One build in a folder of its own. Names are relative to it, so that its path is in no byte of the
-    result."""
+    """One build in its own folder. File names are relative to the folder, so that its path does not get into
+    the result."""
 
     def __init__(self, made: _Target, cache: Cache, folder: Path):
         self.made, self.cache, self.folder, self.includes = made, cache, folder, []
@@ -185,15 +185,15 @@ class _Build:
             self.includes += [f"-I{path}", f"-ffile-prefix-map={path}=include{i}"]
 
     def run(self, *arguments: str) -> None:
-        """Run the compiler."""
+        """Run the compiler in the build's folder."""
         self.made.compiler.run(arguments, self.folder, self.running)
 
     def unit(self, name: str, text: str) -> str:
-        """The object of one translation unit, its name: compiled, or of the cache."""
+        """Name of the unit's object file, compiled now or taken from the cache."""
         key, part = hash_of([*self.made.key, name, text]), self.folder / f"{name}.o"
         if (data := self.cache.find("objects", key)) is None:
             with self.cache.alone("objects", key, self._stopped):
-                data = self.cache.find("objects", key)  # another build may have made it meanwhile
+                data = self.cache.find("objects", key)  # another build may just have compiled it
                 if data is None:
                     return self._compiled(name, text, key)
         part.write_bytes(data)
@@ -209,13 +209,14 @@ class _Build:
         return self.running is not None and self.running.stopped
 
     def manifest(self, name: str, text: str) -> str:
-        """As unit, for one that no other library has."""
+        """Name of the manifest's object file, compiled now; it is not cached, because each library has its
+        own manifest."""
         (self.folder / name).write_text(text)
         self.run(*self.made.flags, "-c", name, "-o", f"{name}.o")
         return f"{name}.o"
 
     def glue(self, symbols: list[str]) -> str:
-        """Compile cffi's glue; the object's name."""
+        """Name of the object file of cffi's glue, compiled now."""
         include = glue.python_include()
         (self.folder / "module.c").write_text(glue.glue_source(self.made.module, symbols, self.folder))
         self.run(
@@ -234,10 +235,10 @@ class _Build:
 
 
 def _build(build: _Build, rendered: Rendered, manifest: Manifest, jobs: int | None, tell: Count) -> bytes:
-    """The library. What goes wrong in a step, or Ctrl-C, ends all the others at once."""
+    """Bytes of the built library. An error in a step, or Ctrl-C, ends all other steps at once."""
     with CommandPool(jobs or len(os.sched_getaffinity(0))) as running:
         build.running = running
-        # the longest first: none of them is left to run alone at the end
+        # the longest unit first, so that none is left to compile alone at the end
         units = sorted(rendered.units.items(), key=lambda item: (-len(item[1]), item[0]))
         steps = [running.submit(build.unit, name, text) for name, text in units]
         steps.append(running.submit(build.manifest, "manifest.c", manifest_source(manifest)))
@@ -249,14 +250,14 @@ def _build(build: _Build, rendered: Rendered, manifest: Manifest, jobs: int | No
         order = dict(zip([name for name, _ in units], steps, strict=False))
         objects = [order[name].result() for name in sorted(order)]
         objects += [step.result() for step in steps[len(order) :]]
-        # linked inside the folder under one name: the output's name must not reach the linker
+        # linked under a fixed name in the folder, so that the output's name does not get into the result
         running.result(running.submit(build.run, *LINK, *objects, "-o", "library.so", "-lm"))
     tell(len(steps) + 1, len(steps) + 1)
     return (build.folder / "library.so").read_bytes()
 
 
 def manifest_source(manifest: Manifest) -> str:
-    """C of the library's ``gr_manifest``."""
+    """C text that defines the library's ``gr_manifest``."""
     data = manifest.to_bytes()
     lines = [data[i : i + 32] for i in range(0, len(data), 32)]
     text = "\n".join('  "' + "".join(f"\\{byte:03o}" for byte in line) + '"' for line in lines)

@@ -1,5 +1,5 @@
-"""The C++ of PyTorch's calls that repeat (native/torch/repeated_calls.cpp) -> an extension module of
-Python, in the cache: one for each version of torch and Python. Only ``compile_calls`` imports torch."""
+"""C++ that repeats calls of PyTorch (native/torch/repeated_calls.cpp) -> a Python extension module, cached
+for each version of torch and Python. Only ``compile_calls`` imports torch."""
 
 from __future__ import annotations
 
@@ -12,13 +12,10 @@ from importlib import metadata
 from pathlib import Path
 
 from ..base.errors import CompileError
-from ..base.files.writing import told
-from .cache import HINT, hash_of, open_cache
+from .cache import hash_of, open_cache
 from .process import CommandPool
 from .shared_library import native_folder
 from .toolchain import Compiler
-
-__all__ = ["NAME", "compile_calls", "find_calls", "key_of_calls"]
 
 NAME = "repeated_calls"
 _FLAGS = ("-std=c++20", "-O2", "-fPIC", "-shared", "-s", "-fvisibility=hidden")
@@ -30,32 +27,34 @@ def _folder() -> Path:
 
 
 def key_of_calls() -> str:
-    """Of all that shapes the module, but the compiler: torch's binary interface is that of its version.
-    Raises PackageNotFoundError without torch."""
+    """Hash of all inputs that determine the module, except the compiler: the version of torch fixes its
+    binary interface. Raises PackageNotFoundError without torch."""
     sources = sorted([*(native_folder() / "include").glob("*.h"), *_folder().iterdir()])
     abi = (metadata.version("torch"), str(sysconfig.get_config_var("SOABI")))
     return hash_of([*abi, *_FLAGS, *_LIBRARIES, *(source.read_text() for source in sources)])
 
 
 def find_calls(key: str) -> bytes | None:
-    """The module's bytes, None where it is not compiled yet. Raises WriteError where no cache can be."""
+    """The module's bytes; None if the module is not compiled yet. Raises WriteError if no cache is
+    possible."""
     return open_cache(make=False).find("libraries", key)
 
 
 def compile_calls(key: str) -> None:
-    """Compile it into the cache; of processes that want it at a time one does. What is not over when this
-    process ends is ended. Raises CompileError where there is no C++ compiler, or it fails; WriteError."""
+    """Compile the module into the cache; if several processes ask for it, only one compiles. A compiler that
+    still runs when this process ends is killed. Raises CompileError if there is no C++ compiler or if it
+    fails; WriteError."""
     cache, running = open_cache(), CommandPool()
+
+    def build(folder: Path) -> bytes:
+        _compiler().run(_arguments(), folder, running)
+        return (folder / f"{NAME}.so").read_bytes()
+
     atexit.register(running.stop)
     try:
         with cache.alone("libraries", key, lambda: running.stopped):
-            if cache.find("libraries", key) is not None:
-                return
-            with told(cache.folder, HINT), cache.build_folder() as folder:
-                _compiler().run(_arguments(), Path(folder), running)
-                data = (Path(folder) / f"{NAME}.so").read_bytes()
-            cache.keep("libraries", key, data)
-            cache.prune()
+            cache.made(key, build)
+        cache.prune()
     finally:
         atexit.unregister(running.stop)
 

@@ -1,4 +1,4 @@
-"""What the site's pages need beyond their text: entries for the public names, and no links out of docs/."""
+"""Hooks of the site's build: homes of the public names, plain fences, no links out of docs/."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Any
 import graph_runtime
 
 _LEAVES_DOCS = re.compile(r"\[([^]]+)\]\((?:\.\./)+[^)]*\)")
+_MARKED_FENCE = re.compile(r"^(```\w+) \w+$", re.M)  # "```sh onnx": tests read the second word
+_PUBLIC = re.compile(r"^::: graph_runtime\.(\w+)$", re.M)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Sources are not on the site: a link to one becomes its text. ``PUBLIC`` becomes the entries."""
-    text = _LEAVES_DOCS.sub(r"`\1`", markdown)
-    return text.replace("PUBLIC", "\n\n".join(f"::: {home}" for home in _homes()))
+    """Page for the site. A link to a source, which the site lacks, becomes its text; a public name gets the
+    module that defines it, from which the reference is read."""
+    text = _MARKED_FENCE.sub(r"\1", _LEAVES_DOCS.sub(r"`\1`", markdown))
+    return _PUBLIC.sub(lambda found: f"\n::: {_home(found[1])}.{found[1]}\n", text)
 
 
-def _homes() -> list[str]:
-    """Where each public name is defined, in the order of the names. codegen/ lies at the repository's top."""
-    found = {name: home[1:] for name, home in graph_runtime._late.homes.items() if home != "."}
-    full = {
-        name: module if module.startswith("codegen.") else f"graph_runtime.{module}"
-        for name, module in found.items()
-    }
-    return [f"{full[name]}.{name}" for name, module in found.items() if module not in ("base", "base.errors")]
+def _home(name: str) -> str:
+    """Module that defines a public name; codegen/ lies at the repository's top."""
+    home = graph_runtime._late.homes.get(name, ".")
+    if home == ".":  # a module of the package
+        return "graph_runtime"
+    return home[1:] if home.startswith(".codegen.") else f"graph_runtime{home}"

@@ -1,4 +1,4 @@
-"""Duplex: a value crosses to another device, its result crosses back. The graph of TVM's pull request 1695.
+"""Duplex: a value crosses to another device, and a result crosses back. The graph of TVM's pull request 1695.
 
         device d                   device h
         A    B
@@ -9,9 +9,9 @@
          ^ |
          D (A + B) - C + D
 
-A, B and D are set on d, C on h. Two copies of 16 bytes: the sum goes to h, the difference comes back to d,
-where the output stays. Storage 0 on d is used twice: first by the sum, then, when the sum has been copied
-away, by the difference that comes back.
+A, B and D are set on d, C on h. There are two copies of 16 bytes: the sum goes to h, and the difference comes
+back to d, where the output stays. Storage 0 on d is used twice: first by the sum and, once the sum has been
+copied, by the returning difference.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     graph-runtime compile model.onnx -o model.bundle --device cpu:0 --device tt:0 --dim batch=1
     graph-runtime run model.bundle --input x=x.npy
 
-Needs the extra onnx: pip install "graph-runtime[onnx]".
+Needs the extra onnx: pip install -e '.[onnx]'.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def weight(name: str, *shape: int) -> onnx.TensorProto:
 
 
 def network() -> onnx.ModelProto:
-    """Two convolutions with relus and pooling, a fully connected layer, softmax; the batch is open. The
-    second convolution is work enough to be worth its copies to another device."""
+    """Two convolutions with relu and pooling, a fully connected layer, and softmax; the batch is open. The
+    second convolution has enough work to be worth copies to another device."""
     nodes = [
         helper.make_node("Conv", ["x", "w1", "b1"], ["c1"], name="conv1", pads=[1, 1, 1, 1]),
         helper.make_node("Relu", ["c1"], ["r1"], name="relu1"),

@@ -7,8 +7,8 @@
                                      |
                                  (A + B) - C
 
-A and B are set on d, C on h. The sum is made on d; the node __copy, which is on h, brings its 16 bytes
-over; the difference is made on h and stays there. Nothing else moves. Every value has a buffer of its own.
+A and B are set on d, C on h. The sum is computed on d. The node __copy, which is on h, copies its 16 bytes to
+h. The difference is computed on h and stays there. Nothing else moves. Every value has a buffer of its own.
 """
 
 from __future__ import annotations

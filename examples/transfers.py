@@ -1,4 +1,5 @@
-"""What simplex.py and duplex.py share: a graph.json written by hand, run on three pairs of devices."""
+"""Functions shared by simplex.py and duplex.py: they write a graph.json by hand, and run it on three pairs of
+devices."""
 
 from __future__ import annotations
 
@@ -15,10 +16,10 @@ import graph_runtime as gr
 SHAPE = [4]
 # (d, h): the device that adds, the device that subtracts
 PAIRS = (("cpu:0", "tt:0"), ("tt:0", "cpu:0"), ("tt:0", "tt:1"))
-DL_TYPE = {"cpu": 1, "tt": 12}  # numbers of DLDeviceType, as device_index holds them
+DL_TYPE = {"cpu": 1, "tt": 12}  # DLDeviceType, as in device_index
 
 
-Node = dict[str, Any]  # as graph.json has it
+Node = dict[str, Any]  # a node of graph.json
 
 
 def null(name: str) -> Node:
@@ -42,7 +43,8 @@ def call(op: str, name: str, *inputs: int) -> Node:
 def document(nodes: list[Node], storage_id: list[int], on: list[str]) -> str:
     """The graph.json of a chain of one-output nodes whose last one is the output.
 
-    ``on`` is the device of each node. device_index says its type, device_id which of that type.
+    ``on`` is the device of each node; it is stored as its type, device_index, and its number within that
+    type, device_id.
     """
     count = len(nodes)
     attrs = {
@@ -65,7 +67,7 @@ def document(nodes: list[Node], storage_id: list[int], on: list[str]) -> str:
 
 
 def run(graph: str, library: str | Path, devices: list[str], inputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """One run; ``graph`` is JSON text or a path."""
+    """The output of one run; ``graph`` is JSON text or a path."""
     module = gr.create(graph, library, devices)
     module.set_input(**inputs)
     module.run()
@@ -73,9 +75,9 @@ def run(graph: str, library: str | Path, devices: list[str], inputs: Mapping[str
 
 
 def show(write: Callable[[str, str], str], expected: Callable[..., np.ndarray], names: str) -> None:
-    """Run the graph that ``write(d, h)`` gives on every pair, from memory and from disk.
+    """Run the graph that ``write(d, h)`` returns on every pair of devices, from memory and from disk.
 
-    Each result must be that of ``expected(*inputs)``, bit by bit; ``names`` has one letter an input.
+    Each result must equal ``expected(*inputs)``, bit by bit; ``names`` has one letter per input.
     """
     rng = np.random.default_rng(0)
     inputs = {name: rng.random(SHAPE, dtype=np.float32) for name in names}

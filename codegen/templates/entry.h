@@ -1,7 +1,7 @@
-/* entry.h: what the generated entries of a module library share.
+/* entry.h: code that the generated entries of a module library share.
  *
- * Included by: every translation unit that codegen/render.py writes. Thread: whichever calls the kernel; nothing here is
- * written after load but __TVMAPISetLastError, which a TVM runtime sets once when it loads the library.
+ * Included by: every translation unit that codegen/render.py writes. Thread: any that calls a kernel; after loading nothing
+ * here is written except __TVMAPISetLastError, which a TVM runtime sets once when it loads the library.
  *
  * defines: GR_DIRECT, GR_PACKED, gr_packed_arg, gr_packed_spec, gr_packed_run
  */
@@ -14,15 +14,15 @@
 
 /* flatten: with every helper of the body inlined, the constant shapes reach all of its loops */
 #define GR_DIRECT GR_EXPORT __attribute__((flatten))
-/* Begins a packed entry. It is exported under the func_name, which may be a keyword of C: so its name in C is another. */
+/* Begins a packed entry. The entry is exported under the func_name, which may be a keyword of C; so C has another name. */
 #define GR_PACKED(name, symbol)                                                             \
   int name(void *args, int *codes, int n, void *ret, int *ret_code, void *resource)         \
       __asm__(symbol) GR_EXPORT;                                                            \
   int name(void *args, int *codes, int n, void *ret, int *ret_code, void *resource)
 #define GR_PACKED_UNUSED (void)ret, (void)ret_code, (void)resource
 
-/* TVM's operator libraries have this pointer; the runtime that loads one stores its own function there. Weak: the units of a
- * library share one. */
+/* Every operator library of TVM has this pointer; the runtime that loads the library stores its own function there. Weak, so
+ * that the units of a library share one pointer. */
 GR_EXPORT __attribute__((weak)) void (*__TVMAPISetLastError)(const char *message) = NULL;
 
 /* DLTensor of dlpack.h, 48 bytes */
@@ -41,13 +41,13 @@ typedef struct gr_dltensor {
 
 _Static_assert(sizeof(gr_dltensor) == 48, "DLTensor's layout is TVM's");
 
-/* What one argument of a packed entry must be. */
+/* The required form of one argument of a packed entry. */
 typedef struct gr_packed_arg {
   const int64_t *shape;     /* [ndim] */
   int32_t ndim;
   uint8_t code;             /* DLDataTypeCode */
   uint8_t bits;
-  uint8_t itemsize;         /* bytes; the data must be aligned to it */
+  uint8_t itemsize;         /* bytes of an element; the data must be aligned to them */
 } gr_packed_arg;
 
 typedef struct gr_packed_spec {
@@ -65,7 +65,7 @@ static int32_t gr_packed_fail(const char *message)
   return -1;
 }
 
-/* The checks of TVM's own operators, with their text: "Assert fail: <condition>, <what>". */
+/* A check as in TVM's operators, with the same form of text: "Assert fail: <condition>, <what>". */
 #define GR_PACKED_ASSERT(ok, ...)                         \
   do {                                                    \
     if (!(ok)) {                                          \
@@ -138,8 +138,8 @@ static int32_t gr_serial_set_error(const gr_env *env, const char *message)
 static const gr_env gr_serial_env = {.abi = GR_ABI_VERSION, .size = sizeof(gr_env), .num_cores = 1,
                                      .parallel_for = gr_serial_for, .set_error = gr_serial_set_error};
 
-/* Calls spec->direct through TVM's packed convention: values are TVMValue [n], codes their type codes. 0, or -1 with the text
- * given to __TVMAPISetLastError. */
+/* Calls spec->direct through TVM's packed convention: values are TVMValue [n], codes their type codes.
+ * Returns 0, or -1 after a call of __TVMAPISetLastError with the error's text. */
 static int32_t gr_packed_run(const gr_packed_spec *spec, gr_arg *args, void *const *values, const int *codes, int n)
 {
   const char *f = spec->name;
@@ -156,7 +156,7 @@ static int32_t gr_packed_run(const gr_packed_spec *spec, gr_arg *args, void *con
       return -1;
     args[i].addr = (uint64_t)(uintptr_t)t->data;
   }
-  /* The convention has no scratch, so this is the one place that allocates; the executor calls the direct entry. */
+  /* TVM's convention passes no scratch memory, so it is allocated here; the executor calls the direct entry instead. */
   if (spec->scratch > 0 && posix_memalign(&scratch, 64, spec->scratch) != 0)
     return gr_packed_fail("out of memory: the kernel's scratch buffer could not be allocated");
   const gr_call call = {.abi = GR_ABI_VERSION, .nargs = n, .args = args, .scratch = scratch, .env = &gr_serial_env};

@@ -1,10 +1,10 @@
 """A transformer's encoder, cut over two nodes: its first half on one, its second half on the other.
 
-    python examples/cluster/transformer.py        needs the extra: pip install 'graph-runtime[cluster]'
+    python examples/cluster/transformer.py        needs the extra: pip install -e '.[cluster]'
 
 Ray starts both nodes on this machine; on two machines only the address of connect() differs
-(docs/cluster.md). Eight sequences are under way, so that both nodes work at the same time. Exits with 1 if
-a result is not the local one's.
+(docs/cluster.md). Eight sequences are in progress at once, so that both nodes work at the same time. Exits
+with 1 if a result differs from that of a local run.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ RUNS = 32
 
 
 def encoder() -> gr.GraphBuilder:
-    """``LAYERS`` of attention with one head and a feed-forward part: float32 [TOKENS, WIDTH] in and out. The
-    nodes of layer i are named layer<i>_..."""
+    """``LAYERS`` layers, each with attention of one head and a feed-forward part: float32 [TOKENS, WIDTH] in
+    and out. The nodes of layer i are named layer<i>_..."""
     rng = np.random.default_rng(0)
     builder = gr.GraphBuilder()
 
@@ -53,7 +53,7 @@ def encoder() -> gr.GraphBuilder:
 
 
 def main() -> int:
-    """0 where all results are right."""
+    """0 if all results are right, else 1."""
     local = gr.create(encoder(), devices="cpu:0")
     rng = np.random.default_rng(1)
     sequences = [rng.standard_normal((TOKENS, WIDTH)).astype(np.float32) for _ in range(RUNS)]

@@ -11,7 +11,8 @@ HELD_OUT = 360
 
 
 def load() -> tuple[np.ndarray, np.ndarray]:
-    """All images as float32 [1797, 1, 8, 8] in 0..1, labels as int64 [1797], in the data set's own order."""
+    """(all images as float32 [1797, 1, 8, 8] in 0..1, labels as int64 [1797]), in the order of the data
+    set."""
     with np.load(HERE / "digits.npz") as data:
         images = data["images"].astype(np.float32)[:, None] / np.float32(16)
         return images, data["labels"].astype(np.int64)
@@ -24,6 +25,7 @@ def training() -> tuple[np.ndarray, np.ndarray]:
 
 
 def held_out() -> tuple[np.ndarray, np.ndarray]:
-    """The last 360 images and labels. The set goes writer by writer, so most of these hands are new."""
+    """The last 360 images and labels. The data set is in order of writers, so most of these writers are not
+    in the training part."""
     images, labels = load()
     return images[-HELD_OUT:], labels[-HELD_OUT:]

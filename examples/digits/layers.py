@@ -1,6 +1,7 @@
 """The few layers that train.py needs, forward and backward in numpy. Images are float32 NCHW.
 
-A layer keeps what its backward needs from the last forward. ``params`` and ``grads`` have equal length.
+``backward`` uses values that the last ``forward`` stored in the layer. ``params`` and ``grads`` have equal
+length.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 
 class Layer(Protocol):
-    """What a network is made of. ``params`` are trained, ``grads`` are theirs after backward."""
+    """A layer of a network. ``params`` are trained; ``backward`` computes their gradients, ``grads``."""
 
     @property
     def params(self) -> Sequence[np.ndarray]: ...
@@ -35,7 +36,7 @@ class Conv3x3:
         weight, bias = self.params
         n, channels, height, width = self.shape = x.shape
         padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))  # NCHW33
+        windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))  # [N, C, H, W, 3, 3]
         self.columns = windows.transpose(0, 2, 3, 1, 4, 5).reshape(n * height * width, channels * 9)
         y = self.columns @ weight.reshape(len(weight), -1).T + bias
         return y.reshape(n, height, width, len(weight)).transpose(0, 3, 1, 2)
@@ -86,7 +87,8 @@ class Relu:
 
 
 class MaxPool2:
-    """Largest of each 2x2 block: [N, C, H, W] -> [N, C, H/2, W/2]. Ties share the gradient."""
+    """Largest of each 2x2 block: [N, C, H, W] -> [N, C, H/2, W/2]. Equal largest elements share the
+    gradient."""
 
     params: Sequence[np.ndarray] = ()
     grads: Sequence[np.ndarray] = ()
@@ -105,7 +107,7 @@ class MaxPool2:
 
 
 class Dropout:
-    """Sets a share of the values to zero in training and scales the rest up; afterwards the identity."""
+    """In training, sets a share of the values to zero and scales up the others; afterwards, the identity."""
 
     params: Sequence[np.ndarray] = ()
     grads: Sequence[np.ndarray] = ()
@@ -138,7 +140,7 @@ class Flatten:
 
 
 def softmax_cross_entropy(logits: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
-    """Mean loss over a batch, and its gradient: logits [N, 10] float32, labels [N] int64."""
+    """(mean loss over a batch, its gradient [N, 10]), from logits [N, 10] float32 and labels [N] int64."""
     logits = logits - logits.max(axis=1, keepdims=True)
     p = np.exp(logits)
     p /= p.sum(axis=1, keepdims=True)

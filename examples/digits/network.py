@@ -1,8 +1,9 @@
-"""Describe the digit network with GraphBuilder and write graph.json. No values: params.bin has them.
+"""Describe the digit network with GraphBuilder and write graph.json. The file has no parameter values;
+params.bin has them.
 
     python examples/digits/network.py [FILE]        default: graph.json beside this script
 
-The file names no device. Where each node runs is decided later, when it is planned.
+The file names no devices: planning decides later where each node runs.
 """
 
 from __future__ import annotations

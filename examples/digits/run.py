@@ -2,9 +2,9 @@
 
     python examples/digits/run.py
 
-Takes graph.json and params.bin from this folder and writes into out/: one planned graph.json for each of the
-three, and kernels.so with all the kernels they call. Exits with 1 if one of them reads fewer than 97 % right,
-or if tt loses more than 0.5 points against cpu.
+Reads graph.json and params.bin from this folder. Writes into out/ a planned graph.json for each of the three
+ways, and kernels.so with all kernels that these call. Exits with 1 if one way reads fewer than 97 % of the
+digits right, or if tt reads over 0.5 percentage points fewer than cpu.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import graph_runtime as gr
 OUT = HERE / "out"
 LEAST, MOST_LOST = 0.97, 0.005
 
-# name -> how graph.json is planned for it. The first device of a list takes what no pin places elsewhere.
+# {name: how graph.json is planned}. The first device of a list runs the nodes that no pin places elsewhere.
 ARRANGEMENTS: dict[str, dict[str, Any]] = {
     "cpu": dict(devices=["cpu:0"]),
     "tt": dict(devices=["tt:0"], formats={"tt": "bf16"}),
@@ -44,7 +44,7 @@ def make_plans() -> dict[str, gr.Plan]:
 
 
 def compile_kernels(plans: dict[str, gr.Plan]) -> Path:
-    """Compile what the plans call into one module library."""
+    """Compile the kernels that the plans call into one module library."""
 
     def progress(what: str, done: int, total: int) -> None:
         if sys.stdout.isatty() or done == total:
@@ -54,7 +54,7 @@ def compile_kernels(plans: dict[str, gr.Plan]) -> Path:
 
 
 def classify(name: str, library: Path, images: np.ndarray) -> np.ndarray:
-    """The digits that a planned file reads in images [N, 1, 8, 8], a batch at a time."""
+    """The digits read from images [N, 1, 8, 8] by a planned file, a batch at a time."""
     devices = ARRANGEMENTS[name]["devices"]
     module = gr.create(OUT / f"{name}.json", library, devices, params=HERE / "params.bin")
     shapes, _ = module.get_input_info()

@@ -1,10 +1,10 @@
-"""Serve the digits by three replicas, and send all held-out images as many small requests at once.
+"""Serve the digit network by three replicas, and send all held-out images at once in many small requests.
 
-    python examples/digits/serve.py        needs the extra: pip install 'graph-runtime[cluster]'
+    python examples/digits/serve.py        needs the extra: pip install -e '.[cluster]'
 
-The bundle has programs for 1, 8 and 32 images, so requests that wait run together. Requests are the plain
-JSON of the Open Inference Protocol, by Python's own HTTP client. Exits with 1 if fewer than 97 % are read
-right, or if a request gets no answer though a replica is killed meanwhile.
+The bundle has programs for 1, 8 and 32 images, so waiting requests are run together. Requests are the plain
+JSON of the Open Inference Protocol, by Python's own HTTP client. Exits with 1 if fewer than 97 % of the
+images are read right, or if a request gets no answer. One replica is killed meanwhile.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _connections = threading.local()
 
 
 def make_bundle(path: Path) -> Path:
-    """A bundle with a program for each size; they share the parameters."""
+    """A bundle with a program for each batch size; the programs share the parameters."""
     programs = {f"batch{size}": digit_network(size) for size in SIZES}
     return gr.build_bundle(programs, "cpu:0", path, params=HERE / "params.bin")
 
 
 def start(bundle: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:
-    """A server with three replicas, and its host and port, when it serves."""
+    """(a server with three replicas, its host and port), once it accepts requests."""
     command = [sys.executable, "-m", "graph_runtime.cli", "serve", f"digits={bundle}", "--replicas", "3"]
     with log.open("wb") as file:
         server = subprocess.Popen([*command, "--threads", "1", "--port", "0"], stdout=file, stderr=file)
@@ -52,7 +52,7 @@ def start(bundle: Path, log: Path) -> tuple[subprocess.Popen[bytes], str]:
 
 
 def ask(address: str, images: np.ndarray) -> np.ndarray:
-    """The digits that a request's images [n, 1, 8, 8] are taken for, int64 [n]."""
+    """The digits read from a request's images [n, 1, 8, 8], int64 [n]."""
     if not hasattr(_connections, "one"):
         _connections.one = http.client.HTTPConnection(address, timeout=90)
     tensor = {
@@ -71,14 +71,14 @@ def ask(address: str, images: np.ndarray) -> np.ndarray:
 
 
 def replicas_of(address: str) -> int:
-    """How many answer now."""
+    """Number of replicas that answer now."""
     connection = http.client.HTTPConnection(address, timeout=10)
     connection.request("GET", "/v2/cluster")
     return int(json.loads(connection.getresponse().read())["models"][0]["workers"])
 
 
 def kill_one(server: int) -> None:
-    """End a replica of the server as the system would that has no memory left."""
+    """Kill a replica of the server, as the system does when memory runs out."""
     rows = [line.split(None, 2) for line in os.popen("ps -wweo pid,ppid,args").read().splitlines()[1:]]
     raylets = {pid for pid, parent, args in rows if parent == str(server) and "/raylet " in args}
     replicas = [int(p) for p, parent, args in rows if parent in raylets and "ServeReplica:digits" in args]
@@ -86,8 +86,8 @@ def kill_one(server: int) -> None:
 
 
 def send_all(address: str, server: int) -> tuple[Sequence[np.ndarray], float]:
-    """The answers to the held-out images, three a request, and the seconds that they took; a replica is
-    killed meanwhile."""
+    """(the answers to the held-out images, sent three per request; the seconds taken). One replica is killed
+    meanwhile."""
     images, _ = held_out()
     requests = np.split(images, len(images) // 3)
     begin = time.perf_counter()

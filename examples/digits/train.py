@@ -1,8 +1,8 @@
 """Train the digit network with numpy alone and write params.bin (TVM's parameter format).
 
-Well under a minute on one core. The seed is fixed, so one machine and one numpy give the same file again;
-another BLAS may round differently. Exits with 1, and writes nothing, if fewer than 97 % of the held-out
-digits are read right.
+It takes well under a minute on one core. The seed is fixed, so the same machine and numpy give the same file
+again; another BLAS may round differently. Exits with 1, and writes nothing, if fewer than 97 % of the
+held-out digits are read right.
 
     python examples/digits/train.py
 """
@@ -46,7 +46,7 @@ class Network:
         ]
 
     def forward(self, x: np.ndarray) -> np.ndarray:
-        """Logits [N, 10] of images [N, 1, 8, 8]."""
+        """Logits [N, 10] for images [N, 1, 8, 8]."""
         for layer in self.layers:
             x = layer.forward(x)
         return x
@@ -56,7 +56,7 @@ class Network:
             dy = layer.backward(dy)
 
     def finish(self) -> None:
-        """From here on the network is used, not trained."""
+        """End the training: dropout becomes the identity."""
         for layer in self.layers:
             if isinstance(layer, Dropout):
                 layer.training = False
@@ -70,7 +70,7 @@ class Network:
         return [g for layer in self.layers for g in layer.grads]
 
     def named(self) -> dict[str, np.ndarray]:
-        """Parameters by the names that network.py gives its inputs."""
+        """{name that network.py gives an input: parameter}."""
         keys = [f"{name}.{part}" for name in NAMES for part in ("weight", "bias")]
         return dict(zip(keys, self.params, strict=True))
 
@@ -94,7 +94,7 @@ class Adam:
 
 
 def varied(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Each image moved by up to one pixel, with zeros coming in, and up to 20 % lighter or darker."""
+    """Images randomly moved by up to one pixel, with zeros filled in, and up to 20 % lighter or darker."""
     padded = np.pad(images, ((0, 0), (0, 0), (1, 1), (1, 1)))
     moves = rng.choice(3, size=(len(images), 2), p=(0.15, 0.7, 0.15))
     moved = np.stack([padded[i, :, r : r + 8, c : c + 8] for i, (r, c) in enumerate(moves)])
@@ -102,7 +102,7 @@ def varied(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 
 
 def train(seed: int = 0) -> Network:
-    """A trained network; prints the loss as it goes."""
+    """A trained network. Prints the loss during training."""
     images, labels = training()
     network, rng = Network(seed), np.random.default_rng(seed + 1)
     adam = Adam(network.params)

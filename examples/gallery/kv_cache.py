@@ -16,7 +16,8 @@ WIDTH, STEPS = 64, 32
 
 
 def attention() -> gr.GraphBuilder:
-    """A step of one head: the cache [STEPS, WIDTH] is written in place, where ``here`` [STEPS, 1] is 1."""
+    """A decoder step of one head. The cache [STEPS, WIDTH] is written in place, in the row where ``here``
+    [STEPS, 1] is 1."""
     b = gr.GraphBuilder()
     x, cache = b.input("x", (1, WIDTH)), b.input("cache", (STEPS, WIDTH))
     here, past = b.input("here", (STEPS, 1)), b.input("past", (1, STEPS))
@@ -36,7 +37,7 @@ def head() -> gr.GraphBuilder:
 
 
 def opened(name: str, program: gr.GraphBuilder, **options: Any) -> rt.Bundle:
-    """A bundle that knows of no other."""
+    """The program as a bundle, compiled apart from the other bundle, and opened."""
     path = Path(tempfile.mkdtemp()) / f"{name}.zip"
     return rt.load_bundle(gr.build_bundle({name: program}, ["tt:0"], path, compile=False, **options))
 
@@ -64,7 +65,7 @@ def main() -> None:
             token = int(rt.to_host(logits).numpy().argmax())
             tokens.append(token)
     print("tokens:", tokens[:12])
-    moved = STEPS * 4 * STEPS * WIDTH  # what each step would bring and fetch
+    moved = STEPS * 4 * STEPS * WIDTH  # bytes that the cache would take each way
     rows = {
         "the cache stays": {"to the board": counted.bytes("h2d") / 1024, "back": counted.bytes("d2h") / 1024},
         "moved each step (computed)": {

@@ -14,7 +14,7 @@ NO_EXAMPLES = ("make.py", "picture.py")
 
 
 def main(folder: Path) -> None:
-    """Write FOLDER/NAME.svg for each example; an example that fails ends it."""
+    """Write FOLDER/NAME.svg for each example; stop at an example that fails."""
     folder.mkdir(parents=True, exist_ok=True)
     for script in sorted(HERE.glob("*.py")):
         if script.name not in NO_EXAMPLES:

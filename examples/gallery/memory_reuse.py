@@ -1,4 +1,4 @@
-"""How much memory does planning save? Three networks each value in a place of its own, and reused."""
+"""How much memory does planning save? Three networks, with separate memory for each value and with reuse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A placement policy of your own, beside those that are there: how far from the best is it?"""
+"""Write a placement policy of your own and compare it with the built-in ones: how far from the best is it?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from graph_runtime.plan.placing import PlacementProblem, evaluate
 
 
 def halves(problem: PlacementProblem) -> np.ndarray:
-    """The order of nodes in two parts, one on each device, cut where it is best."""
+    """The order of nodes cut at the best place, with one part on each of the two devices."""
     cheap = np.where(problem.allowed, problem.cost, np.inf).argmin(1)
     sides = [np.where(problem.allowed[:, did], did, cheap) for did in range(2)]
     cuts = np.arange(problem.num_nodes + 1)[:, None]

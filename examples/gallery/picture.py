@@ -1,4 +1,4 @@
-"""The picture that each example ends with: bars, a row each, cut into parts. `--picture FILE` draws it."""
+"""The picture at the end of each example: one bar per row, divided into parts. `--picture FILE` draws it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WIDTH, LEFT, ROW = 520, 190, 22
 
 
 def bars(title: str, unit: str, rows: Mapping[str, Mapping[str, float]]) -> None:
-    """Print the rows, {label: {part: value}}, and draw them where --picture says."""
+    """Print the rows, {label: {part: value}}, and draw them into the file that --picture names."""
     parts = list(dict.fromkeys(part for row in rows.values() for part in row))
     longest = max((sum(row.values()) for row in rows.values()), default=0) or 1
     print(f"{title}, {unit}")

@@ -1,4 +1,4 @@
-"""What does bf16 cost a network of eight layers, and where is the error from? Beside numpy in float32."""
+"""What error does bf16 give a network of eight layers against float32, and which layers cause it?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where does BERT run over a host and an n150, by three placement policies, and what do the copies cost?"""
+"""Where do three placement policies run BERT on a host and an n150, and what do the copies cost?"""
 
 from __future__ import annotations
 

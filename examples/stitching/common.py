@@ -1,4 +1,4 @@
-"""What the examples of program stitching share: bundles made on the spot, and the traffic they print."""
+"""Functions shared by the examples of program stitching: they make bundles, and print traffic."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from graph_runtime import GraphBuilder, build_bundle
 def bundle(
     name: str, programs: Mapping[str, GraphBuilder], device: str = "tt:0", **options: Any
 ) -> rt.Bundle:
-    """The programs as one bundle for a device, compiled apart from any other, opened."""
+    """The programs as one bundle for a device, compiled apart from any other bundle, and opened."""
     folder = Path(tempfile.mkdtemp(prefix="stitching_"))
     path = build_bundle(dict(programs), [device], folder / f"{name}.zip", compile=False, **options)
     return rt.load_bundle(path)
 
 
 def show(title: str, counted: rt.Stats) -> None:
-    """The traffic of a scope, a line for each kind of event and device."""
+    """Print the traffic counted in a scope, one line per kind of event and device."""
     print(title)
     for kind, device, count, nbytes in counted.rows():
         print(f"  {device:<6} {kind:<12} {count:>6} {nbytes:>12,} B")
 
 
 def expect(what: str, got: int, wanted: int) -> None:
-    """Print a measured figure; exit where it is not the one that it must be."""
+    """Print a measured number; exit if it differs from the expected one."""
     print(f"{what}: {got:,} (expected {wanted:,})")
     if got != wanted:
         raise SystemExit(f"{what} is {got:,}, it must be {wanted:,}")

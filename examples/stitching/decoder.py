@@ -1,5 +1,5 @@
-"""A decoder step whose KV cache stays on the device for 64 steps. Attention and the output layer are two
-bundles that were compiled unaware of each other, with different layouts; submit converts between them.
+"""A decoder whose KV cache stays on the device for 64 steps. Attention and the output layer are two bundles
+that were compiled separately and with different layouts; submit converts between the layouts.
 
     token -> embedding -> attention(x, keys, values) -> hidden -> head -> logits -> host picks the next token
                            ^    |  written in place      f32       bf16
@@ -19,8 +19,8 @@ WIDTH, TOKENS, STEPS = 64, 96, 64
 
 
 def attention() -> GraphBuilder:
-    """One head over a cache of STEPS rows. ``here`` [STEPS, 1] is 1 in the row of this step, ``hidden_rows``
-    [1, STEPS] is -1e4 for the rows that are not written yet. The caches are written in place."""
+    """One head over a cache of STEPS rows. ``here`` [STEPS, 1] is 1 in the row of this step; ``hidden_rows``
+    [1, STEPS] is -1e4 for rows that are not yet written. The caches are written in place."""
     builder = GraphBuilder()
     x = builder.input("x", (1, WIDTH))
     caches = [builder.input(name, (STEPS, WIDTH)) for name in ("keys", "values")]
@@ -40,7 +40,7 @@ def attention() -> GraphBuilder:
 
 
 def head() -> GraphBuilder:
-    """hidden @ w"""
+    """A program that computes hidden @ w."""
     builder = GraphBuilder()
     hidden, w = builder.input("hidden", (1, WIDTH)), builder.input("w", (WIDTH, TOKENS))
     builder.output(builder.op("matmul", hidden, w))
@@ -55,7 +55,8 @@ def numpy_tokens(
     w: np.ndarray,
     logits: list[np.ndarray],
 ) -> list[int]:
-    """The tokens numpy would choose, given the logits seen: a wrong cache shows in the logits."""
+    """The tokens that numpy would choose, given the logits of the run: a wrong cache would show in the
+    logits."""
     keys, values, token, found = [], [], 0, []
     for seen in logits:
         x = embedding[token]

@@ -1,5 +1,5 @@
-"""Two input tensors of the caller, used in turn: while the device computes on one, the next batch is copied
-into the other. The same work one step after another is timed for comparison.
+"""Two input tensors used in turn: while the device computes on one, the next batch is copied into the other.
+For comparison, the same work is timed with one tensor, step by step.
 
     copy queue     | x0 -> a | x1 -> b |   x2 -> a   |   x3 -> b ...
     compute queue            | f(a)          | f(b)          | f(a) ...
@@ -20,7 +20,7 @@ ROWS, WIDTH, BATCHES = 512, 512, 8
 
 
 def model() -> GraphBuilder:
-    """relu(x @ w), twice."""
+    """A program that computes relu(x @ w) twice."""
     builder = GraphBuilder()
     x, w = builder.input("x", (ROWS, WIDTH)), builder.input("w", (WIDTH, WIDTH))
     y = builder.op("relu", builder.op("matmul", x, w))
@@ -32,14 +32,15 @@ def model() -> GraphBuilder:
 def run(
     device: rt.OpenDevice, program: rt.Bundle, batches: np.ndarray, weights: gr.Tensor, buffers: int
 ) -> tuple[float, list[np.ndarray]]:
-    """Seconds and results of all batches through that many input tensors; with one, step by step."""
+    """(seconds, results of all batches), with ``buffers`` input tensors; with one, each step waits for the
+    last."""
     layout = rt.get_layout(program, "f", "x")
     inputs = [rt.create_empty_tensor((ROWS, WIDTH), "float32", device, layout) for _ in range(buffers)]
     results: list[gr.Tensor] = []
     begin = time.perf_counter()
     for at, batch in enumerate(batches):
         x = inputs[at % buffers]
-        rt.copy(x, rt.create_borrowed_host_tensor(batch))  # queued behind the run that still reads x
+        rt.copy(x, rt.create_borrowed_host_tensor(batch))  # queued after the run that still reads x
         results += rt.submit(device, program, "f", [x, weights])
         if buffers == 1:
             rt.wait(results)
@@ -54,7 +55,7 @@ def main() -> None:
     program = bundle("double_buffer", {"f": model()})
     with rt.open_device("tt:0") as device:
         weights = rt.to_layout(rt.create_borrowed_host_tensor(w), device, rt.get_layout(program, "f", "w"))
-        run(device, program, batches[:1], weights, 1)  # loads the program
+        run(device, program, batches[:1], weights, 1)  # loads the program before timing
         serial, one = run(device, program, batches, weights, 1)
         with rt.stats() as counted:
             overlapped, two = run(device, program, batches, weights, 2)

@@ -1,8 +1,8 @@
-"""The program of IREE's discussion of an eager mode (#8878), literally:
+"""The program of IREE's discussion of an eager mode (#8878), without changes:
 
     t0 = a(); t1 = a(); t2 = b(t0, t1); export t2; t3 = a function of the host(t2); import t3 as t4; c(t4, t0)
 
-One transfer to the host, one back: t0 and t1 never leave the device, and nothing waits but the export.
+There is one transfer to the host and one back: t0 and t1 never leave the device, and only the export waits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SHAPE = (64, 64)
 
 
 def a() -> GraphBuilder:
-    """relu of a constant."""
+    """A program that computes relu of a constant."""
     builder = GraphBuilder()
     seed = builder.param("seed", np.linspace(-1, 1, 64 * 64, dtype=np.float32).reshape(SHAPE))
     builder.output(builder.op("relu", seed))
@@ -25,14 +25,14 @@ def a() -> GraphBuilder:
 
 
 def two(op: str) -> GraphBuilder:
-    """An op of two inputs."""
+    """A program that applies an op to two inputs."""
     builder = GraphBuilder()
     builder.output(builder.op(op, builder.input("x", SHAPE), builder.input("y", SHAPE)))
     return builder
 
 
 def on_the_host(t2: np.ndarray) -> np.ndarray:
-    """What no device can: a cumulative sum."""
+    """A function that no device has: a cumulative sum."""
     return np.cumsum(t2, axis=1, dtype=np.float32)
 
 

@@ -1,4 +1,4 @@
-"""A training loop on the device: one program makes the gradient, a second updates the weights where they are.
+"""A training loop on the device: one program computes the gradient, another updates the weights in place.
 
 batch --> gradient(x, y, w) --> loss, g --> update(w, g, rate)
                       ^                        |  written in place
@@ -18,7 +18,7 @@ BATCH, FEATURES, STEPS, RATE = 64, 32, 40, 0.05
 
 
 def gradient() -> GraphBuilder:
-    """Mean squared error of x @ w, and its gradient."""
+    """A program that computes the mean squared error of x @ w, and its gradient."""
     builder = GraphBuilder()
     x, y = builder.input("x", (BATCH, FEATURES)), builder.input("y", (BATCH, 1))
     w = builder.input("w", (FEATURES, 1))
@@ -31,7 +31,7 @@ def gradient() -> GraphBuilder:
 
 
 def update() -> GraphBuilder:
-    """w - rate * g, written into w."""
+    """A program that writes w - rate * g into w."""
     builder = GraphBuilder()
     w, g = builder.input("w", (FEATURES, 1)), builder.input("g", (FEATURES, 1))
     rate = builder.param("rate", np.full((1, 1), RATE, np.float32))
@@ -42,8 +42,8 @@ def update() -> GraphBuilder:
 
 
 def address(tensor: gr.Tensor) -> int:
-    """Where its memory begins, in each bank of the device."""
-    assert tensor.buffer is not None  # it has memory of its own
+    """Address of the tensor's memory in each bank of the device."""
+    assert tensor.buffer is not None  # the tensor has memory of its own
     return tensor.buffer.addr
 
 
@@ -67,7 +67,7 @@ def main() -> None:
             for batch in batches:
                 x, y = push(batch, "x"), push(batch @ truth, "y")
                 loss, g = rt.submit(device, programs, "gradient", [x, y, w])
-                (w,) = rt.submit(device, programs, "update", [w, g])  # the old handle is donated
+                (w,) = rt.submit(device, programs, "update", [w, g])  # the old tensor is donated
                 losses.append(loss)
             values = [float(v[0, 0]) for v in rt.gather(losses)]
             moved = address(w) - begin

@@ -1,4 +1,4 @@
-"""Weights are pushed once, and used by 100 submissions: only activations move after that.
+"""Weights are copied to the device once and used by 100 submissions: after that only activations move.
 
 host                          tt:0
 w1, w2 ----- once -----------> w1, w2 -------+
@@ -17,7 +17,7 @@ BATCH, WIDTH, HIDDEN, ITERATIONS = 32, 64, 128, 100
 
 
 def mlp() -> GraphBuilder:
-    """relu(x @ w1) @ w2"""
+    """A program that computes relu(x @ w1) @ w2."""
     builder = GraphBuilder()
     x = builder.input("x", (BATCH, WIDTH))
     w1, w2 = builder.input("w1", (WIDTH, HIDDEN)), builder.input("w2", (HIDDEN, WIDTH))

@@ -1,7 +1,7 @@
-"""Export a module to a bundle and run it with the command line, which needs no torch: at two sizes of its
-dynamic batch.
+"""Export a module to a bundle, and run the bundle at two sizes of its dynamic batch with the command line,
+which needs no torch.
 
-pip install 'graph-runtime[torch]'
+pip install -e '.[torch]'
 python examples/torch/export_bundle.py [--folder out]
 """
 
@@ -21,7 +21,7 @@ import graph_runtime.torch as tt
 
 
 class Encoder(nn.Module):
-    """Attention over a few tokens, and a layer on top."""
+    """Attention over a few tokens, followed by a linear layer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def run(bundle: Path, folder: Path, x: np.ndarray) -> np.ndarray:
-    """What the command line makes of an array."""
+    """The result of running the bundle on an array with the command line."""
     np.save(folder / "x.npy", x)
     command = [sys.executable, "-m", "graph_runtime.cli", "run", str(bundle)]
     command += ["--input", f"x={folder / 'x.npy'}", "--output", str(folder / "y.npz")]

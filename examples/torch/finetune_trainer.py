@@ -1,9 +1,9 @@
 """Fine-tune a small language model with Hugging Face's Trainer, unchanged, on the simulated tt:0.
 
 The Trainer asks accelerate for the device, which is tt once graph_runtime.torch is imported. The model is a
-GPT-2 of random weights, and the text is made here, so nothing is fetched.
+GPT-2 with random weights, and the text is made here, so nothing is downloaded.
 
-    pip install 'graph-runtime[torch]' transformers accelerate
+    pip install -e '.[torch]' transformers accelerate
     python examples/torch/finetune_trainer.py [--steps 20]
 """
 
@@ -28,7 +28,8 @@ TEXT = "the cat sat on the mat. the dog sat on the log. " * 40
 
 
 class Windows(torch.utils.data.Dataset):
-    """Windows of ``length`` characters of a text; a language model predicts each from those before."""
+    """A data set of windows of ``length`` characters of a text; a language model predicts each character from
+    those before it."""
 
     def __init__(self, text: str, length: int):
         self.letters = sorted(set(text))

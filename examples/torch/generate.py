@@ -1,7 +1,7 @@
-"""Text generation with a KV cache on the simulated tt:0, compiled, and where each operation ran. Its tokens
-are those that the CPU generates.
+"""Compiled text generation with a KV cache on the simulated tt:0; it prints where each operation ran, and
+checks that the CPU generates the same tokens.
 
-    pip install 'graph-runtime[torch]' transformers
+    pip install -e '.[torch]' transformers
     python examples/torch/generate.py [--tokens 16] [--eager]
 
 The cache grows with each token, so torch.compile leaves its size open, and one program serves a range of

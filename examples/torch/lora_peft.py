@@ -1,6 +1,6 @@
-"""LoRA by peft on the simulated tt:0: a frozen GPT-2 of random weights, and small matrices that are trained.
+"""LoRA by peft on the simulated tt:0: a GPT-2 with random weights is frozen, and small matrices are trained.
 
-pip install 'graph-runtime[torch]' transformers peft
+pip install -e '.[torch]' transformers peft
 python examples/torch/lora_peft.py [--steps 12]
 """
 

@@ -1,4 +1,4 @@
-"""A GPT-2 of random weights that trains in seconds: what the examples of language models share. It is no
+"""A GPT-2 with random weights that trains in seconds, shared by the examples of language models. It is not an
 example by itself."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ except ImportError as missing:
 
 
 def small_gpt2(vocabulary: int, length: int) -> GPT2LMHeadModel:
-    """Two layers of 64 features; the same weights each time. Its last token ends a text, its first begins
-    one."""
+    """A GPT-2 of two layers with 64 features; it has the same weights each time. The last token of the
+    vocabulary ends a text, and the first begins one."""
     torch.manual_seed(0)
     config = GPT2Config(
         vocab_size=vocabulary,

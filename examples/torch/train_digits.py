@@ -1,7 +1,7 @@
-"""Train a classifier of digits: forward and backward on the simulated tt:0, loss and optimizer on the CPU.
-Then save it, export it to a bundle, and run that with the command line, which needs no torch.
+"""Train a classifier of digits, with forward and backward on the simulated tt:0, loss and optimizer on the
+CPU. Then save it, export it to a bundle, and run the bundle with the command line, which needs no torch.
 
-    pip install 'graph-runtime[torch]' scikit-learn
+    pip install -e '.[torch]' scikit-learn
     python examples/torch/train_digits.py [--folder out] [--epochs 4]
 """
 
@@ -33,14 +33,15 @@ def batches(
 def train(
     host: nn.Module, device: nn.Module, images: torch.Tensor, labels: torch.Tensor, epochs: int
 ) -> None:
-    """``host`` has the parameters that the optimizer steps; ``device`` is its twin on tt:0."""
+    """Train ``host``, whose parameters the optimizer updates, with forward and backward on ``device``, its
+    copy on tt:0."""
     run = torch.compile(device, backend="tt")
     optimizer = torch.optim.Adam(host.parameters(), 3e-3)
     for epoch in range(epochs):
         for x, y in batches(images, labels):
             loss = functional.cross_entropy(run(x.to("tt:0")).to("cpu"), y)
             device.zero_grad()
-            loss.backward()  # through the device by itself
+            loss.backward()  # autograd runs backward on the device
             for parameter, twin in zip(host.parameters(), device.parameters(), strict=True):
                 parameter.grad = twin.grad.to("cpu")
             optimizer.step()

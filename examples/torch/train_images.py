@@ -1,7 +1,7 @@
-"""A training loop as torchvision's references have it, on the simulated tt:0: a small residual network, a
-loader with pinned memory, SGD with a schedule, and bf16 by autocast. The images are made here.
+"""A training loop like those of torchvision's reference scripts, on the simulated tt:0: a small residual
+network, a loader with pinned memory, SGD with a schedule, and bf16 by autocast. The images are made here.
 
-    pip install 'graph-runtime[torch]'
+    pip install -e '.[torch]'
     python examples/torch/train_images.py [--epochs 2]
 """
 
@@ -36,7 +36,8 @@ class Block(nn.Module):
 
 
 def images(count: int) -> TensorDataset:
-    """float32 [count, 1, 16, 16] with a square or a cross somewhere, and int64 [count] which."""
+    """float32 [count, 1, 16, 16] images with a square or a cross at a random place, and int64 [count] labels
+    that say which."""
     x, y = 0.2 * torch.rand(count, 1, 16, 16), torch.arange(count) % 2
     for image, kind in zip(x[:, 0], y.tolist(), strict=True):
         row, column = (int(at) for at in torch.randint(0, 10, (2,)))
